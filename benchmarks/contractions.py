@@ -10,21 +10,16 @@ TILEWRIGHT_TARGET lowers both sides."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
-import math
-import os
-import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from contraction_cases import CASES
-from stencil_chains import LEVELS, medians
+from stencil_chains import LEVELS, arguments, each_case, medians
 
 SOURCE = Path(__file__).with_name("contractions.c")
 
@@ -85,33 +80,11 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Every case in a process of its own, then geometric means."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--only", nargs="*", default=[])
-    p.add_argument("--threads", nargs="*", type=int, default=[1, 2])
-    p.add_argument("--seconds", type=float, default=12)
-    p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--opts", default="")
-    p.add_argument("--job", help=argparse.SUPPRESS)
-    args = p.parse_args()
+    args = arguments(__doc__).parse_args()
     if args.job:
         print(json.dumps(play(json.loads(args.job))), flush=True)
         return
-    for threads in args.threads:
-        env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
-        rows = []
-        for name in args.only or CASES:
-            job = {"case": name, "threads": threads, "seconds": args.seconds, "rounds": args.rounds, "opts": args.opts}
-            ran = subprocess.run([sys.executable, __file__, "--job", json.dumps(job)], env=env, capture_output=True, text=True, check=False)
-            if ran.returncode:
-                print(json.dumps({"case": name, "threads": threads, "error": ran.stderr.strip()[-300:]}), flush=True)
-                continue
-            print(ran.stdout.strip(), flush=True)
-            rows.append(json.loads(ran.stdout))
-        for key in ("seed_ratio", "tuned_ratio"):
-            found = [r[key] for r in rows if key in r]
-            if found:
-                mean = math.exp(statistics.fmean(map(math.log, found)))
-                print(json.dumps({"threads": threads, "geometric mean of": key, "is": round(mean, 3), "least": min(found)}), flush=True)
+    each_case(__file__, args.only or CASES, args)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 Call = Callable[[], Any]
 EPSILON = {"layernorm": 1e-5, "rmsnorm": 1e-6}
@@ -33,6 +33,16 @@ def burst(call: Call, seconds: float, most: int, cpu: bool = False) -> list[floa
         call()
         times.append(clock() - begin)
     return times
+
+
+def answer_bursts(call: Call | None, told: Mapping[str, Any], talk: IO[str]) -> None:
+    """Say `told`, then the times of each burst that a line of stdin asks for, until it ends or there is nothing to call."""
+    print(json.dumps(told), file=talk, flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if call is None:
+            break
+        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
 
 
 def empty(shape: tuple[int, ...], dtype: Any = "float32") -> Any:
@@ -247,12 +257,7 @@ def main() -> None:
         answer = {"ready": call is not None}
     except Exception as e:  # a rival that cannot run here is a line of the table, not the end of it
         call, answer = None, {"error": f"{type(e).__name__}: {e}"[:300]}
-    print(json.dumps(answer), file=talk, flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if call is None:
-            break
-        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
+    answer_bursts(call, answer, talk)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter, sleep, thread_time
 from typing import Any
@@ -34,7 +34,8 @@ def compiled(source: str, folder: Path, name: str) -> Callable[..., None]:
     (folder / f"{name}.c").write_text(source)
     command = ["gcc", "-Ofast", f"-march={level}", "-mprefer-vector-width=512", "-fopenmp", "-shared", "-fPIC"]
     subprocess.run([*command, f"{name}.c", "-o", f"{name}.so"], cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / f"{name}.so")).run  # type: ignore[no-any-return]
+    run: Callable[..., None] = ctypes.CDLL(str(folder / f"{name}.so")).run
+    return run
 
 
 def medians(calls: dict[str, Callable[[], object]], rounds: int, threads: int) -> dict[str, float]:
@@ -97,29 +98,27 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
     return {"case": case.name, "threads": threads, **{k: round(1e3 * v, 3) for k, v in times.items()}, **ratios, **said}
 
 
-def main() -> None:
-    """Every case in a process of its own, then geometric means."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """The command line of a benchmark whose cases run in processes of their own (`--job`)."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", nargs="*", default=[])
     p.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     p.add_argument("--seconds", type=float, default=12)
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--size", type=int, default=2048)
     p.add_argument("--opts", default="")
     p.add_argument("--job", help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if args.job:
-        print(json.dumps(play(json.loads(args.job))), flush=True)
-        return
-    from chain_cases import cases
+    return p
 
-    names = [c.name for c in cases(64) if not args.only or c.name in args.only]
+
+def each_case(script: str, names: Iterable[str], args: argparse.Namespace, **more: Any) -> None:
+    """`script --job` of every case and number of threads, its line of JSON, then geometric means. `more` goes into each job."""
+    given = {"seconds": args.seconds, "rounds": args.rounds, "opts": args.opts, **more}
     for threads in args.threads:
         env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
         rows = []
         for name in names:
-            job = {"case": name, "threads": threads, "seconds": args.seconds, "rounds": args.rounds, "size": args.size, "opts": args.opts}
-            ran = subprocess.run([sys.executable, __file__, "--job", json.dumps(job)], env=env, capture_output=True, text=True, check=False)
+            job = json.dumps({"case": name, "threads": threads, **given})
+            ran = subprocess.run([sys.executable, script, "--job", job], env=env, capture_output=True, text=True, check=False)
             if ran.returncode:
                 print(json.dumps({"case": name, "threads": threads, "error": ran.stderr.strip()[-300:]}), flush=True)
                 continue
@@ -130,6 +129,19 @@ def main() -> None:
             if found:
                 mean = math.exp(statistics.fmean(map(math.log, found)))
                 print(json.dumps({"threads": threads, "geometric mean of": key, "is": round(mean, 3), "least": min(found)}), flush=True)
+
+
+def main() -> None:
+    """Every case in a process of its own, then geometric means."""
+    p = arguments(__doc__)
+    p.add_argument("--size", type=int, default=2048)
+    args = p.parse_args()
+    if args.job:
+        print(json.dumps(play(json.loads(args.job))), flush=True)
+        return
+    from chain_cases import cases
+
+    each_case(__file__, [c.name for c in cases(64) if not args.only or c.name in args.only], args, size=args.size)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpu_player import burst
+from cpu_player import answer_bursts
 from tensor_cases import CASES, TensorCase, inputs, parameters, small
 from tensor_models import chain, outputs, tensors
 
@@ -129,12 +129,7 @@ def main() -> None:
             raise
         call, told = None, {"error": f"{type(e).__name__}: {e}"[:400]}
     told["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    print(json.dumps(told), file=talk, flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if call is None:
-            break
-        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
+    answer_bursts(call, told, talk)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cpu_player import burst, empty
+from cpu_player import answer_bursts, empty
 from tensor_cases import CASES, TensorCase, inputs, parameters, small
 
 MODULES = {"torch": "tensor_torch", "compiled": "tensor_torch", "tinygrad": "tensor_tinygrad", "jax": "tensor_jax"}
@@ -87,12 +87,7 @@ def main() -> None:
         "prepare_seconds": round(time.perf_counter() - begin, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
-    print(json.dumps(answer), file=talk, flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if call is None:
-            break
-        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
+    answer_bursts(call, answer, talk)
 
 
 if __name__ == "__main__":

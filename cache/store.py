@@ -12,7 +12,6 @@ from typing import IO, Any, TypeVar
 from ..ir.errors import CacheError
 from ..log import logger
 from . import bundles, layers, queries, signed
-from .bundles import Imported
 from .choice import Standing, distance, standing
 from .explain import LookupReport, explain
 from .keys import Key
@@ -37,6 +36,9 @@ class Cache:
     Of a server the mirror is read (see `server.team`), as fast as any file: look-ups never ask the server, except for a first mirror.
     A damaged or newer file of the top layer is moved aside with a warning (see `recover`); one in a lower layer is left where it is
     and ignored with a warning. Every failure is a CacheError that says what to do."""
+
+    rows_wait_s: float = 1.0
+    """Seconds that a search's rows wait for others, to share a transaction: one takes as long as a candidate."""
 
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
@@ -172,13 +174,13 @@ class Cache:
         finally:
             self._writer.patience_s = BUSY_S
 
-    def import_(self, file: str | os.PathLike[str], trust: signed.Trust | None = None) -> Imported:
+    def import_(self, file: str | os.PathLike[str], trust: signed.Trust | None = None) -> bundles.Imported:
         """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes
         nothing. Raises CacheError where it is not a bundle, or not signed as `trust` asks; then none is added."""
         rows, _ = signed.read(file, trust)
         here = self._write(lambda: self._writer.known([r.digest for r in rows]))
         added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
-        return Imported(added, len(rows) - added)
+        return bundles.Imported(added, len(rows) - added)
 
     def clear(self, **filters: Any) -> int:
         """Delete the matching rows (all, without a filter) of the top layer; returns how many."""
@@ -293,7 +295,6 @@ class Cache:
             return
         from .examine import rescue
 
-        intact = rescue(moved)
-        if intact:
+        if intact := rescue(moved):
             self._writer.record(intact)
             warnings.warn(f"{len(intact)} measurements of it are intact and were taken over", CacheWarning, stacklevel=3)

@@ -81,7 +81,7 @@ def _ran(args: Namespace) -> int:
 
     try:
         _log()
-        if "://" in (getattr(args, "cache", None) or getattr(args, "study", None) or ""):
+        if any("://" in word for word in sys.argv):
             _hide()
         for hint in getattr(args, "hints", ()):
             print(f"note: {hint}", file=sys.stderr)
@@ -166,6 +166,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         return _remembered(args.command)
     if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
         return _other(args.command)
+    if args.command == "fleet":
+        return _fleet(args.action)
     if args.command == "source":
         from .sources.command import run as source
 
@@ -175,6 +177,16 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
     from .tuning.run import run
 
     return run
+
+
+def _fleet(action: str) -> Callable[[Namespace], int]:
+    if action == "launch":
+        from .fleet.launch import launch as chosen
+    elif action == "sweep":
+        from .fleet.sweep import sweep as chosen
+    else:
+        from .fleet.command import run as chosen
+    return chosen
 
 
 def _schedules(command: str) -> Callable[[Namespace], int]:

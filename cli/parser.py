@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .. import __version__
 from .grammar import others, remembered, schedules
+from .grammar.fleet import add_fleet
 from .grammar.schedules import ONLY_CUDA, STAGES
 from .grammar.search import MODES, add_run
 from .grammar.sources import add_source
@@ -124,6 +125,12 @@ COMMANDS: dict[str, Command] = {
         remembered.add_plot,
     ),
     "cache": Command("list, explain, move or delete what is remembered", "What the cache remembers.", remembered.add_cache_commands),
+    "fleet": Command(
+        "tune on many machines: a scheduler, workers, who is there, certificates",
+        "Joins machines into a fleet. `tune run --manifest FILE --fleet URL` then tunes each entry on a machine of its target. docs/fleet.md "
+        "shows it from the beginning. It needs Dask (pip install 'tilewright[fleet]').",
+        add_fleet,
+    ),
     "bench-search": Command(
         "score every search strategy on recorded spaces, without a device",
         "Replays searches on spaces that were measured before, and says which strategy finds good schedules soonest.",

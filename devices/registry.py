@@ -84,7 +84,8 @@ def _factory(name: str) -> Callable[[], Any]:
         return _FACTORIES[name]
     if name in _BUILTIN:
         module, attribute = _BUILTIN[name]
-        return getattr(importlib.import_module(f".{module}", __package__), attribute)  # type: ignore[no-any-return]
+        made: Callable[[], Any] = getattr(importlib.import_module(f".{module}", __package__), attribute)
+        return made
     points = _entry_points()
     if name in points:
         return _imported(points[name], name)
@@ -112,14 +113,15 @@ def _imported(path: str, name: str) -> Callable[[], Any]:
     module, _, attribute = path.rpartition(":")
     try:
         space = _module_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
-        factory: Any = space
+        found: Any = space
         for part in attribute.split("."):
-            factory = getattr(factory, part)
+            found = getattr(found, part)
     except (ImportError, AttributeError, OSError) as e:
         raise DeviceError(
             f"device {name!r} is declared as {path} but cannot be imported: {e}; install what it needs or fix the path"
         ) from e
-    return factory  # type: ignore[no-any-return]
+    factory: Callable[[], Any] = found
+    return factory
 
 
 def _module_file(file: Path) -> Any:

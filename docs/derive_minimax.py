@@ -156,6 +156,14 @@ def asin_rest(s: mpf) -> mpf:
     return (asin(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else mpf(1) / 6 + s * 3 / 40
 
 
+def log2_rest(f: mpf) -> mpf:
+    return log(1 + f) / log(mpf(2)) / f if abs(f) > mpf(10) ** -12 else (1 - f / 2) / log(mpf(2))
+
+
+def exp2_rest(r: mpf) -> mpf:
+    return (mpf(2) ** r - 1) / r if abs(r) > mpf(10) ** -12 else log(mpf(2)) + r * log(mpf(2)) ** 2 / 2
+
+
 def parts(x: mpf, count: int, bits: int, last: int = 0) -> str:
     """A positive number cut into parts of so many bits; with `last`, one of more bits, rounded, follows."""
     out = []
@@ -215,6 +223,8 @@ def main() -> None:
         show("exp", exp_rest, lambda r: r * r / exp(r), -half, half, n, bits)
     show("log, float32", log_rest, log_weight, low, high, 8, 24)
     show("log, float64", artanh_rest, lambda z: z / 2, mpf(0), (high / (high + 2)) ** 2, 7, 53)
+    show("log2 for powers of float32", log2_rest, lambda f: 1 / log2_rest(f), low, high, 12, 53)
+    show("2^r for powers of float32", exp2_rest, lambda r: r * mpf(2) ** -r, mpf("-0.5001"), mpf("0.5001"), 6, 53)
     show_erf(mpf("3.85"), mpf(5) / 16, mpf(113) / 64)
     show("erf near zero, float64", erf_rest, lambda s: 1 / (1 + erf_rest(s)), mpf(0), mpf("1.01"), 12, 53)
     show("erf far, float64", lambda t: log(erfc(t)), lambda t: erfc(t) / erf(t), mpf("0.99"), mpf(6), 18, 53)

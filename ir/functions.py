@@ -112,15 +112,13 @@ def acos(x: Node) -> Node:
 def atan2(y: Node, x: Node) -> Node:
     """The angle of the point (x, y) in [−π, π], by the signs of both, zeros and infinities included."""
     y, x = floating(y, "atan2"), floating(x, "atan2")
-    angle = atan(slope(absolute(y), absolute(x)))
+    size_y, size_x = absolute(y), absolute(x)
+    same = size_y.eq(size_x) & (size_y.eq(0.0) | size_y.eq(_INF))
+    # 0/0 is no angle and inf/inf is half a right one
+    ratio = where(same, where(size_y.eq(0.0), size_y, const(1.0, y.dtype)), size_y / size_x)
+    angle = atan(ratio)
     angle = where(sign_bit(x), _PI - angle, angle)
     return where(isnan(x) | isnan(y), x + y, copysign(angle, y))
-
-
-def slope(rise: Node, run: Node) -> Node:
-    """rise / run, neither below 0; 0 where both are 0, and 1 where both are infinite: half a right angle."""
-    same = rise.eq(run) & (rise.eq(0.0) | rise.eq(_INF))
-    return where(same, where(rise.eq(0.0), rise, const(1.0, rise.dtype)), rise / run)
 
 
 def sinh(x: Node) -> Node:

@@ -156,6 +156,9 @@ def substitute_on(node: Node, memo: dict[Node, Node]) -> Node:
 
 def depth(node: Node) -> int:
     """How many operators lie one inside the other (memoised)."""
+    found: int | None = node._memo.get("depth")
+    if found is not None:
+        return found
     for n in pending(node, lambda n: "depth" in n._memo):
         n._memo["depth"] = 1 + max((s._memo["depth"] for s in n.src), default=0)
     return int(node._memo["depth"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf, isfinite, log
 
 from .dtypes import float64, index
 from .errors import KernelError
@@ -10,6 +10,8 @@ from .misuse import number
 from .node import Expr, Node, as_node, const
 from .operators import arith, cast, unary, where
 
+NAN = float("nan")
+"""One object, so that equal powers are one expression: no number is equal to another one that is none."""
 MOST = 64
 """The largest exponent that is multiplied out."""
 
@@ -63,10 +65,13 @@ def general_power(x: Expr, y: Expr) -> Node:
     x, y = cast(x, float64), cast(y, float64)
     if x.op == "const" and 0.0 < x.arg < inf:
         return cast(unary("exp", y * log(x.arg)), dtype)
+    if y.op == "const" and isfinite(y.arg) and not float(y.arg).is_integer():
+        part = unary("exp", y * unary("log", unary("abs", x)))
+        return cast(where((x < 0.0) & (unary("abs", x) < inf), const(NAN, float64), part), dtype)
     whole = unary("floor", y).eq(y)
     odd = whole & ~unary("floor", 0.5 * y).eq(0.5 * y)
     size = unary("exp", y * unary("log", unary("abs", x)))
-    out = where(sign_bit(x) & odd, -size, where((x < 0.0) & ~whole & (unary("abs", x) < inf), const(float("nan"), float64), size))
+    out = where(sign_bit(x) & odd, -size, where((x < 0.0) & ~whole & (unary("abs", x) < inf), const(NAN, float64), size))
     one = y.eq(0.0) | x.eq(1.0) | (x.eq(-1.0) & unary("abs", y).eq(inf))
     return cast(where(one, const(1.0, float64), out), dtype)
 

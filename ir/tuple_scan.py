@@ -51,7 +51,11 @@ def tuple_scan(body: Node) -> TupleScan:
 def sides(types: Iterable[DType]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """The placeholders of the state before, and of what follows."""
     kinds = tuple(types)
-    return tuple(tuple(placeholder(f"{side}.#{i}", t) for i, t in enumerate(kinds)) for side in "ab")  # type: ignore[return-value]
+
+    def of(side: str) -> tuple[Node, ...]:
+        return tuple(placeholder(f"{side}.#{i}", t) for i, t in enumerate(kinds))
+
+    return of("a"), of("b")
 
 
 def names(side: str, values: Sequence[object]) -> dict[str, object]:

@@ -66,11 +66,11 @@ def namespace_of(path: str) -> dict[str, Any]:
 def function_of(path: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `my.py:function` among a file's names. Raises KernelError."""
     file, name = split_path(path)
-    found = namespace.get(name)
+    found: Callable[..., Any] | None = namespace.get(name)
     if not callable(found):
         functions = [k for k, v in namespace.items() if callable(v) and not k.startswith("_")]
         raise KernelError(f"{file} defines no function {name!r}{nearest(name, functions)}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _arguments(path: str, function: Callable[..., Any], shape: dict[str, Extent], dtype: DTypeLike | str | None) -> dict[str, Any]:

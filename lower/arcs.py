@@ -45,26 +45,48 @@ def _arc(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     return small, e.fma(e.op("mul", root, square), e.poly(minimax.ASIN[e.dtype.name], square), root)
 
 
-def angle(e: FloatEmitter, over: Val, under: Val) -> Val | None:
-    """atan(over / under) of ordinary numbers, which are normal, positive and not huge; None where others are not looked after."""
+def angle(e: FloatEmitter, y: Val, x: Val) -> Val | None:
+    """The angle of the point (x, y), whose coordinates are neither tiny nor huge; None where others are not looked after."""
     if not e.quick():
         return None
-    for v in (over, under):
-        e.suppose(e.op("and", e.normal(v), e.op("lt", v, e.num(2.0 ** (e.f.bias - 2)))))
+    over, under = e.op("abs", y), e.op("abs", x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
-    if e.dtype is float32:
-        less = e.op("lt", over, under)
-        t = e.op("div", e.op("select", less, over, under), e.op("select", less, under, over))
-        square = e.op("mul", t, t)
-        y = e.fma(e.op("mul", t, square), e.horner(minimax.ATAN_WHOLE32, square), t)
-        return e.op("select", less, y, e.op("add", e.op("sub", e.num(turn), y), e.num(low)))
+    first = _steep32(e, over, under) if e.dtype is float32 else _steep64(e, over, under)
+    behind = e.op("add", e.op("sub", e.num(2 * turn), first), e.num(2 * low))
+    left = e.op("lt", e.b.op("bitcast", x, dtype=e.f.signed), e.b.const(0, e.f.signed))
+    return e.with_sign(e.op("select", left, behind, first), y)
+
+
+def _steep32(e: FloatEmitter, over: Val, under: Val) -> Val:
+    """atan(over / under) by one polynomial to 45 degrees."""
+    less = e.op("lt", over, under)
+    small, large = e.op("select", less, over, under), e.op("select", less, under, over)
+    _between(e, small, large)
+    t = e.op("div", small, large)
+    square = e.op("mul", t, t)
+    y = e.fma(e.op("mul", t, square), e.horner(minimax.ATAN_WHOLE32, square), t)
+    turn, low = minimax.RIGHT_ANGLE["float32"]
+    return e.op("select", less, y, e.op("add", e.op("sub", e.num(turn), y), e.num(low)))
+
+
+def _steep64(e: FloatEmitter, over: Val, under: Val) -> Val:
+    """atan(over / under), turned by π/2 beyond 3π/8 and by π/4 beyond π/8, before the division."""
+    _between(e, over, over)
+    _between(e, under, under)
     large, middle = (e.op("lt", e.op("mul", under, e.num(math.tan(n * math.pi / 8))), over) for n in (3, 1))
     top = e.op("select", large, e.op("neg", under), e.op("select", middle, e.op("sub", over, under), over))
     bottom = e.op("select", large, over, e.op("select", middle, e.op("add", over, under), under))
     t = e.op("div", top, bottom)
     square = e.op("mul", t, t)
-    y = e.op("mul", e.op("mul", t, square), e.poly(minimax.ATAN[e.dtype.name], square))
-    zero = e.num(0.0)
-    whole, rest = (e.op("select", large, e.num(part), e.op("select", middle, e.num(part / 2), zero)) for part in (turn, low))
+    y = e.op("mul", e.op("mul", t, square), e.poly(minimax.ATAN["float64"], square))
+    whole, rest = (
+        e.op("select", large, e.num(p), e.op("select", middle, e.num(p / 2), e.num(0.0))) for p in minimax.RIGHT_ANGLE["float64"]
+    )
     high, lost = e.sum(whole, t)
     return e.op("add", high, e.op("add", y, e.op("add", lost, rest)))
+
+
+def _between(e: FloatEmitter, small: Val, large: Val) -> None:
+    """Suppose that numbers, of which these are the least and the largest, are far from both ends of the exponents."""
+    e.suppose(e.op("lt", e.num(2.0 ** (3 - e.f.bias)), small))
+    e.suppose(e.op("lt", large, e.num(2.0 ** (e.f.bias - 3))))

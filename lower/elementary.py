@@ -91,7 +91,7 @@ def _expm1(e: FloatEmitter, x: Val) -> Val:
 def _log(e: FloatEmitter, x: Val) -> Val:
     if e.quick():
         e.suppose(e.normal(x))
-        k, m = _split_normal(e, x)
+        k, m = split_normal(e, x)
         return _log_sum(e, e.op("sub", m, e.num(1.0)), k)
     k, m = _split(e, x)
     return _log_ends(e, x, _log_sum(e, e.op("sub", m, e.num(1.0)), k))
@@ -129,7 +129,7 @@ def _split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     return k, m
 
 
-def _split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
+def split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     """As `_split`, of normal numbers."""
     root = _ROOT[e.dtype.name]
     moved = e.op("add", e.bits(x), e.whole((e.f.bias << e.f.mantissa) - root))

@@ -65,9 +65,8 @@ class NestEval(MemoryAccess):
         key = (node, *(asg[n] for n in self._depends(node)))
         found = self._memo.get(key)
         if found is None:
-            if not self._climbing and depth(node) > 2 * DEEP:
-                self._climb(node, asg)
-            found = self._memo[key] = self._value(node, asg)
+            deep = not self._climbing and depth(node) > 2 * DEEP
+            found = self._memo[key] = self._climb(node, asg) if deep else self._value(node, asg)
         return found
 
     def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
@@ -77,16 +76,27 @@ class NestEval(MemoryAccess):
         self._memo = known
         return found
 
-    def _climb(self, root: Node, asg: Assignment) -> None:
-        """Evaluate what is below a deep expression at intervals of DEEP, from the bottom up, so that no recursion is deep."""
+    def _climb(self, root: Node, asg: Assignment) -> Val:
+        """The value of a deep expression: what is below it is evaluated first, at intervals of DEEP from the bottom up, so that no
+        recursion is deep. All of it is walked through once, here, and not again for each part that is not at such an interval."""
         self._climbing = True
         seen: set[Node] = set()
-        for n in pending(root, lambda n: n in seen or n.dtype is index or n.op in ("load", "ref")):
-            seen.add(n)
-            for s in n.src:
-                if s in seen and DEEP < depth(s) // DEEP * DEEP < depth(n) // DEEP * DEEP:
-                    self.value(s, asg)
-        self._climbing = False
+        try:
+            for n in pending(root, lambda n: n in seen or n.dtype is index or n.op in ("load", "ref")):
+                seen.add(n)
+                for s in n.src:
+                    if s in seen and DEEP < depth(s) // DEEP * DEEP < depth(n) // DEEP * DEEP:
+                        self.value(s, asg)
+            return self._value(root, asg)
+        finally:
+            self._climbing = False
+
+    def _apart(self, node: Node, asg: Assignment) -> Val:
+        """The value of an expression that is no operand, but belongs to a load: no climb has walked through it."""
+        before, self._climbing = self._climbing, False
+        found = self.value(node, asg)
+        self._climbing = before
+        return found
 
     def _depends(self, node: Node) -> tuple[str, ...]:
         found = self._deps.get(node)
@@ -111,6 +121,10 @@ class NestEval(MemoryAccess):
             fused = self._fused(node, asg)
             if fused is not None:
                 return fused
+        if op in shortcuts.KINDS and b.expand:
+            found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
+            if found is not None:
+                return found
         if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
         if op == "where" and not self._fills_in(node):
@@ -121,10 +135,6 @@ class NestEval(MemoryAccess):
             usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
             if usual is not None:
                 return usual
-        if op in shortcuts.KINDS and b.expand:
-            found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
-            if found is not None:
-                return found
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -168,7 +178,7 @@ class NestEval(MemoryAccess):
             columns = transposed_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
-        m = None if mask is None else self.value(mask, asg)
+        m = None if mask is None else self._apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return self.read(mem, address, asg, m, invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)

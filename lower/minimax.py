@@ -111,6 +111,15 @@ ASIN = {
     ),
 }  # fmt: skip
 
+# float64 for powers of float32: log2(1+f) / f on [sqrt(1/2) - 1, sqrt(2) - 1], relative 2^-33.2; (2^r - 1) / r on [-0.5001, 0.5001], 2^-28.5
+LOG2_SHORT = _table(
+    "0x1.71547652ef9b7p+0", "-0x1.7154767baeac1p-1", "0x1.ec709c00e39c1p-2", "-0x1.715435ebcd79bp-2", "0x1.277732d0feb4bp-2", "-0x1.ec8d73c0e39e9p-3",
+    "0x1.a615cadfa1ff7p-3", "-0x1.6eb02c3bf9202p-3", "0x1.45a29773e4710p-3", "-0x1.417fe52864220p-3", "0x1.3d25e38e300e8p-3", "-0x1.61ac58243d247p-4",
+)  # fmt: skip
+EXP2_SHORT = _table(
+    "0x1.62e4311790a42p-1", "0x1.ebfbe2c62e2f7p-3", "0x1.c6ae726ef6878p-5", "0x1.3b270d9cf5de2p-7", "0x1.5f72aa2cab18ep-10", "0x1.470bb40d1b8fcp-13"
+)  # fmt: skip
+
 # π in parts: of 24 and 53 bits; and for products without fma of 12 and 33 bits, the last whole
 PI = {
     "float32": _table("0x1.921fb4p+1", "0x1.4442d0p-23", "0x1.846988p-47"),

@@ -49,9 +49,10 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
         observe("emit", out)
     for p in passes.of(target):
         begin = perf_counter()
-        p.run(out, target)
+        touched = p.run(out, target)
         log.debug("%s: pass %s took %.3g ms", name, p.name, 1e3 * (perf_counter() - begin))
-        after_pass(p.name, out)
+        if touched is not False:
+            after_pass(p.name, out)
         if observe is not None:
             observe(p.name, out)
     if out.shared > target.shared and target.groups:

@@ -68,19 +68,32 @@ def powers(node: Node) -> tuple[Node, int] | None:
 def over_root(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     """A quotient by a root, or by an odd power of one, as a product, where that is quicker; None where it is not. `value` evaluates
     operands."""
+    inverse = _inverse(b, node, value)
+    if inverse is None or node.src[0].arg == 1.0:
+        return inverse
+    return b.op("mul", value(node.src[0]), inverse)
+
+
+def factors(b: Builder, node: Node, value: Callable[[Node], Val]) -> tuple[Val, Val] | None:
+    """The two factors of such a product, for who adds it to something; None where there are none."""
+    inverse = None if node.op != "div" or node.src[0].arg == 1.0 or not b.expand else _inverse(b, node, value)
+    return None if inverse is None else (value(node.src[0]), inverse)
+
+
+def _inverse(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     found = powers(node) if "sse41" in b.features else None
     if found is not None and (square := value(found[0])).lanes > 1:
-        inverse: Val | None = reciprocal_root(b, square)
+        root: Val | None = reciprocal_root(b, square)
         times = found[1]
     elif node.src[1].op == "sqrt":
-        inverse, times = ordinary_root(b, value(node.src[1].src[0])), 1
+        root, times = ordinary_root(b, value(node.src[1].src[0])), 1
     else:
         return None
-    if inverse is None:
+    if root is None:
         return None
-    out = inverse if node.src[0].arg == 1.0 else b.op("mul", value(node.src[0]), inverse)
+    out = root
     for _ in range(times - 1):
-        out = b.op("mul", out, inverse)
+        out = b.op("mul", out, root)
     return out
 
 

@@ -13,6 +13,7 @@ from ..program.builder import Builder
 from ..program.program import Val
 from . import arcs, trigonometric
 from .float_emitter import FloatEmitter
+from .power32 import power
 from .reciprocal_root import over_root
 
 
@@ -26,7 +27,7 @@ def quotient(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None
 
 
 def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
-    """The atan `node` where it is part of an inverse sine or cosine, or of the angle of a point; None elsewhere."""
+    """The atan `node` where it is part of an inverse sine or cosine; None elsewhere."""
     x = node.src[0]
     if b.ordinary is None:
         return None
@@ -39,9 +40,19 @@ def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
             return None
         inner = value(found)
         return arcs.half_acos(FloatEmitter(b, inner), inner)
-    if x.op == "where" and x.src[2].op == "div" and functions.slope(*x.src[2].src) is x:
-        over, under = (value(n) for n in x.src[2].src)
-        return arcs.angle(FloatEmitter(b, b.splat(over, max(over.lanes, under.lanes))), over, under)
+    return None
+
+
+def point(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """The `where` that begins the angle of a point; None for others."""
+    both = node.src[1]
+    if b.ordinary is None or both.op != "add" or not both.dtype.is_float:
+        return None
+    for x, y in (both.src, both.src[::-1]):
+        if functions.atan2(y, x) is node:
+            over, under = value(y), value(x)
+            lanes = max(over.lanes, under.lanes)
+            return arcs.angle(FloatEmitter(b, b.splat(over, lanes)), b.splat(over, lanes), b.splat(under, lanes))
     return None
 
 
@@ -75,5 +86,5 @@ def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val |
     return value(usual)
 
 
-KINDS = {"div": quotient, "atan": arc, "or": sign}
+KINDS = {"div": quotient, "atan": arc, "or": sign, "where": point, "cast": power}
 """What may know a better way for an operator."""

@@ -52,7 +52,8 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
     for nest in s.nests:
         # siblings have the same lanes, so that what they have in common is the same
         exprs = [e for n in s.together(nest) for e in n.evaluated]
-        found = lanes[nest.name] = vectors(s, nest, exprs, held)
+        place = s.places.get(nest.name)  # (which reads nothing itself)
+        found = lanes[nest.name] = lanes[place.extreme] if place is not None else vectors(s, nest, exprs, held)
         kept |= nest.made
         for name, axes in nest.made.items():
             if s.group == 1 and found.lane is not None and found.lane.axis in axes:

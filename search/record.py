@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .result import Job
     from .space import Schedule
 
-EVERY_S = 1.0
-"""Rows wait this long, so that many share a transaction: one takes as long as a candidate, with its connection and its flush."""
 PATIENCE_S = 0.25
 """How long a write in the middle of a search waits for another writer."""
 LAST_PATIENCE_S = 10.0
@@ -116,7 +114,7 @@ class CacheRecorder:
             self._rows.append(row)
             if row.outcome == "ok" and row.opts in self.earlier:
                 self._met.add(row.opts)
-        if self.clock() - self._written >= EVERY_S and self.clock() >= self._next:
+        if self.clock() - self._written >= self.cache.rows_wait_s and self.clock() >= self._next:
             self.flush()
 
     def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:

@@ -38,12 +38,13 @@ def quick(command: list[str]) -> list[str]:
     command = [re.sub(r"\b(\d{3,4})\b", lambda m: str(int(m[1]) // 8), word) if "=" in word else word for word in command]
     if command[0] == "profile":
         return [*command, "--steps", "2"]
-    if command[0] == "run" and not {"--shape", "--manifest"} & {*command} and "functions.py" not in " ".join(command):
-        command = [*command, "--shape", "m=128,n=128"]
+    if command[0] == "run" and not {"--shape", "--manifest"} & {*command}:
+        tensors = any(word.endswith(":mlp") for word in command)
+        command = [*command, "--shape", "x=16x24,w1=24x32,b1=32,w2=32x24" if tensors else "m=128,n=128"]
     if command[0] in ("bench", "pin"):
         return [*command, "--shape", "m=64,n=64,k=64", *(["--rounds", "3"] if command[0] == "bench" else [])]
     if command[0] == "check":
-        return [*command, "--shape", "m=3,n=40"]
+        return [*command, "--shape", "m=3,n=40", "--opts", "seed"]
     if command[0] == "explain":
         return ["2s" if word == "20s" else word for word in command]
     if command[0] != "run":

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from ...files.secrets import SECRETS, hidden
 from ...ir.errors import CacheError
@@ -60,7 +60,7 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         at = f"{self.user}@" if self.user else ""
-        query = "&".join(f"{k}={v}" for k, v in self.query)
+        query = "&".join(f"{k}={quote(v, safe='/:,')}" for k, v in self.query)
         port = f":{self.port}" if self.port else ""
         return f"{self.scheme}://{at}{host}{port}/{self.database}" + f"?{query}" * bool(query)
 

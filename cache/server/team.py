@@ -20,6 +20,9 @@ from .writer import ServerWriter
 QUIET_S = 30.0
 """How long a server that did not answer is left alone by what can do without it."""
 
+HURRY_S = 0.9
+"""How long a server is waited for where there is a mirror already (see `writer.HURRIED_S`)."""
+
 
 class Team:
     """One server and this machine's mirror of it. `elsewhere`: its rows count as measured elsewhere."""
@@ -57,12 +60,15 @@ class Team:
         mirror either, or this user may not read the server."""
         if time.monotonic() < self._quiet_until and self.mirror.there:
             return
+        patience, self.writer.patience_s = self.writer.patience_s, HURRY_S if self.mirror.there else self.writer.patience_s
         try:
             self.pull()
         except Unreachable as e:
             if not self.mirror.there:
                 raise
             self.went_away(e)
+        finally:
+            self.writer.patience_s = patience
 
     def push(self, rows: list[Row]) -> int:
         """Add rows to the server; how many it did not have. Raises CacheError."""

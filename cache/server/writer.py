@@ -61,7 +61,7 @@ class ServerWriter(RowWriter):
         def work(c: sa.Connection) -> Changes:
             import sqlalchemy as sa
 
-            found = _schema(c)
+            found = _schema(c, self.place)
             if found is None:
                 return Changes("", 0, True)
             if found > SERVER_SCHEMA:
@@ -91,7 +91,8 @@ class ServerWriter(RowWriter):
 
     def execute(self, script: str) -> None:
         """Run SQL statements in one transaction, as whoever the address names."""
-        self._run(lambda c: c.exec_driver_sql(script))
+        quoted = script.replace("%", "%%")  # to drivers, a % begins a parameter
+        self._run(lambda c: c.exec_driver_sql(quoted))
 
     def close(self) -> None:
         """Let go of the connection; the next call makes another."""
@@ -147,6 +148,8 @@ class ServerWriter(RowWriter):
             "tcp_user_timeout": 1000 * SILENT_S,
         }
         more = {k: v for k, v in chosen.items() if k not in given}
+        if a.driver.endswith("+psycopg"):
+            more["prepare_threshold"] = None  # behind PgBouncer, statements do not stay prepared
         if a.sslpassword:
             more["sslpassword"] = a.sslpassword
         url = sa.URL.create(a.driver, a.user, a.password, a.host or None, a.port, a.database or None, given)
@@ -162,9 +165,12 @@ class ServerWriter(RowWriter):
         return engine
 
 
-def _schema(c: sa.Connection) -> int | None:
-    """The schema number, None where there are no tables."""
-    if c.exec_driver_sql("SELECT to_regclass('tilewright_meta') IS NULL").scalar_one():
+def _schema(c: sa.Connection, place: str) -> int | None:
+    """The schema number, None where there are no tables. Raises Forbidden where they cannot even be seen."""
+    missing, usable = c.exec_driver_sql("SELECT to_regclass('tilewright_meta') IS NULL, current_schema() IS NOT NULL").one()
+    if missing and not usable:
+        raise Forbidden(f"you may not use the tables of the cache {place}: ask their owner for a role (`tune cache roles`)")
+    if missing:
         return None
     from .. import schema
 
@@ -175,7 +181,7 @@ def _prepare(c: sa.Connection, place: str) -> None:
     """Make or migrate the tables. Raises Newer, and Forbidden where they cannot be written."""
     from .. import schema
 
-    found = _schema(c)
+    found = _schema(c, place)
     if found is None or found < SERVER_SCHEMA:
         c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MAKING})")
         schema.prepare(c)

@@ -26,11 +26,23 @@ def launch(args: Namespace) -> int:
         cluster = kubernetes.ClusterSpec(
             image=args.image, kind=args.kind, secret=args.secret, nodes=tuple(args.node), namespace=args.namespace
         )
-        print(kubernetes.yaml(kubernetes.manifest(spec, cluster)), end="")
-        return 0
+        return _written(kubernetes.yaml(kubernetes.manifest(spec, cluster)), args.output)
     from ...fleet.launch.batch import script
 
-    print(script(args.system, spec), end="")
+    return _written(script(args.system, spec), args.output)
+
+
+def _written(text: str, file: str | None) -> int:
+    if file is None:
+        print(text, end="")
+        return 0
+    from ...files.output import replace
+
+    try:
+        replace(file, text)
+    except OSError as e:
+        raise UsageError(f"cannot write {file}: {e.strerror}") from None
+    print(f"wrote {file}")
     return 0
 
 

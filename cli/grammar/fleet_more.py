@@ -11,7 +11,7 @@ ACTIONS = {
         "Starts a worker on each host over ssh, or prints what a batch system or Kubernetes takes. In the end all of them run `tune fleet "
         "worker`.\n\n"
         "  tune fleet launch ssh tls://host:8786 node1 node2\n"
-        "  tune fleet launch slurm tls://host:8786 --machines 4 --cores 32 --time 4:00:00 > workers.sh\n"
+        "  tune fleet launch slurm tls://host:8786 --machines 4 --cores 32 --time 4:00:00 --output workers.sh\n"
         "  tune fleet launch kubernetes tls://host:8786 --image registry.example/tilewright --secret fleet | kubectl apply -f -",
     ),
     "sweep": (
@@ -58,6 +58,7 @@ def add_launch(p: Grammar) -> None:
 
 
 def _add_machines(p: Grammar) -> None:
+    p.add_argument("--output", metavar="FILE", help="where to write it; default: standard output")
     p.add_argument("--machines", type=at_least(1), default=1, metavar="N", help="how many workers; default 1")
     p.add_argument("--cores", type=at_least(1), metavar="N", help="cores of each")
     p.add_argument("--memory-of-job", metavar="SIZE", help="memory of each, such as 32GiB")
@@ -90,10 +91,14 @@ def add_sweep(p: Grammar) -> None:
     p.add_argument("--model", action="append", metavar="NAME", help="only this model's shapes; may be repeated")
     p.add_argument("--journal", metavar="FILE", help="what is done; default: beside the sweep's file")
     p.add_argument("--again", action="store_true", help="begin anew, whatever the journal and the cache know")
+    p.add_argument("--retry", action="store_true", help="begin entries that took their process with them twice, too")
     p.add_argument("--dry-run", action="store_true", help="print the plan, and tune nothing")
     p.add_argument("--trust", action="store_true", help="run the Python files that the sweep names, wherever they are")
     p.add_argument("--quiet", action="store_true", help="no live display")
     p.add_argument("--fleet", metavar="URL", help="on the machines of a fleet, such as tls://host:8786")
+    p.add_argument(
+        "--tls", metavar="FOLDER", help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder"
+    )
     add_cache(p)
     add_output(p, "table", "json", printed=False)
     p.add_argument("--wide", action="store_true", help="every column, however wide the terminal is")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser
 
+from .fleet import add_tls
 from .words import KERNEL, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_targets, add_where, at_least
 
 MODES = ("use", "require", "record", "tune", "refresh")
@@ -13,6 +14,14 @@ def add_run(p: Grammar) -> None:
     """`tune run`."""
     add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
     p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
+    p.add_argument(
+        "--fleet",
+        metavar="URL",
+        help="tune on the machines of a fleet (`tune fleet`): each entry of --manifest on one of its target, one --kernel on all "
+        "devices that are equal; tls://host:8786",
+    )
+    p.add_argument("--slots", type=at_least(1), metavar="N", help="with --fleet and --kernel: use at most N devices")
+    add_tls(p)
     add_where(p, device=None, every=True)
     _add_sizes(p)
     add_targets(p)

@@ -93,7 +93,7 @@ def _push(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], li
     from .query import select
 
     with cache.open(args.source or layers.user_path()) as mine:
-        if mine.location == store.location:
+        if mine.location == str(team.address):
             raise UsageError("--from and --cache name the same cache: there is nothing to send")
         rows = [r for r in select(mine, args) if not r.imported and not r.pinned]
     sent = team.push(rows)

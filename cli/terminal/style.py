@@ -137,11 +137,12 @@ def factor(value: float) -> str:
 
 def bytes_text(size: int) -> str:
     """`48 KiB`, `1 MiB`; a dash when unknown."""
+    amount: float = size
     for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}" if size else "-"
-        size /= 1024  # type: ignore[assignment]
-    return f"{size:.4g} GiB"
+        if amount < 1024:
+            return f"{amount:.4g} {unit}" if amount else "-"
+        amount /= 1024
+    return f"{amount:.4g} GiB"
 
 
 def shape_text(shape: Mapping[str, object]) -> str:

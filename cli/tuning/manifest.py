@@ -40,6 +40,8 @@ def run(args: Namespace) -> int:
     if args.mode == "require":
         if args.retune:
             raise UsageError("require answers from the cache and --retune searches again: use one of them")
+        if args.fleet:
+            raise UsageError("require answers from the cache, which needs no --fleet")
         from .required import check
 
         return check(args)
@@ -52,7 +54,7 @@ def run(args: Namespace) -> int:
     seconds = None if args.budget is None else parse_seconds(args.budget)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
-    done, code = tune_shown(found, args, seconds, out)
+    done, code = on_fleet(found, args, seconds, out) if args.fleet else tune_shown(found, args, seconds, out)
     if args.json:
         write(
             args.json,
@@ -80,6 +82,15 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
         done = tune_all(found, store, seconds=seconds, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
     out.print(summary(found, done))
     return done, ending(found, done, out)
+
+
+def on_fleet(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
+    """As `tune_shown`, on the machines of a fleet."""
+    from ..fleet import tuned
+
+    done = tuned.tune_shown(found, args, seconds, out, line)
+    out.print(summary(found, done))
+    return done, ending(found, done, out, "in the fleet; let a worker join that has it")
 
 
 def keep_lock(found: Manifest) -> None:
@@ -141,7 +152,9 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
     return out
 
 
-def ending(found: Manifest, done: Sequence[Done], out: Console) -> int:
+def ending(
+    found: Manifest, done: Sequence[Done], out: Console, nowhere: str = "on this machine; add one, or run this where they are"
+) -> int:
     """Says how it went; the exit code."""
     counts = Counter(d.status for d in done)
     out.print(", ".join(f"{counts[s]} {s}" for s in STATUS if counts[s]))
@@ -156,7 +169,7 @@ def ending(found: Manifest, done: Sequence[Done], out: Console) -> int:
     if failed:
         return NOTHING_VALID
     if counts[ELSEWHERE] == len(done):
-        raise DeviceError(f"no target of {found.path} is on this machine; add one, or run this where they are")
+        raise DeviceError(f"no target of {found.path} is {nowhere}")
     return 0
 
 

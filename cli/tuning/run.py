@@ -43,6 +43,12 @@ def _other(args: Namespace) -> int | None:
         from .manifest import run as run_manifest
 
         return run_manifest(args)
+    if args.fleet:
+        from .on_fleet import run as run_on_fleet
+
+        return run_on_fleet(args, begin(args), summary)
+    if args.slots:
+        raise UsageError("--slots says how many devices of a --fleet time one kernel")
     if args.trust:
         raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
@@ -163,6 +169,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
 
     device = get(args.device)
     device.check()
+    if args.threads is not None:
+        device.check_threads(args.threads)
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:

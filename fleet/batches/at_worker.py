@@ -98,6 +98,7 @@ def _built(have: HeldMeasurer, item: Mapping[str, Any]) -> TravellingBuild | Mea
 def _measure(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     """Build what is not built, and time the rest in one go; each result is sent as it comes."""
     ready: list[tuple[int, TravellingBuild]] = []
+    have.make(payload["items"])
     for item in payload["items"]:
         made = _built(have, item)
         if isinstance(made, Measurement):
@@ -152,6 +153,7 @@ def _confirm(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> 
 
 def _duel(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     pair: list[Any] = []
+    have.make(payload["items"])
     for at, item in enumerate(payload["items"]):
         made = _built(have, item)
         if isinstance(made, Measurement):

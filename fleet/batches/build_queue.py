@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import FleetError
@@ -13,6 +14,7 @@ from ...log import logger
 from ...measure.outcome import Measurement
 from ..seam import FleetEngine, FleetJob, FleetSlot, Running
 from . import plain
+from .flights import ask_to_stop
 from .plain import TravellingBuild
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ class BuildQueue:
     def came(self, address: str, epoch: str, built: Any) -> None:
         """What a worker has built. One that answers under another epoch has forgotten what it was asked before."""
         for n, data in built:
-            self._settle(int(n), data)
+            self._settle(int(n), data, address)
         self._again([n for n, (a, e) in self._with.items() if a == address and e not in ("", epoch)])
         for n, (a, e) in self._with.items():
             if a == address and not e:
@@ -152,19 +154,19 @@ class BuildQueue:
             left = [n for n in numbers if n in self._opts and n not in self._done]
             self._unsent.extendleft(reversed(left))
 
-    def _settle(self, n: int, data: Mapping[str, Any]) -> None:
+    def _settle(self, n: int, data: Mapping[str, Any], at: str = "") -> None:
         self._with.pop(n, None)
         opts = self._opts.get(n)
         if opts is None or n in self._done:
             return  # dropped, or built by another as well
         if not isinstance(data, Mapping) or not {"made", "failed"} & data.keys():
             raise FleetError("what a worker says of a build is not readable; client and worker must be the same version")
-        self._done[n] = plain.build(data["made"], opts) if "made" in data else plain.measurement(data["failed"], opts)
+        self._done[n] = replace(plain.build(data["made"], opts), made_at=at) if "made" in data else plain.measurement(data["failed"], opts)
 
     def close(self) -> None:
         """Stop what is being built."""
         for running, _ in self._jobs:
-            running.stop()
+            ask_to_stop(running)
         self._jobs.clear()
 
 

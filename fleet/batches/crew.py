@@ -10,6 +10,7 @@ from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ..seam import FleetEngine, FleetSlot, Running
 from . import equality
+from .flights import ask_to_stop
 
 log = logger("fleet")
 
@@ -59,7 +60,7 @@ class Crew:
 
     def look(self, flying: list[str]) -> list[FleetSlot]:
         """Slots that came and may join, where some are missing; with none left at all, the first that comes is taken as it is, as it has
-        to go on somewhere. `flying`: addresses that have a job now. Raises MeasureError where nobody came for too long."""
+        to go on somewhere. `flying`: addresses that have a job now, or will join. Raises MeasureError where nobody came for too long."""
         self._forget_lost()
         if len(self.equal) >= self.wanted or self.clock() - self._looked < LOOK_S:
             return []
@@ -71,7 +72,8 @@ class Crew:
         self.equal = [s for s in self.equal if s.address in there or s.address in flying]
         mine = {s.address for s in self.equal} | self.out.keys() | set(flying)
         new = [s for s in there.values() if s.name == self.name and s.device is not None and not s.refused and s.address not in mine]
-        new = new[: self.wanted - len(self.equal)]
+        joining = len(set(flying) - {s.address for s in self.equal})
+        new = new[: max(0, self.wanted - len(self.equal) - joining)]
         if self.equal or flying:
             self._since = None
         elif new and not self.times:
@@ -99,14 +101,19 @@ class Crew:
     def lose(self, address: str, why: str) -> None:
         """A slot is gone. It comes back under another address, if at all."""
         self._waits = True
+        self._busy.pop(address, None)
         self._drop(address, why)
 
     def _drop(self, address: str, why: str) -> None:
         self._looked = -1e9
         self.equal = [s for s in self.equal if s.address != address]
         self.times.pop(address, None)
-        self._busy.pop(address, None)
         self._last = why
+
+    def rest(self, slot: FleetSlot) -> None:
+        """A slot stands still: others go on. When it has answered it joins again, as one that came later."""
+        if len(self.equal) > 1:
+            self._drop(slot.address, f"the worker on {slot.host or slot.address} stands still")
 
     def dismiss(self, slot: FleetSlot, why: str) -> None:
         """A slot is there, and of no use for this kernel."""
@@ -149,7 +156,7 @@ class Crew:
         others = [{str(i): t for i, t in ts.items()} for a, ts in self.times.items() if a != slot.address]
         if slot in self.equal:
             return True
-        if not others or equality.belongs(mine, others):
+        if not self.equal or equality.belongs(mine, others):
             self.equal.append(slot)
             return True
         if self.looks.get(slot.address, 0) < equality.LOOKS:
@@ -160,7 +167,7 @@ class Crew:
     # who is busy ----------------------------------------------------------------------------------------------------
     def leave(self, running: Running) -> None:
         """A job that nobody waits for any more keeps its slot until it ends."""
-        running.stop()
+        ask_to_stop(running)
         self._busy[running.slot.address] = running
 
     def free(self, slot: FleetSlot) -> bool:

@@ -17,7 +17,7 @@ from ..seam import FleetEngine, FleetSlot, SlotLost
 from . import plain
 from .build_queue import BuildQueue
 from .crew import Crew
-from .flights import BatchFlight, BatchOrder, batch_job, lost, sent_build, why_failed
+from .flights import BatchFlight, BatchOrder, ask_to_stop, batch_job, lost, sent_build, why_failed
 from .losses import CONVICTED, FRUITLESS, BatchPart, LossRule, split
 
 log = logger("fleet")
@@ -65,18 +65,24 @@ class Dispatcher:
                 return order.results
 
     def survey(self) -> None:
-        """Time the probes on every device, and keep those that are equal. Raises MeasureError."""
+        """Time the probes on every device, and keep those that are equal. One that is not ready yet joins later. Raises MeasureError."""
+        for slot in [s for s in self.crew.equal if s.address in self._flights]:
+            self.crew.rest(slot)
         again = list(self.crew.equal)
         while again and len(self.crew.equal) > 1:
             self._join = again
-            self._until(lambda: not self._join and not self._probing)
+            self._until(lambda: not self._join and all(f.given_up for f in self._probing.values()))
             again = self.crew.unequal()
 
-    def warm(self) -> None:
-        """Let every device but the judge begin with its inputs and reference, which take seconds."""
-        for slot in self.crew.equal[1:]:
-            if slot.address not in self._flights and self.crew.free(slot):
-                self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": 0.0}, BatchPart(()))
+    def warm(self, slots: Sequence[FleetSlot]) -> None:
+        """Let devices begin with their inputs and reference, which take seconds."""
+        for slot in self._idle(slots):
+            self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": 0.0}, BatchPart(()))
+
+    @property
+    def warmed(self) -> bool:
+        """Whether every device is ready."""
+        return not any(s.address in self._flights for s in self.crew.equal)
 
     def fetch(self, wait_s: float) -> None:
         """Ask the workers for what their builders have made, and hand them more."""
@@ -97,7 +103,7 @@ class Dispatcher:
     def _until(self, over: Callable[[], bool], order: BatchOrder | None = None) -> None:
         try:
             while not over():
-                self._join += self.crew.look([*self._flights, *self._probing])
+                self._join += self.crew.look([*self._flights, *self._probing, *(s.address for s in self._join)])
                 if self.probes:
                     self._send_probes()
                 if order is not None:
@@ -148,7 +154,7 @@ class Dispatcher:
                 continue
             idle.sort(key=lambda s: s.host in part.avoid)
             slot = idle.pop(0)
-            sent = [{"i": i, **sent_build(order.items[i])} for i in items]
+            sent = [{"i": i, **sent_build(order.items[i], slot.address)} for i in items]
             known = [m.t_min for m in order.results.values() if m.ok and m.t_min and not m.cleared]
             best = min([*known, *([order.incumbent_s] if order.incumbent_s else [])], default=None)
             more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self._rule.lost > 0}
@@ -157,7 +163,7 @@ class Dispatcher:
     def _send_probes(self) -> None:
         for slot in self._idle(self._join):
             self._join.remove(slot)
-            sent = [{"i": i, **sent_build(b)} for i, b in self.probes.items()]
+            sent = [{"i": i, **sent_build(b, slot.address)} for i, b in self.probes.items()]
             self._probing[slot.address] = self._fly(slot, {"ask": "measure", "items": sent}, BatchPart(tuple(self.probes)))
 
     # listening ------------------------------------------------------------------------------------------------------
@@ -185,6 +191,7 @@ class Dispatcher:
             "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
         )
         flight.give_up()
+        self.crew.rest(flight.slot)
         self._queue.gone(flight.slot.address)
         if order is not None and flight.slot.address in self._flights:
             if flight.heard is None:
@@ -204,7 +211,10 @@ class Dispatcher:
             if order is not None and not probing and not flight.given_up:
                 self._after(flight, order)
             return
-        if why := why_failed(flight):
+        why = why_failed(flight)
+        if why and flight.given_up:
+            return  # it was asked to end, and says so
+        if why:
             self._queue.gone(address)
             self.crew.dismiss(flight.slot, why)
             if order is not None and not probing and not flight.given_up:
@@ -246,10 +256,10 @@ class Dispatcher:
     def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:
         """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, each
         time when it was at it, and MeasureError for what it could not do."""
-        items = [{"i": n, **sent_build(b)} for n, b in enumerate(builds)]
         blamed = 0
         for _ in range(CONVICTED):
             slot = self._unoccupied()
+            items = [{"i": n, **sent_build(b, slot.address)} for n, b in enumerate(builds)]
             mine = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
             self._flights[slot.address] = mine
             self._until(partial(self._ended, mine))
@@ -287,4 +297,4 @@ class Dispatcher:
     def close(self) -> None:
         """Ask what is under way to end."""
         for flight in (*self._flights.values(), *self._probing.values()):
-            flight.running.stop()
+            ask_to_stop(flight.running)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import FleetError
+from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ...measure.outcome import Duel, DuelError, Measurement, Outcome
 from ..seam import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
@@ -25,6 +26,8 @@ log = logger("fleet")
 
 FACTS_S = 120.0
 """Seconds that a worker may take to say what its device is, once it is asked; it may have to measure its limits first."""
+WARM_S = 15.0
+"""Seconds after the first candidate in which all devices should have made inputs and reference. One that has not joins when it has."""
 GOODBYE_S = 2.0
 """Seconds in which workers let go of a kernel, where they answer."""
 
@@ -47,8 +50,8 @@ class FleetMeasurer:
     """A `search.pipeline.MeasurerLike`. A context manager: at its end the workers are told to let go of the kernel.
 
     `base`: what every payload carries: `kernel` (see `subject`), `threads`, `seed`, `deadline_s`, `hashed`. `facts`: those of the device,
-    for machines that only build. At first one device measures. When three candidates were right there, they are timed on
-    the others, and those that are equal measure from then on; duels, the second check and the last timing stay with one."""
+    for machines that only build. At first one device measures. When three candidates were right there and the others have
+    their inputs, these are timed on all, and those that are equal measure from then on; duels, the second check and the last timing stay with one."""
 
     def __init__(self, engine: FleetEngine, crew: Crew, base: Mapping[str, Any], facts: DeviceFacts, title: str = "") -> None:
         self._engine, self._crew = engine, crew
@@ -60,8 +63,10 @@ class FleetMeasurer:
         self._dispatch = Dispatcher(engine, crew, self._queue, base, self._title)
         self._numbers: dict[tuple[Opt, ...], int] = {}
         self._count = itertools.count()
-        self._surveyed = len(there) == 1 and crew.wanted == 1
-        self._warmed = False
+        self.surveyed = len(there) == 1 and crew.wanted == 1
+        """Whether it is known which devices are equal."""
+        self._warm_until: float | None = None
+        self._dispatch.warm(there[:1] if base["shared"] else there)
 
     # life -----------------------------------------------------------------------------------------------------------
     def __enter__(self) -> FleetMeasurer:
@@ -87,7 +92,7 @@ class FleetMeasurer:
     @property
     def width(self) -> int:
         """Devices that candidates are timed on at once."""
-        return max(1, len(self._crew.equal)) if self._surveyed else 1
+        return max(1, len(self._crew.equal)) if self.surveyed else 1
 
     @property
     def prepared_s(self) -> tuple[float, float] | None:
@@ -110,8 +115,8 @@ class FleetMeasurer:
 
     def measure(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order. Raises MeasureError where no device of the fleet is left."""
-        out = self._measured(built, incumbent_s, judge=not self._surveyed)
-        if not self._surveyed:
+        out = self._measured(built, incumbent_s, judge=not self.surveyed)
+        if not self.surveyed:
             self._choose_probes(built, out)
         return out
 
@@ -121,7 +126,8 @@ class FleetMeasurer:
 
     def _measured(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None, judge: bool) -> list[Measurement]:
         numbers = [self._number(b) for b in built]
-        got = self._dispatch.measure(dict(zip(numbers, built)), incumbent_s, judge)
+        with _measuring():
+            got = self._dispatch.measure(dict(zip(numbers, built)), incumbent_s, judge)
         return [got[n] for n in numbers]
 
     def _number(self, b: plain.TravellingBuild) -> int:
@@ -136,12 +142,13 @@ class FleetMeasurer:
         for b, m in zip(built, measured):
             if m.ok and not m.cleared and len(probes) < equality.PROBES:
                 probes[self._number(b)] = b
-        if not self._warmed:
-            self._warmed = True
-            self._dispatch.warm()
-        if len(probes) == equality.PROBES:
-            self._dispatch.survey()
-            self._surveyed = True
+        if self._warm_until is None:
+            self._warm_until = self._crew.clock() + WARM_S
+            self._dispatch.warm(self._crew.equal[1:])
+        if len(probes) == equality.PROBES and (self._dispatch.warmed or self._crew.clock() > self._warm_until):
+            with _measuring():
+                self._dispatch.survey()
+            self.surveyed = True
 
     def confirm(self, built: plain.TravellingBuild) -> Measurement:
         """The second check, as `Measurer.confirm`. One that loses two workers is a crash."""
@@ -149,7 +156,8 @@ class FleetMeasurer:
         if known is not None:
             return known
         try:
-            return plain.measurement(self._dispatch.ask("confirm", [built])["row"], built.opts)
+            with _measuring():
+                return plain.measurement(self._dispatch.ask("confirm", [built])["row"], built.opts)
         except SlotLost as e:
             crash = Measurement(built.opts, Outcome.crash, detail=str(e), sha=built.sha)
             self._dispatch.guilty[self._number(built)] = crash
@@ -157,7 +165,22 @@ class FleetMeasurer:
 
     def duel(self, a: plain.TravellingBuild, b: plain.TravellingBuild, rounds: int = 8) -> Duel:
         """Time two against each other, as `Measurer.duel`. Raises DuelError, MeasureError."""
-        answer = self._dispatch.ask("duel", [a, b], rounds=rounds)
-        if "error" in answer:
-            raise DuelError(str(answer["error"]), answer.get("culprit"))
-        return plain.duel(answer["duel"])
+        with _measuring():
+            try:
+                answer = self._dispatch.ask("duel", [a, b], rounds=rounds)
+            except SlotLost as e:
+                raise MeasureError(f"the comparison could not be made: {e}") from e
+            if "error" not in answer:
+                return plain.duel(answer["duel"])
+        raise DuelError(str(answer["error"]), answer.get("culprit"))
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """What is wrong with a fleet is told as what is wrong with a measurer: a search then ends with the best that it has."""
+    try:
+        yield
+    except SlotLost:
+        raise
+    except FleetError as e:
+        raise MeasureError(str(e)) from e

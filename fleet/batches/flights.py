@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -80,7 +81,7 @@ class BatchFlight:
     def give_up(self) -> None:
         """Ask the worker to end it; it is busy until it does."""
         self.given_up = True
-        self.running.stop()
+        ask_to_stop(self.running)
 
     def answer(self) -> Mapping[str, Any]:
         """Of a job that is done. Raises SlotLost, JobFailed, FleetError."""
@@ -88,6 +89,11 @@ class BatchFlight:
         if not isinstance(got, Mapping):
             raise FleetError(f"a worker answered {type(got).__name__} instead of an object")
         return got
+
+
+def ask_to_stop(running: Running) -> None:
+    """Without waiting: a worker that stands still does not hear it, and an engine may wait for its answer."""
+    threading.Thread(target=running.stop, daemon=True, name="asks a job to end").start()
 
 
 def lost(flight: BatchFlight) -> bool:
@@ -109,7 +115,7 @@ def batch_job(payload: Mapping[str, Any], title: str) -> FleetJob:
     return FleetJob("batch", payload, title)
 
 
-def sent_build(build: TravellingBuild) -> dict[str, Any]:
-    """A candidate as a payload has it: its options, and the object where it was made elsewhere."""
+def sent_build(build: TravellingBuild, address: str) -> dict[str, Any]:
+    """A candidate as a payload for the worker at `address` has it: its options, and the object where it was made elsewhere."""
     out: dict[str, Any] = {"opts": [o.json for o in build.opts]}
-    return out | ({"build": build.to_json(whole=True)} if build.obj is not None else {})
+    return out | ({"build": build.to_json(whole=True)} if build.obj is not None and build.made_at != address else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cache.strict import canon
@@ -63,6 +63,14 @@ class HeldMeasurer:
         self._ahead = [a for a in self._ahead if len(a[0])]
         return out
 
+    def make(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Build those of a payload's items that came without an object and are not here, side by side."""
+        asked = [plain.schedule(i["opts"]) for i in items if not i.get("build")]
+        missing = [o for o in dict.fromkeys(asked) if _name(o) not in self._made]
+        if missing:
+            for i, got in self.measurer.build(missing):
+                self._keep(missing[i], got if isinstance(got, Measurement) else plain.of_built(got))
+
     def build(self, opts: tuple[Opt, ...], sent: Any) -> TravellingBuild | Measurement:
         """A schedule as built: elsewhere (`sent`), before, or now."""
         if sent is not None and "object" in sent:
@@ -111,15 +119,15 @@ class HeldMeasurer:
 
 
 def described(made: TravellingBuild | Measurement) -> dict[str, Any]:
-    """A build or its failure as JSON."""
-    return {"failed": plain.measurement_json(made)} if isinstance(made, Measurement) else {"made": made.to_json(whole=False)}
+    """A build or its failure as JSON, with the object: another device may be the one that times it."""
+    return {"failed": plain.measurement_json(made)} if isinstance(made, Measurement) else {"made": made.to_json(whole=True)}
 
 
 def _name(opts: tuple[Opt, ...]) -> str:
     return canon([o.json for o in opts])
 
 
-def held(payload: Mapping[str, Any], site: Worksite, make: Callable[..., Measurer] | None = None) -> HeldMeasurer:
+def held(payload: Mapping[str, Any], site: Worksite) -> HeldMeasurer:
     """The Measurer that a payload is about: the one that this thread keeps, or a new one in its place. Raises what `Measurer` does."""
     asked = {k: payload[k] for k in ("kernel", "seed", "deadline_s", "hashed")}
     key = identity(asked | {"device": site.device, "threads": payload["threads"]})
@@ -133,11 +141,11 @@ def held(payload: Mapping[str, Any], site: Worksite, make: Callable[..., Measure
             have.close()
         _of_thread.held = None
     task = task_of(payload["kernel"], site.device, payload["threads"])
-    if make is None:
-        from ...measure import Measurer as make
+    from ...measure import Measurer
+
     told = {k: payload[k] for k in ("seed", "deadline_s")} | {"hash_outputs": payload["hashed"]}
     _of_thread.held = have = HeldMeasurer(
-        key, make(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told)
+        key, Measurer(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told)
     )
     return have
 

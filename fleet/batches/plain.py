@@ -108,8 +108,8 @@ def duel(data: Any) -> Duel:
 # builds --------------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class TravellingBuild:
-    """A schedule that was built somewhere: what the measuring side needs of it. `obj` None: the device's own worker has it, or
-    makes it again. Seconds as in `plan.Built`."""
+    """A schedule that was built somewhere: what the measuring side needs of it. `obj` None: whoever measures it has it, or
+    makes it again; `made_at`: the address of the worker that made it, and most likely still has it. Seconds as in `plan.Built`."""
 
     opts: tuple[Opt, ...]
     sha: str
@@ -119,6 +119,7 @@ class TravellingBuild:
     build_s: float = 0.0
     signature: Signature | None = None
     obj: bytes | None = None
+    made_at: str = ""
 
     def to_json(self, whole: bool) -> dict[str, Any]:
         """Plain data without the options; `whole`: with the object, compressed, and its checksum."""

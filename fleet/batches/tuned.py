@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ...cache import Cache
+from ...cache import open as opened
 from ...ir.errors import FleetError
 from ...log import logger
 from ...search import tune
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logger("fleet")
 
+ROWS_S = 0.4
+"""Seconds that rows wait before they are written: what is lost where this process is killed."""
+
 
 class FleetTuning:
     """One run of `tune` on the slots of `engine` that are for the device `spec` (what `devices.get` takes there), at most `wanted` of them
@@ -40,8 +45,11 @@ class FleetTuning:
         """As `search.tune`, with the same arguments but `device` and `measuring`; rows go into the cache of this machine. Raises what it
         does, and FleetError."""
         threads = asked.pop("threads", None) or self.device.threads
+        cache = asked.pop("cache", None)
         told = {name: asked.get(name) for name in ("shape", "dtype", "vars", "allow")} | {"kernel": kernel}
-        return tune(kernel, device=self.device, threads=threads, measuring=self._measuring(told), **asked)
+        with nullcontext(cache) if isinstance(cache, Cache) else opened(cache) as store:
+            store.rows_wait_s = min(store.rows_wait_s, ROWS_S)
+            return tune(kernel, device=self.device, threads=threads, measuring=self._measuring(told), cache=store, **asked)
 
     def _measuring(self, told: Mapping[str, Any]) -> Any:
         def made(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> AbstractContextManager[MeasurerLike]:

@@ -15,6 +15,7 @@ from ...ir.errors import UsageError
 from .spec import FleetLaunch
 
 TLS = "/etc/tilewright/tls"
+SECRET = "/etc/tilewright/secret"
 HOME = "/work"
 MIB = 1 << 20
 KINDS = ("Deployment", "Job")
@@ -63,11 +64,12 @@ def manifest(spec: FleetLaunch, cluster: ClusterSpec) -> dict[str, Any]:
 
 
 def _pod(spec: FleetLaunch, cluster: ClusterSpec, labels: dict[str, str]) -> dict[str, Any]:
-    mounts = [{"name": "work", "mountPath": HOME}]
+    mounts: list[dict[str, Any]] = [{"name": "work", "mountPath": HOME}]
     volumes: list[dict[str, Any]] = [{"name": "work", "emptyDir": {}}]
     if cluster.secret:
-        mounts.append({"name": "tls", "mountPath": TLS, "readOnly": True})  # type: ignore[dict-item]
-        volumes.append({"name": "tls", "secret": {"secretName": cluster.secret, "defaultMode": 0o440}})
+        mounts.append({"name": "tls", "mountPath": TLS})
+        volumes.append({"name": "tls", "emptyDir": {"medium": "Memory"}})
+        volumes.append({"name": "secret", "secret": {"secretName": cluster.secret, "defaultMode": 0o440}})
     amounts: dict[str, str] = {}
     if spec.cores:
         amounts["cpu"] = str(spec.cores)
@@ -86,11 +88,19 @@ def _pod(spec: FleetLaunch, cluster: ClusterSpec, labels: dict[str, str]) -> dic
     }
     if amounts:
         container["resources"] = {"requests": amounts, "limits": amounts}
+    first: list[dict[str, Any]] = []
+    if cluster.secret:
+        # a Secret's files belong to root, and the worker takes a key only where it is its own and nobody else reads it
+        copy = f"cp {SECRET}/*.pem {TLS}/ && chmod 600 {TLS}/*.pem"
+        ours = {k: container[k] for k in ("image", "securityContext")}
+        both = [{"name": "tls", "mountPath": TLS}, {"name": "secret", "mountPath": SECRET, "readOnly": True}]
+        first = [{"name": "certificates", "command": ["sh", "-c", copy], "volumeMounts": both, **ours}]
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "restartPolicy": "OnFailure" if cluster.kind == "Job" else "Always",
         "terminationGracePeriodSeconds": 30,
         "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001},
+        **({"initContainers": first} if first else {}),
         "containers": [container],
         "volumes": volumes,
     }

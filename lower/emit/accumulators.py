@@ -10,6 +10,7 @@ from ...opts.nests import Nest, identity
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..reciprocal_root import factors
 from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
@@ -79,6 +80,9 @@ class Accumulators:
             return acc
         if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not masks:
             return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
+        split = factors(b, expr, lambda n: ev.value(n, asg)) if self.combine == "add" and expr.dtype.is_float and not masks else None
+        if split is not None:
+            return b.op("fma", *split, acc)
         x = ev.value(expr, asg)
         for m in masks:
             x = b.op("select", m, x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)

@@ -12,11 +12,12 @@ from . import barriers, interleave, neighbours
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Changes a Program in place where it `applies` to the target."""
+    """Changes a Program in place where it `applies` to the target. `run` gives False where it did not touch the Program, which then
+    needs no look at what it made."""
 
     name: str
     applies: Callable[[Target], bool]
-    run: Callable[[Program, Target], None]
+    run: Callable[[Program, Target], bool | None]
 
 
 def _barriers(program: Program, target: Target) -> None:

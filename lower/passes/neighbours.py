@@ -74,14 +74,15 @@ class NeighbourSums:
         return Val(self.last, dtype, lanes, like.depth)
 
 
-def join(program: Program) -> None:
-    """Rewrite what can be, in place: results are the same to the bit."""
+def join(program: Program) -> bool:
+    """Rewrite what can be, in place: results are the same to the bit. False where there is nothing to look for."""
     if not any(p.dtype in NARROW for p in program.params):
-        return
+        return False
     known = NeighbourSums(program)
     known.look()
     for phase in program.phases:
         _block(known, phase.body)
+    return True
 
 
 def _block(known: NeighbourSums, block: Block) -> None:

@@ -61,7 +61,9 @@ def _minmax(e: LlvmEmitter, s: Instr) -> str:
 
 def _aligned(e: LlvmEmitter, s: Instr) -> str:
     param, size = s.picks
-    low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {e.pointer(param)} to i64')}, {size - 1}")
+    pointer = e.pointer(param)
+    e.used.add(pointer)  # perhaps for nothing else: what is stored there may have vanished
+    low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {pointer} to i64')}, {size - 1}")
     return e.emit(f"icmp eq i64 {low}, 0")
 
 

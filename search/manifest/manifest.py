@@ -55,6 +55,12 @@ _TABLES = {
 
 def load(path: str | os.PathLike[str], files: Files = "inside") -> Manifest:
     """Read a manifest file. Raises UsageError naming file, line and entry."""
+    shown, text, data = toml(path)
+    return read(shown, text, data, files)
+
+
+def toml(path: str | os.PathLike[str]) -> tuple[str, str, dict[str, Any]]:
+    """(its name, its text, its data) of a TOML file. Raises UsageError."""
     shown = os.fspath(path)
     try:
         with open(path, "rb") as f:
@@ -67,6 +73,11 @@ def load(path: str | os.PathLike[str], files: Files = "inside") -> Manifest:
         raise UsageError(f"cannot read the manifest {shown}: {e.strerror}") from None
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{shown} is not a manifest: {e or 'nested too deeply'} (it is TOML; see docs/ci.md)") from None
+    return shown, text, data
+
+
+def read(shown: str, text: str, data: dict[str, Any], files: Files = "inside") -> Manifest:
+    """The manifest that `data` is. `shown`: the file's name, and `text` what it holds, for messages. Raises UsageError."""
     return _Reader(shown, Lines(text), files).read(data)
 
 

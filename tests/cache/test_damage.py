@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from thorough import amount
 from tilewright import cache
 from tilewright.cache import CacheWarning, Key, Row, examine
 
@@ -40,9 +41,12 @@ def asked(path: Path, kernels: dict[str, Row], key: Key) -> dict[str, Row | None
 
 
 @pytest.mark.slow
-def test_flipped_bits_change_no_answer(path: Path, filled: dict[str, Row], key: Key, tmp_path: Path) -> None:
+def test_flipped_bits_change_no_answer(
+    path: Path, filled: dict[str, Row], key: Key, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     whole, rng, lost = path.read_bytes(), random.Random(3), 0
-    for i in range(60):  # tests/soak.py --faults flips more
+    flips = amount(request, 25, 60)  # tests/soak.py --faults flips more
+    for i in range(flips):
         folder = tmp_path / str(i)
         folder.mkdir()
         raw = bytearray(whole)
@@ -54,7 +58,7 @@ def test_flipped_bits_change_no_answer(path: Path, filled: dict[str, Row], key: 
                 lost += 1
                 assert row is None or row in every_row(path), f"flip {i}: {kernel} is answered by what was never written"
     # one flip can take one row; where it takes the head of the file, which names the tables, it takes all
-    assert lost < 60 * 4, f"{lost} answers of {60 * len(filled)} were lost: what is intact is not taken over"
+    assert lost < flips * 4, f"{lost} answers of {flips * len(filled)} were lost: what is intact is not taken over"
 
 
 def every_row(path: Path) -> list[Row]:

@@ -6,9 +6,11 @@ import io
 
 import pytest
 from rich.console import Console
+from thorough import amount
 from tilewright import heuristics, kernels, opts, targets
 from tilewright.cli.schedules.show import nest_text
 from tilewright.cli.terminal.style import KINDS
+from tilewright.opts.registry import OPTIONS
 
 from .conftest import Tune
 
@@ -28,9 +30,10 @@ def test_options_nest_and_source(tune: Tune) -> None:
 
 
 @pytest.mark.slow
-def test_every_kind_in_a_nest_has_a_colour() -> None:
+def test_every_kind_in_a_nest_has_a_colour(request: pytest.FixtureRequest) -> None:
+    assert {o.kind for o in OPTIONS.values()} <= set(KINDS)
     target = targets.named("avx2")
-    for name in kernels.NAMES:
+    for name in kernels.NAMES[:: amount(request, 4, 1)]:
         kernel = kernels.make(name)
         for schedule in ((), *heuristics.seeds(kernel, target, 2)):
             kinds = {line.kind for line in opts.nest_lines(opts.apply(kernel, schedule, target))}

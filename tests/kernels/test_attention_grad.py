@@ -32,15 +32,17 @@ def forward(x, mask="causal"):
 
 
 def numerical(x, which, mask):
-    """d Σ y·dy / d x[which], by central differences of the plain forward kernel."""
+    """d Σ y·dy / d x[which], by central differences of the plain forward kernel. Heads that share nothing move together."""
     out = np.zeros(x[which].shape)
-    for at in np.ndindex(*out.shape):
+    b, own = out.shape[:2]
+    for at in np.ndindex(*out.shape[2:]):
         ends = []
         for step in (STEP, -STEP):
             moved = x[which].copy()
-            moved[at] += step
-            ends.append((forward({**x, which: moved}, mask) * x["dy"]).sum())
-        out[at] = (ends[0] - ends[1]) / (2 * STEP)
+            moved[(..., *at)] += step
+            y = forward({**x, which: moved}, mask) * x["dy"]
+            ends.append(y.reshape(b, own, -1).sum(axis=2))
+        out[(..., *at)] = (ends[0] - ends[1]) / (2 * STEP)
     return out
 
 

@@ -8,6 +8,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -28,12 +29,17 @@ TEN = (
 """Kernels of every kind, drawn most often."""
 
 
+@lru_cache(maxsize=1024)  # drawing takes longer than most checks, and several tests look at the same cases
+def _drawn(name: str, i: int) -> Case:
+    return draw(name, random.Random(f"{name}/{i}").randrange, among=GROUPS)
+
+
 def cases(request: pytest.FixtureRequest, name: str, few: int, many: int) -> Iterator[Case]:
     """As many random cases of a kernel as asked for: by default always the same."""
     asked = request.config.getoption("--examples")
     start = random.SystemRandom().randrange(1 << 30) if asked else 0
     for i in range(start, start + amount(request, few, many)):
-        yield draw(name, random.Random(f"{name}/{i}").randrange, among=GROUPS)
+        yield _drawn(name, i)
 
 
 def hold(cases: Iterator[Case], check: Callable[[Case], None]) -> None:

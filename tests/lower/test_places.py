@@ -37,7 +37,7 @@ def best_way(m: int = 5, n: int = 21, p: int = 13, combine: Combine = "max", non
     return kb.build()
 
 
-@pytest.mark.parametrize("text", ["Jp", "Un8 Jp Um2 Rp2", "Up8 Jp Um2", "Up2 Un8 Jp Pm", "Tp4 Un8 Jp"])
+@pytest.mark.parametrize("text", ["Jp", "Un8 Jp Um2 Rp2", "Up8 Jp Um2", "Up2 Un8 Jp Pm", "Tp4 Un8 Jp", "Jp Sx@m Um2"])
 @pytest.mark.parametrize(("combine", "dtype"), [("max", float32), ("min", int32)])
 def test_every_schedule_finds_the_place(text: str, combine: Combine, dtype: DType) -> None:
     kernel = best_way(combine=combine, dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import tilewright.cache as caches
 from tilewright import kernels
 from tilewright.cache import CacheWarning, Key
+from tilewright.cache.server.errors import Unreachable
 from tilewright.ir.canonical import canonical, loose
 from tilewright.ir.errors import CacheError
 from tilewright.ir.normalise import normalise
@@ -227,3 +229,32 @@ def test_starts_from_relatives_where_they_are_legal(cache: caches.Cache) -> None
     mine = recorder(cache)
     space = Space(OptEngine(KERNEL, named("avx2"), 2))
     assert related(cache, mine.key, canonical(KERNEL), space, loose(KERNEL), JOB) == [(opt("UPCAST", "m", 8), opt("UPCAST", "n", 32))]
+
+
+def test_rows_for_a_server_that_went_away_are_in_bundles_at_once(
+    cache: caches.Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A search that is killed then has lost nothing; and one whose server comes back leaves nothing over."""
+    clock = Clock()
+    r = recorder(cache, clock)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with monkeypatch.context() as away:
+        away.setattr(cache, "record", gone_away)
+        for i, opts in enumerate((A, B)):
+            clock.now = 10.0 * (i + 1)
+            with pytest.warns(CacheWarning, match="wait in a bundle") if not i else contextlib.nullcontext():
+                r.add(ok(opts, 1e-3), "beam")
+            assert len(cache.waiting.files()) == i + 1, "each row once"
+    clock.now = 30.0
+    r.winner(ok(A, 1e-3), A, 1e-3, {})
+    assert len(cache.rows()) == 3 and cache.waiting.files() == [] and r.close() == ""
+    monkeypatch.setattr(cache, "record", gone_away)
+    with pytest.warns(CacheWarning):
+        r.add(ok(B, 1e-3), "beam")
+        clock.now = 40.0
+        r.add(ok(B, 2e-3), "beam")
+    assert "so 2 measurements are in" in r.close() and len(cache.waiting.files()) == 1
+
+
+def gone_away(rows: Any, *, patience_s: float) -> int:
+    raise Unreachable("the cache postgresql://h/db does not answer")

@@ -397,3 +397,22 @@ def test_without_seeds_it_gets_close() -> None:
     assert r.t_min is not None and math.isfinite(r.t_min)
     assert r.t_min < 1.12 * b.engine.optimum()
     assert r.seed_opts == ()
+
+
+class Wide(FakeMeasurer):
+    """Times on three devices; all that is timed again, on one."""
+
+    width = 3
+
+    def again(self, built: Sequence[Any]) -> list[Measurement]:
+        self.calls.append(("again", [b.opts for b in built]))
+        return [self._one(b) for b in built]
+
+
+def test_batches_are_as_wide_as_the_measurer() -> None:
+    b = Bench(Budget(None, 150))
+    b.run.measurer = b.measurer = Wide(b.engine.seconds)
+    r = b.run.run()
+    sizes = [len(batch) for batch in b.batches]
+    assert sizes[0] == 1 and 12 < max(sizes) <= 36 and sum(sizes) == r.counts["ok"] == 150
+    assert [name for name, _ in b.measurer.calls].count("again") == 1

@@ -45,6 +45,7 @@ def test_nearest_and_bundles(server: Cache, make_row, key: Key, tmp_path: Path) 
         assert [r.marked(imported=False) for r in local.rows()] == server.rows() and all(r.imported for r in local.rows())
 
 
+@pytest.mark.slow
 def test_processes_make_the_tables_together(server: Cache, url: str) -> None:
     code = """
 import sys
@@ -183,6 +184,19 @@ def test_without_the_server_the_mirror_answers(line, make_row, key: Key) -> None
         line.join()
         store.record(make_row())
         assert len(store.rows()) == 2
+
+
+def test_a_look_up_imports_neither_a_driver_nor_sqlalchemy(line, make_row, key: Key) -> None:
+    with cache.open(line.url) as store:
+        store.record(make_row())
+        store.team.pull()
+    line.cut()
+    code = (
+        "import sys; from tilewright import cache; c = cache.open(sys.argv[1]); print(c.best(cache.Key(*eval(sys.argv[2]))).name, "
+        "sorted({'sqlalchemy', 'alembic', 'psycopg', 'numpy'} & set(sys.modules)))"
+    )
+    words = [sys.executable, "-c", code, line.url, str((key.kernel, key.target, key.threads, key.compiler, key.policy))]
+    assert subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout == "matmul []\n"
 
 
 def test_a_new_machine_needs_the_server_once(line, key: Key) -> None:

@@ -137,6 +137,12 @@ class Stage:
         found = dict(self.measurer.build([schedule(n) for n in range(count)]))
         return [found[i] for i in range(count)]
 
+    def ready(self) -> dict[int, str]:
+        """Outcomes of the first three, after which it is known who is equal."""
+        out = self.measured(3)
+        until(lambda: self.measurer.surveyed or not self.measurer.measure(self.built(1)))
+        return out
+
     def measured(self, count: int) -> dict[int, str]:
         """Outcomes of the first `count` schedules."""
         return {number(m.opts): str(m.outcome) for m in self.measurer.measure(self.built(count))}

@@ -23,7 +23,7 @@ def began(script: Script, worker: str) -> list[int]:
 def test_batches_are_shared_once_devices_are_equal() -> None:
     with Stage(2, Script()) as s:
         assert s.measurer.width == 1
-        assert s.measured(3) == {0: "ok", 1: "ok", 2: "ok"} and began(s.script, "w0")[:3] == [0, 1, 2]
+        assert s.ready() == {0: "ok", 1: "ok", 2: "ok"} and began(s.script, "w0")[:3] == [0, 1, 2]
         assert s.measurer.width == 2 and sorted(began(s.script, "w1")) == [0, 1, 2]  # the probes
         s.script.began.clear()
         s.measurer.measure([s.built(24)[n] for n in range(4, 24)], 1e-3)
@@ -33,7 +33,7 @@ def test_batches_are_shared_once_devices_are_equal() -> None:
 
 def test_a_device_that_differs_is_a_slot_of_its_own() -> None:
     with Stage(3, Script(speed={"w1": 1.2})) as s:
-        s.measured(4)
+        s.ready()
         assert s.measurer.width == 2 and [x.address for x in s.crew.equal] == ["w0", "w2"]
         assert "1.20 of the others'" in s.measurer.left_out["w1"]
         s.script.began.clear()
@@ -50,13 +50,13 @@ def test_one_that_was_disturbed_once_is_looked_at_again() -> None:
 
     script.on_begin = calm
     with Stage(2, script) as s:
-        s.measured(3)
+        s.ready()
         assert s.measurer.width == 2
 
 
 def test_duels_the_second_check_and_the_last_timing_are_on_one_device() -> None:
     with Stage(2, Script()) as s:
-        s.measured(3)
+        s.ready()
         built = s.built(6)
         s.script.asked.clear()
         s.script.began.clear()
@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_blames_nobody_and_its_results_are_kept() -> Non
 
 def test_builds_of_a_lost_worker_are_made_by_another() -> None:
     with Stage(2, Script()) as s:
-        s.measured(3)
+        s.ready()
         builds = s.measurer.build([schedule(n) for n in range(20, 28)])
         next(builds)
         s.engine.lose("w1")
@@ -110,7 +110,7 @@ def test_a_device_that_comes_back_is_compared_again(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(crew, "LOOK_S", 0.0)
     script = Script()
     with Stage(2, script) as s:
-        s.measured(3)
+        s.ready()
         s.engine.lose("w1")
         script.speed = {"w1": 1.3}
         s.measurer.measure(s.built(12))
@@ -120,6 +120,7 @@ def test_a_device_that_comes_back_is_compared_again(monkeypatch: pytest.MonkeyPa
 
 def test_a_worker_that_stands_still_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flights, "SILENT_S", 0.2)
+    monkeypatch.setattr(crew, "LOOK_S", 0.0)
     monkeypatch.setattr(dispatch, "LISTEN_S", 0.02)
     wake, script = threading.Event(), Script()
 
@@ -129,13 +130,13 @@ def test_a_worker_that_stands_still_is_no_reason_to_wait(monkeypatch: pytest.Mon
 
     script.on_begin = stand
     with Stage(2, script) as s:
-        s.measured(3)
+        s.ready()
         got = s.measurer.measure(s.built(12))
         assert {str(m.outcome) for m in got} == {"ok"}
-        assert ("w0", 9) in script.began and s.measurer.width == 2  # another did it, and the slot is not given up
+        assert ("w0", 9) in script.began and s.measurer.width == 1  # another did it
         wake.set()
-        s.script.began.clear()
-        until(lambda: bool(s.measurer.measure(s.built(12)) and began(s.script, "w1")))
+        until(lambda: bool(s.measurer.measure(s.built(2)) and s.measurer.width == 2))
+        assert s.measurer.left_out == {}
 
 
 def test_waiting_behind_another_client_costs_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

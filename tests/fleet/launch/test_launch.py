@@ -104,7 +104,9 @@ def test_kubernetes_manifests_are_valid_and_hang_together() -> None:
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] and spec["replicas"] == 3
     pod = spec["template"]["spec"]
     one = pod["containers"][0]
-    assert {m["name"] for m in one["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+    [first] = pod["initContainers"]
+    assert {m["name"] for c in (one, first) for m in c["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+    assert "secret" not in {m["name"] for m in one["volumeMounts"]} and "chmod 600 /etc/tilewright/tls" in first["command"][-1]
     assert one["resources"]["requests"] == one["resources"]["limits"] == {"cpu": "8", "memory": "16384Mi", "nvidia.com/gpu": "1"}
     assert one["command"][-2:] == ["--tls", "/etc/tilewright/tls"] and pod["affinity"]
     job = kubernetes.manifest(FleetLaunch(url=URL, seconds=3600, exclusive=False), kubernetes.ClusterSpec(image="x", kind="Job"))

@@ -1,0 +1,191 @@
+"""What a fleet of two workers gives and costs, on this machine.
+
+    python benchmarks/fleet.py [--part gain overhead winners] [--seconds 3] [--entries 8]
+
+`gain`: entries an hour with two slots over one, on a fake device whose times are scripted (tests/fake_device.py), each search with the
+same seconds; the two workers stand for two machines, with a lock each. `overhead`: what sending, reading and writing a row through the
+fleet costs a candidate more than writing it here. `winners`: two workers that share this machine's lock tune real kernels; how many of
+their searches overlapped, and each winner beside that of a plain run here, in pairs. All is over TLS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+ROOT = Path(__file__).resolve().parents[1]
+FAKE = f"{ROOT / 'tests' / 'fake_device.py'}:FakeDevice"
+TUNE = [sys.executable, "-m", "tilewright.cli"]
+KERNELS = (("matmul", "m=64,n=64,k=64"), ("softmax", "m=64,n=512"), ("add", "m=256,n=256"), ("layernorm", "m=64,n=512"))
+
+
+@contextlib.contextmanager
+def started(words: list[str], env: dict[str, str]) -> Iterator[str]:
+    """A command that stays; the first line that it prints."""
+    with subprocess.Popen([*TUNE, *words], stdout=subprocess.PIPE, text=True, env=env) as p:
+        assert p.stdout is not None
+        try:
+            yield p.stdout.readline()
+        finally:
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=30)
+
+
+@contextlib.contextmanager
+def fleet(workers: int, device: str, folder: Path, shared: bool) -> Iterator[tuple[str, dict[str, str]]]:
+    """(URL, environment of clients). `shared`: the workers are on one machine, else each has a lock of its own."""
+    env = {**os.environ, "TILEWRIGHT_FLEET_TLS": str(folder / "tls")}
+    subprocess.run([*TUNE, "fleet", "certificates"], check=True, env=env, stdout=subprocess.DEVNULL)
+    with contextlib.ExitStack() as stack:
+        said = stack.enter_context(started(["fleet", "scheduler", "--host", "127.0.0.1", "--port", "0"], env))
+        url = said.split()[-1]
+        for i in range(workers):
+            own = env if shared else {**env, "XDG_STATE_HOME": str(folder / f"state{i}")}
+            stack.enter_context(started(["fleet", "worker", url, "--device", device, "--threads", "1", "--name", f"machine{i}"], own))
+        yield url, env
+
+
+def manifest(folder: Path, device: str, entries: list[tuple[str, str]], seconds: float) -> Path:
+    """A manifest file of these kernels, each with a budget of its own."""
+    lines = ["[targets.here]", f"device = {json.dumps(device)}", "threads = 1", "[defaults]", f'budget = "{seconds}s"']
+    for name, shape in entries:
+        lines += ["[[kernel]]", f'name = "{name}"', f'shapes = ["{shape}"]']
+    path = folder / "tune.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(path: Path, cache: Path, env: dict[str, str], *more: str) -> tuple[float, list[dict[str, Any]]]:
+    """(seconds that `tune run` took, its entries)."""
+    began = time.monotonic()
+    words = [*TUNE, "run", "--manifest", str(path), "--trust", "--cache", str(cache), "--json", "-", "--quiet", *more]
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return time.monotonic() - began, json.loads(done.stdout)["entries"]
+
+
+def gain(entries: int, seconds: float) -> dict[str, Any]:
+    """Entries an hour on one slot and on two."""
+    rate = {}
+    for workers in (1, 2):
+        with tempfile.TemporaryDirectory() as t, fleet(workers, FAKE, Path(t), shared=False) as (url, env):
+            path = manifest(Path(t), FAKE, [("add", f"m={64 + 8 * i},n=64") for i in range(entries)], seconds)
+            took, done = run(path, Path(t) / "c.db", env, "--fleet", url)
+            assert [d["status"] for d in done] == ["tuned"] * entries, done
+            rate[workers] = 3600 * entries / took
+    return {"entries_an_hour": {str(k): round(v) for k, v in rate.items()}, "gain": round(rate[2] / rate[1], 3)}
+
+
+def overhead(rows: int = 400) -> dict[str, Any]:
+    """Milliseconds a candidate: what the worker does with a row beside timing, what the client does with it, and a write here."""
+    from tilewright.cache import Cache, Key, Row
+    from tilewright.fleet.entry import StreamedCache
+    from tilewright.fleet.travel import rows_of
+
+    made = [
+        Row(kernel="k", target="t", threads=1, compiler="c", name="matmul", shape={"m": 64}, dtype="float32", device="cpu",
+            opts=[["UPCAST", "a1", 8], ["UPCAST", "a2", i % 60 + 1]], opts_display=[["UPCAST", "n", 8]], t_min=1e-4, t_med=1e-4, n=9,
+            tool_version="0" * 16, provenance={"machine": {"host": "h", "cpu": "a processor"}, "seed": i}, run_id="r")
+        for i in range(rows)
+    ]  # fmt: skip
+    sent: list[str] = []
+
+    class Sink:
+        device, threads, stopped = "cpu", 1, False
+
+        def send(self, message: Any) -> None:
+            msgpack.dumps({"message": json.dumps(message)})  # as the site and Dask do
+            sent.append(message["rows"])
+
+    with tempfile.TemporaryDirectory() as t:
+        stream = StreamedCache(Path(t) / "s.db", Sink())
+
+        def each(act: Any, over: list[Any]) -> float:
+            began = time.perf_counter()
+            for x in over:
+                act(x)
+            return 1e3 * (time.perf_counter() - began) / len(over)
+
+        worker = statistics.median(each(stream.record, made) for _ in range(3))
+        key = Key("k", "t", 1, "c")
+        client = statistics.median(each(lambda text: rows_of(text, key, "there"), sent[:rows]) for _ in range(3))
+        with Cache.open(Path(t) / "c.db") as here:
+            here.ensure_writable()
+            write = each(here.record, [made[i : i + 10] for i in range(0, rows, 10)]) / 10
+    return {"worker_ms": round(worker, 3), "client_ms": round(client, 3), "written_here_ms": round(write, 3)}
+
+
+def winners(seconds: float) -> dict[str, Any]:
+    """The winners of two workers beside those of a plain run; overlaps of the workers' searches."""
+    with tempfile.TemporaryDirectory() as t, fleet(2, "cpu", Path(t), shared=True) as (url, env):
+        path = manifest(Path(t), "cpu", list(KERNELS), seconds)
+        _, plain = run(path, Path(t) / "plain.db", env)
+        _, fleeted = run(path, Path(t) / "fleet.db", env, "--fleet", url)
+        return {"overlaps": overlaps(Path(t) / "fleet.db"), "ratios": beside(plain, fleeted)}
+
+
+def overlaps(cache: Path) -> int:
+    """How many pairs of searches measured at the same time, by when their rows were made."""
+    from tilewright.cache import Cache
+
+    spans: dict[str, list[str]] = {}
+    with Cache.open(cache) as c:
+        for r in c.rows():
+            spans.setdefault(r.run_id, []).append(r.when)
+    ordered = sorted((min(w), max(w)) for w in spans.values())
+    assert len(ordered) == len(KERNELS), ordered
+    return sum(b[0] < a[1] for a, b in itertools.pairwise(ordered))
+
+
+def beside(plain: list[dict[str, Any]], fleeted: list[dict[str, Any]]) -> dict[str, Any]:
+    """Time of the fleet's winner over that of the plain run's, in pairs, with half its confidence interval."""
+    from tilewright import kernels
+    from tilewright.ir.normalise import normalise
+    from tilewright.measure import Measurement, Measurer
+    from tilewright.opts import parse
+
+    out = {}
+    for a, b in zip(plain, fleeted):
+        assert (a["status"], b["status"]) == ("tuned", "tuned"), (a, b)
+        kernel = normalise(kernels.make(a["kernel"], a["shape"], a["dtype"]))
+        lists = [parse(x["result"]["opts"]) for x in (b, a)]
+        if lists[0] == lists[1]:
+            out[a["kernel"]] = {"ratio": 1.0, "noise": 0.0, "same": True}
+            continue
+        with Measurer(kernel, "cpu", 1) as m:
+            built = dict(m.build(lists))
+            assert not any(isinstance(x, Measurement) for x in built.values())
+            duel = m.duel(built[0], built[1], rounds=12)
+        out[a["kernel"]] = {"ratio": round(duel.ratio, 3), "noise": round(duel.noise, 3), "same": False}
+    return out
+
+
+def main() -> None:
+    """Run the parts that were asked for and print what was found."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--part", nargs="+", choices=("gain", "overhead", "winners"), default=["gain", "overhead", "winners"])
+    p.add_argument("--seconds", type=float, default=3.0, help="of each search")
+    p.add_argument("--entries", type=int, default=8, help="of the fake device")
+    args = p.parse_args()
+    for part in args.part:
+        found = gain(args.entries, args.seconds) if part == "gain" else overhead() if part == "overhead" else winners(args.seconds)
+        print(json.dumps({"part": part, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

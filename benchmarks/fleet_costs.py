@@ -1,0 +1,190 @@
+"""What a fleet costs, in processor time: the scheduler for each task, message, worker and question, and the client for each row.
+
+    python benchmarks/fleet_costs.py --json results/fleet-costs.json
+
+Processor time of a process is hardly changed by what else runs, so this needs no quiet machine. `fleet_scale.py` reads the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROWS = 2000
+MESSAGE_ROWS = 12
+"""Rows of a batch, which travel in one message."""
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def spent(pid: int) -> float:
+    """Processor seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def rows(n: int) -> list[Any]:
+    """Rows as a search records them."""
+    from tilewright.cache import Row
+
+    facts = {
+        "machine": {"host": "m", "cpu": "x" * 40, "cores": 16, "driver": "y" * 30},
+        "clocks": [1, 2, 3],
+        "checks": ["a", "b"],
+        "beat": [],
+    }
+    return [
+        Row(
+            kernel=f"{i % 50:064x}",
+            target="llvm:x86_64:znver5:avx512f+avx512bw+avx2+fma",
+            threads=16,
+            compiler="llvmlite-0.50.0-llvm20",
+            loose_extents="e" * 64,
+            loose_epilogue="f" * 64,
+            name="matmul",
+            shape={"m": 64, "n": 48, "k": 32 + i % 50},
+            dtype="float32",
+            device="cpu",
+            opts=[["UPCAST", "a0", 8], ["UNROLL", "a2", 4], ["PARALLEL", "a0", None], ["TILE", "a1", i + 1]],
+            opts_display=[["UPCAST", "m", 8], ["UNROLL", "k", 4], ["PARALLEL", "m", None], ["TILE", "n", i + 1]],
+            t_min=1e-5,
+            t_med=1.1e-5,
+            n=40,
+            seed_s=2e-5,
+            flops=10**6,
+            bytes=10**5,
+            roofline_s=5e-6,
+            strategy="portfolio",
+            effects="REASSOC",
+            verified=True,
+            source_sha="5" * 64,
+            tool_version="0" * 16,
+            provenance=facts,
+            run_id="r" * 16,
+        )
+        for i in range(n)
+    ]
+
+
+def of_rows() -> dict[str, float]:
+    """What a row costs its reader and writer, and how large it is."""
+    from tilewright import cache
+    from tilewright.cache import bundles
+
+    made = rows(ROWS)
+    lines = [line.encode() + b"\n" for line in bundles.dumps(made)]
+    start = time.process_time()
+    read = bundles.loads(lines)
+    parsed = time.process_time() - start
+    with tempfile.TemporaryDirectory() as folder, cache.open(Path(folder) / "c.db") as store:
+        store.ensure_writable()
+        start = time.process_time()
+        for i in range(0, ROWS, 250):
+            store.record(read[i : i + 250])
+        written = time.process_time() - start
+        store.close()
+        size = (Path(folder) / "c.db").stat().st_size
+    return {
+        "row_bytes": sum(map(len, lines)) / ROWS,
+        "row_parse_s": parsed / ROWS,
+        "row_write_s": written / ROWS,
+        "row_stored_bytes": size / ROWS,
+    }
+
+
+def of_dask() -> dict[str, float]:
+    """What the scheduler does for tasks, messages, questions and idle workers."""
+    from distributed import Client
+
+    settings = {
+        "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+        "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
+        "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "200",
+        "DASK_DISTRIBUTED__SCHEDULER__DASHBOARD__STATUS__TASK_STREAM_LENGTH": "0",
+    }
+    env = {**os.environ, **settings}
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "s.json")
+        quiet: dict[str, Any] = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        base = [sys.executable, "-m", "distributed.cli"]
+        scheduler = subprocess.Popen(
+            [*base[:2], "distributed.cli.dask_scheduler", "--scheduler-file", file, "--no-dashboard", "--port", "0"], **quiet
+        )
+        worker = [*base[:2], "distributed.cli.dask_worker", "--scheduler-file", file, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        workers = [subprocess.Popen([*worker, "--local-directory", folder], **quiet) for _ in range(2)]
+        try:
+            with Client(scheduler_file=file, timeout=60) as client:
+                client.wait_for_workers(2, timeout=60)
+                return _asked(client, scheduler.pid)
+        finally:
+            for p in (*workers, scheduler):
+                p.kill()  # they keep nothing
+                p.wait()
+
+
+def _asked(client: Any, pid: int) -> dict[str, float]:
+    import msgpack
+
+    out: dict[str, float] = {}
+    time.sleep(1)
+    before = spent(pid)
+    time.sleep(10)
+    idle = (spent(pid) - before) / 10
+    out["scheduler_idle_share"] = idle
+
+    before, n = spent(pid), 400
+    for _ in range(n):
+        client.submit(_nothing, pure=False).result()
+    out["task_s"] = (spent(pid) - before) / n
+
+    text = "x" * 1250 * MESSAGE_ROWS
+    heard: list[Any] = []
+    client.subscribe_topic("cost", heard.append)
+    before, n = spent(pid), 2000
+    client.submit(_talk, n, text, pure=False).result()
+    deadline = time.monotonic() + 60
+    while len(heard) < n and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(heard) == n, f"only {len(heard)} of {n} messages came"
+    out["message_s"] = (spent(pid) - before) / n
+
+    said = client.scheduler_info(n_workers=-1)
+    each = [w for w in said["workers"].values()]
+    out["identity_worker_bytes"] = sum(len(msgpack.packb(w, default=str)) for w in each) / len(each)
+    before, n = spent(pid), 600
+    for _ in range(n):
+        client.sync(client.scheduler.identity)
+    out["identity_s"] = (spent(pid) - before) / n
+    return out
+
+
+def _nothing() -> None:
+    """A task that costs nothing where it runs."""
+
+
+def _talk(n: int, text: str) -> None:
+    from distributed import get_worker
+
+    for _ in range(n):
+        get_worker().log_event("cost", {"rows": text})
+
+
+def main() -> None:
+    """Measure and print, or write."""
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--json", metavar="FILE", help="where to write it; default: standard output")
+    args = p.parse_args()
+    found = {"measured": time.strftime("%Y-%m-%d"), "cores": os.cpu_count(), **of_rows(), **of_dask()}
+    text = json.dumps({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in found.items()}, indent=1) + "\n"
+    if args.json:
+        Path(args.json).write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

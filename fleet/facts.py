@@ -1,0 +1,83 @@
+"""What a worker says of itself, and whether a client can work with it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..cache.version import tool_version
+from ..ir.errors import FleetError
+from .seam import FleetSlot, SlotDevice
+
+if TYPE_CHECKING:
+    from ..devices import Device
+
+PROTOCOL = 1
+"""Of what travels: payloads of jobs and messages."""
+EXTRA = "pip install 'tilewright[fleet]'"
+_NAMED = {"python": "Python", "dask": "distributed", "tool": "Tilewright's code", "protocol": "the fleet's protocol"}
+
+
+def dask() -> Any:
+    """The package `distributed`. Raises FleetError, which names the extra, where it is not installed."""
+    try:
+        import distributed
+    except ImportError as e:
+        raise FleetError(f"a fleet needs Dask ({e}): {EXTRA}") from None
+    return distributed
+
+
+def versions() -> dict[str, Any]:
+    """What must be equal on both sides: Python's minor version, Dask's, the digest of the code that makes sources, and the protocol."""
+    return {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "dask": dask().__version__,
+        "tool": tool_version(),
+        "protocol": PROTOCOL,
+    }
+
+
+def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """How the versions of a worker differ from a client's, both named; '' where they do not."""
+    said = [
+        f"{what} {theirs.get(name, 'unknown')} there, {ours[name]} here" for name, what in _NAMED.items() if theirs.get(name) != ours[name]
+    ]
+    return f"{'; '.join(said)}: install the same versions on both" if said else ""
+
+
+def described(spec: str, threads: int | None = None) -> SlotDevice:
+    """A device of this machine as data. Raises DeviceError where kernels cannot run on it."""
+    from ..devices import get
+
+    device = get(spec)
+    device.check()
+    threads = threads or device.threads
+    device.check_threads(threads)
+    return SlotDevice(spec, device.target.key, device.compiler_id(), threads, tool_version(), device.fingerprint())
+
+
+def exclusive(device: Device) -> bool:
+    """Whether timing on a device needs the whole machine: on a processor it does; a GPU only minds the processor's timings."""
+    return device.target.kind != "gpu"
+
+
+def host() -> str:
+    """This machine's name."""
+    return platform.node() or "?"
+
+
+def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], running: tuple[str, ...]) -> FleetSlot:
+    """The slot behind what a worker said of itself (`SlotWorker.facts`)."""
+    device = None if said["device"] is None else SlotDevice(**said["device"])
+    return FleetSlot(
+        name=device.slot_name if device is not None else "",
+        address=address,
+        device=device,
+        width=int(said["width"]),
+        build=int(said["build"]),
+        host=str(said["host"]),
+        refused=difference(said, ours),
+        running=running,
+    )

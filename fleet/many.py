@@ -1,0 +1,285 @@
+"""Tune a manifest's entries on a fleet: those of different slots side by side, all written into one cache by this process alone.
+
+It is `search.manifest.tune_all` with slots in place of this machine. The budget is wall time; an entry gets what is left of it,
+divided by the entries that its slots still have to take one after the other."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..cache.recover import CacheWarning
+from ..ir.errors import DeviceError, FleetError, TilewrightError, UsageError
+from ..log import logger
+from ..search.budget import DEFAULT_SECONDS
+from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, LEAST_S, LEFT, TUNED, Done, Overall
+from . import travel
+from .fits import fitting
+from .row_writer import ClientWriter
+from .seam import FleetJob, JobFailed, SlotLost
+from .under_way import Sent, Todo, UnderWay
+
+if TYPE_CHECKING:
+    from ..cache import Cache
+    from ..search.manifest.entries import Entry, Manifest
+    from .seam import FleetEngine, FleetSlot
+    from .under_way import FleetOptions
+
+log = logger("fleet")
+LOOK_S = 1.0
+"""How often the fleet is asked who is there."""
+STOP_S = 20.0
+"""How long searches may take to end after Ctrl-C: what they found is decided and sent then."""
+TRIES = 2
+"""Times that an entry is sent. Twice lost, it failed."""
+
+
+Show = Callable[[Sequence[UnderWay], Overall], None]
+"""Shows what is under way; called a few times a second."""
+
+
+def tune_on_fleet(
+    manifest: Manifest,
+    cache: Cache,
+    engine: FleetEngine,
+    options: FleetOptions,
+    show: Show = lambda under_way, overall: None,
+    told: Callable[[Done, Overall], None] = lambda done, overall: None,
+) -> list[Done]:
+    """One Done for each entry, in the manifest's order; `told` hears of each as it is known. An entry whose target no slot has is
+    'elsewhere' at once. After Ctrl-C the searches are asked to end, and what they found is kept. Raises CacheError where the cache
+    cannot be written, FleetError where the fleet cannot be asked at first."""
+    return FleetRun(manifest, cache, engine, options, show, told).run()
+
+
+class FleetRun:
+    """One run; the pieces of `tune_on_fleet`."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        cache: Cache,
+        engine: FleetEngine,
+        options: FleetOptions,
+        show: Show,
+        told: Callable[[Done, Overall], None],
+    ) -> None:
+        self.cache, self.engine, self.options, self.show, self.told = cache, engine, options, show, told
+        self.overall = Overall(len(manifest.entries), options.seconds, options.clock)
+        self.entries = manifest.entries
+        self.waiting = deque(Todo(i, e) for i, e in enumerate(manifest.entries))
+        self.busy: dict[str, Sent] = {}
+        self.results: dict[int, Done] = {}
+        self.slots: list[FleetSlot] = []
+        self.writer = ClientWriter(cache, options.clock)
+        self.stopping = False
+        self._looked = options.clock()
+
+    def run(self) -> list[Done]:
+        """Everything."""
+        self.cache.ensure_writable()
+        self._look()
+        self._absent(at_once=True)
+        try:
+            try:
+                while self.waiting or self.busy:
+                    self._step()
+            except KeyboardInterrupt:
+                self._stop()
+            except FleetError as e:
+                self._alone(str(e))
+        finally:
+            if said := self.writer.close():
+                warnings.warn(said, CacheWarning, stacklevel=2)
+        return [self.results.get(i) or Done(e, LEFT) for i, e in enumerate(self.entries)]
+
+    # a step ---------------------------------------------------------------------------------------------------------
+    def _step(self) -> None:
+        if self.options.clock() - self._looked >= LOOK_S:
+            self._look()
+            self._absent()
+        self._place()
+        self.overall.busy = bool(self.busy)
+        self.show([b.shown for b in self.busy.values()], self.overall)
+        if self.busy:
+            wait([b.running for b in self.busy.values()], timeout=0.2, return_when=FIRST_COMPLETED)
+        elif self.waiting:
+            time.sleep(0.1)
+        self._hear()
+        self.writer.write()
+
+    def _look(self) -> None:
+        self._looked = self.options.clock()
+        self.slots = self.engine.slots()
+
+    def _absent(self, at_once: bool = False) -> None:
+        """Entries that no slot is for: those whose target was never there are told at once, the others wait for it a while."""
+        for todo in list(self.waiting):
+            try:
+                fitting(todo.entry.place, self.slots)
+                todo.without_s = None
+            except UsageError as e:
+                self._give_up(todo, FAILED, str(e))
+            except DeviceError as e:
+                now = self.options.clock()
+                todo.without_s = todo.without_s if todo.without_s is not None else now
+                if at_once:
+                    self._give_up(todo, ELSEWHERE, str(e))
+                elif now - todo.without_s >= self.options.wait_s:
+                    self._give_up(todo, FAILED, f"its slot went away, and did not come back within {self.options.wait_s:g} s: {e}")
+
+    def _give_up(self, todo: Todo, status: str, why: str) -> None:
+        self.waiting.remove(todo)
+        self._conclude(todo, Done(todo.entry, status, message=why))
+
+    def ready(self, todo: Todo) -> bool:
+        """Whether an entry may be sent now, where a slot is idle."""
+        return True
+
+    def _place(self) -> None:
+        """Send waiting entries to idle slots, in the manifest's order."""
+        idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.running and not s.refused]
+        for todo in [t for t in self.waiting if self.ready(t)]:
+            if not idle:
+                return
+            with suppress(DeviceError, UsageError):
+                slot = next((s for s in fitting(todo.entry.place, self.slots) if s in idle), None)
+                if slot is not None:
+                    idle.remove(slot)
+                    self.waiting.remove(todo)
+                    self._send(todo, slot)
+
+    def _send(self, todo: Todo, slot: FleetSlot) -> None:
+        entry, most = todo.entry, self.options.trials if self.options.trials is not None else todo.entry.trials
+        share = self._share(todo)
+        asked = travel.EntryTerms(
+            share, most, entry.budget is not None or most is not None, self.options.strategy or entry.strategy, self.options.again
+        )
+        try:
+            self.writer.write(now=True)  # so that an entry that is sent again begins from all that arrived
+            key = travel.key_of(entry, slot)
+            running = self.engine.submit(slot, FleetJob("entry", travel.payload(entry, slot, asked, self.cache), entry.title))
+        except TilewrightError as e:
+            self._conclude(todo, Done(entry, FAILED, message=str(e)))
+            return
+        shown = UnderWay(entry, slot, share, most, self.options.clock(), todo.attempt)
+        self.busy[slot.address] = Sent(todo, running, key, shown)
+        log.info("%s sent to %s, attempt %d", entry.title, slot.address, todo.attempt)
+
+    def _share(self, todo: Todo) -> float | None:
+        """Seconds for an entry that is sent now: what is left, over the turns that the slots of its target still have to take."""
+        own, left = todo.entry.budget, self.overall.left
+        if left is None:
+            return own if own is not None or self.options.trials or todo.entry.trials else DEFAULT_SECONDS
+        slots = {s.address for s in fitting(todo.entry.place, self.slots)}
+        rivals = 1 + sum(bool(slots & self._addresses(other.entry)) for other in self.waiting)
+        share = max(LEAST_S, left / -(-rivals // max(1, len(slots))))
+        return share if own is None else min(share, own)
+
+    def _addresses(self, entry: Entry) -> set[str]:
+        try:
+            return {s.address for s in fitting(entry.place, self.slots)}
+        except (DeviceError, UsageError):
+            return set()
+
+    # what comes back ------------------------------------------------------------------------------------------------
+    def _hear(self) -> None:
+        for address, b in list(self.busy.items()):
+            over = b.running.done()
+            try:
+                for message in b.running.messages():
+                    self._message(b, message)
+            except FleetError as e:
+                b.running.stop()
+                del self.busy[address]
+                self._conclude(b.todo, Done(b.todo.entry, FAILED, message=str(e)))
+                continue
+            if over:
+                del self.busy[address]
+                self._ended(b)
+
+    def _message(self, b: Sent, message: Any) -> None:
+        if not isinstance(message, dict):
+            raise FleetError("a worker sent a message of a form that this version does not know")
+        if "rows" in message:
+            rows = travel.rows_of(message["rows"], b.key, b.shown.slot.host)
+            b.shown.counts.update(r.outcome for r in rows if not r.verified)
+            self.writer.add(rows)
+        elif "phase" in message:
+            b.shown.phase = str(message["phase"])[:80]
+        elif isinstance(message.get("best"), dict):
+            b.shown.top = message["best"]
+
+    def _ended(self, b: Sent) -> None:
+        todo, entry = b.todo, b.todo.entry
+        try:
+            data = b.running.result()
+            result = None if isinstance(data, dict) and data.get("interrupted") else travel.result_of(data.get("result"), entry)
+        except SlotLost as e:
+            self._was_lost(todo, str(e))
+            return
+        except TilewrightError as e:
+            if isinstance(e, JobFailed) and e.kind == "KeyboardInterrupt":
+                self._was_lost(todo, "its worker was stopped")
+            else:
+                self._conclude(todo, Done(entry, FAILED, message=str(e)))
+            return
+        if result is None or result.exit_code == 130:
+            if self.stopping:
+                self._conclude(todo, Done(entry, INTERRUPTED, result if result is not None and result.found else None))
+            else:  # not by us: the worker is leaving
+                self._was_lost(todo, "its worker was stopped")
+        elif not result.found:
+            self._conclude(todo, Done(entry, FAILED, result, result.message or "nothing valid was found"))
+        else:
+            self._conclude(todo, Done(entry, CACHED if result.origin == "cached" else TUNED, result))
+
+    def _was_lost(self, todo: Todo, why: str) -> None:
+        """Sent once more, from all that arrived; the second time it failed."""
+        if self.stopping:
+            self._conclude(todo, Done(todo.entry, INTERRUPTED))
+            return
+        self._looked = float("-inf")  # look before anything is sent
+        if todo.attempt < TRIES:
+            log.info("%s lost: %s; it is sent once more", todo.entry.title, why)
+            todo.attempt, todo.without_s = todo.attempt + 1, None
+            self.waiting.appendleft(todo)
+        else:
+            self._conclude(todo, Done(todo.entry, FAILED, message=f"its worker was lost {TRIES} times while it was tuned ({why})"))
+
+    def _conclude(self, todo: Todo, done: Done) -> None:
+        self.results[todo.i] = done
+        self.overall.done.append(done)
+        self.writer.write(now=True)
+        self.told(done, self.overall)
+
+    def _alone(self, why: str) -> None:
+        """The fleet is gone: what is not tuned by now failed."""
+        self._hear()
+        for todo in (*(b.todo for b in self.busy.values()), *self.waiting):
+            self._conclude(todo, Done(todo.entry, FAILED, message=why))
+        self.busy.clear()
+        self.waiting.clear()
+
+    def _stop(self) -> None:
+        """Ask all searches to end, and take what they found. A second Ctrl-C does not wait for them."""
+        self.stopping = True
+        try:
+            for b in self.busy.values():
+                b.shown.phase = "stopping"
+                b.running.stop()
+            until = self.options.clock() + STOP_S
+            while self.busy and self.options.clock() < until:
+                self.show([b.shown for b in self.busy.values()], self.overall)
+                wait([b.running for b in self.busy.values()], timeout=0.2, return_when=FIRST_COMPLETED)
+                self._hear()
+        except KeyboardInterrupt:
+            pass
+        for b in list(self.busy.values()):
+            self._conclude(b.todo, Done(b.todo.entry, INTERRUPTED))
+        self.busy.clear()

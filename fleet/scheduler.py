@@ -1,0 +1,107 @@
+"""`tune fleet scheduler`: the process that clients and workers meet at; and whether one answers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from ..ir.errors import FleetError
+from . import settings
+
+TOPIC = "tilewright-"
+"""Messages for a client have the topic of this and the client's name."""
+CONNECT_S = 5.0
+
+
+class Forgetful(SchedulerPlugin):  # type: ignore[misc, unused-ignore]
+    """Lets go of the messages that were kept for a client, when the client leaves."""
+
+    name = "tilewright"
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        """Dask calls it."""
+        broker = getattr(scheduler, "_broker", None)
+        if broker is not None:
+            broker.truncate(TOPIC + client)
+
+
+async def reach(url: str, security: Any = None) -> None:
+    """Raise FleetError, which says what to do, where no scheduler answers at `url`."""
+    from distributed.comm.core import connect
+
+    given = security.get_connection_args("client") if security is not None else {}
+    try:
+        comm = await asyncio.wait_for(connect(url, timeout=CONNECT_S, **given), CONNECT_S + 1)  # type: ignore[no-untyped-call]
+        try:
+            await comm.write({"op": "identity", "n_workers": 0, "reply": True})
+            said = await asyncio.wait_for(comm.read(), CONNECT_S)
+        finally:
+            await comm.close()
+    except (OSError, TimeoutError, RuntimeError, ValueError, TypeError) as e:
+        raise unreachable(url, e) from None
+    if not isinstance(said, dict) or said.get("type") != "Scheduler":
+        raise FleetError(f"what answers at {url} is no scheduler of a fleet; give the URL that `tune fleet scheduler` prints")
+
+
+def unreachable(url: str, error: BaseException) -> FleetError:
+    """The error for a scheduler that does not answer."""
+    text = " ".join(str(error).split())
+    if "CERTIFICATE" in text.upper() or "SSL" in text.upper() or "TLS" in text.upper():
+        return FleetError(
+            f"the scheduler at {url} and this machine do not trust each other ({text[:200]}): use certificates of one authority on both "
+            "(`tune fleet certificates`), and tls:// on both"
+        )
+    return FleetError(
+        f"no scheduler answers at {url} ({text[:200] or type(error).__name__}): start one with `tune fleet scheduler`, and see that its "
+        "port can be reached from here"
+    )
+
+
+@dataclass(frozen=True)
+class SchedulerOptions:
+    """What `tune fleet scheduler` was asked for. `host`: '' for all addresses; `security`: Dask's, None for tcp://; `dashboard`: the
+    address of Dask's dashboard, such as ':8787', None for none."""
+
+    host: str = ""
+    port: int = 8786
+    security: Any = field(default=None, repr=False)
+    dashboard: str | None = None
+
+
+async def serve(options: SchedulerOptions, say: Callable[[str], None] = lambda text: None) -> None:
+    """Be the scheduler until SIGINT or SIGTERM. Raises FleetError where the port is taken."""
+    settings.apply()
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    shown = options.dashboard
+    try:
+        scheduler = Scheduler(
+            host=options.host or None,
+            port=options.port,
+            protocol="tls" if options.security is not None else "tcp",
+            security=options.security,
+            dashboard=shown is not None,
+            dashboard_address=shown,
+        )
+        async with scheduler:
+            scheduler.add_plugin(Forgetful(scheduler))
+            address = scheduler.address
+            say(f"workers join with    tune fleet worker {address}")
+            say(f"clients tune with    tune run --manifest tune.toml --fleet {address}")
+            if shown is not None:
+                say(f"tasks are shown at   http://{address.partition('://')[2].rpartition(':')[0]}:{shown.rpartition(':')[2]}/status")
+            await over.wait()
+    except OSError as e:
+        raise FleetError(f"cannot listen on port {options.port} ({e.strerror or e}): choose another with --port") from None
+    say("the scheduler has ended")

@@ -1,0 +1,146 @@
+"""`tune fleet worker`: processes that take jobs, one for each device of this machine (and for each builder).
+
+Each process has a nanny, in the command's own process, that starts it again when it dies. When the command ends, all end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from distributed import Nanny, Worker
+
+from ..cache.version import tool_version
+from ..ir.errors import FleetError
+from . import machine_lock, settings
+from .facts import described, exclusive, host, versions
+from .scheduler import reach
+from .seam import SlotDevice
+
+AGAIN_S = 2.0
+"""Seconds between two attempts to find a scheduler that went away."""
+
+
+class SlotWorker(Worker):
+    """Dask's worker, which tells the scheduler which slot it is. `slot`: what the command knew of it."""
+
+    def __init__(self, *args: Any, slot: Mapping[str, Any], **given: Any) -> None:
+        device = None if slot["device"] is None else asdict(replace(SlotDevice(**slot["device"]), tool=tool_version()))
+        self.facts: dict[str, Any] = {**slot, **versions(), "device": device}
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the command's to answer
+        super().__init__(*args, startup_information={"tilewright": lambda worker: self.facts}, **given)
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What `tune fleet worker` was asked for. `devices`: what `devices.get` takes; `threads`: of each that is a processor (None: the
+    device's own number); `build`: processes that only compile; `memory`: what Dask limits each process to, in its words ('auto': an
+    equal share of the machine's); `security`: Dask's, None for tcp://."""
+
+    url: str
+    devices: Sequence[str] = ("cpu",)
+    threads: int | None = None
+    build: int = 0
+    name: str = ""
+    memory: str = "auto"
+    lock: str = ""
+    security: Any = field(default=None, repr=False)
+
+
+def slots(options: WorkerOptions) -> list[dict[str, Any]]:
+    """What each process is told. Raises DeviceError for a device that kernels cannot run on, FleetError for none at all."""
+    from ..devices import get
+
+    same = {"host": options.name or host(), "lock": options.lock or str(machine_lock.default_path())}
+    out = []
+    for spec in dict.fromkeys(options.devices):
+        device = described(spec, options.threads if exclusive(get(spec)) else None)
+        out.append({**same, "device": asdict(device), "width": 1, "build": 0, "exclusive": exclusive(get(spec))})
+    out += [{**same, "device": None, "width": 0, "build": 1, "exclusive": False}] * options.build
+    if not out:
+        raise FleetError("this worker would have nothing to do: give it a --device, or --build N")
+    return out
+
+
+async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text: None) -> None:
+    """Take jobs until SIGINT or SIGTERM. A scheduler that goes away is waited for. Raises FleetError where none answers at first."""
+    settings.apply()
+    told = slots(options)
+    await reach(options.url, options.security)
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    while not over.is_set():
+        nannies = [_nanny(options, slot, i, len(told)) for i, slot in enumerate(told)]
+        try:
+            await asyncio.gather(*nannies)
+            for nanny, slot in zip(nannies, told):
+                say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
+            await _until(over, nannies, options)
+        finally:
+            await asyncio.gather(*(n.close(timeout=5) for n in nannies), return_exceptions=True)
+        if not over.is_set():
+            say(f"the scheduler at {options.url} is gone; waiting for it")
+            await _back(over, options)
+    say("left")
+
+
+async def _until(over: asyncio.Event, nannies: Sequence[Nanny], options: WorkerOptions) -> None:
+    """Return when this worker should end, or when the scheduler is gone: then Dask ends the workers of their own accord, and
+    nothing but an attempt to reach it tells that from a worker that is being started again."""
+    missed = 0
+    while not over.is_set() and missed < 2:
+        try:
+            await asyncio.wait_for(over.wait(), AGAIN_S)
+        except TimeoutError:
+            try:
+                await reach(options.url, options.security)
+                missed = 0
+            except FleetError:
+                missed += 1
+        if any(n.status.name in ("closed", "failed") for n in nannies):
+            return
+
+
+async def _back(over: asyncio.Event, options: WorkerOptions) -> None:
+    while not over.is_set():
+        try:
+            await reach(options.url, options.security)
+            return
+        except FleetError:
+            try:
+                await asyncio.wait_for(over.wait(), AGAIN_S)
+            except TimeoutError:
+                continue
+
+
+def _nanny(options: WorkerOptions, slot: Mapping[str, Any], i: int, n: int) -> Nanny:
+    from distributed.system import MEMORY_LIMIT
+
+    kind = "build" if slot["device"] is None else slot["device"]["spec"]
+    return Nanny(
+        options.url,
+        worker_class=SlotWorker,
+        nthreads=1,
+        name=f"{slot['host']} {kind} {os.getpid()}.{i}",
+        memory_limit=MEMORY_LIMIT // n if options.memory == "auto" else options.memory,
+        resources={"timing": slot["width"], "build": slot["build"]},
+        security=options.security,
+        config=settings.DASK,
+        silence_logs=50,
+        death_timeout=30,
+        slot=dict(slot),
+    )
+
+
+def _named(slot: Mapping[str, Any]) -> str:
+    if slot["device"] is None:
+        return "a builder"
+    d = slot["device"]
+    return f"{d['spec']} ({d['target']}, {d['threads']} thread{'s' * (d['threads'] != 1)})"

@@ -1,0 +1,101 @@
+"""An entry's job as it is: the whole search on a device whose times follow a script, beside a client that writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tilewright import cache, kernels
+from tilewright.fleet import entry as entries
+from tilewright.fleet import travel
+from tilewright.fleet.facts import described
+from tilewright.fleet.local import LocalEngine
+from tilewright.fleet.many import tune_on_fleet
+from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed
+from tilewright.fleet.under_way import FleetOptions
+from tilewright.search.manifest.entries import Entry, Manifest, Place
+
+SPEC = f"{Path(__file__).parents[1] / 'fake_device.py'}:FakeDevice"
+PLACE = Place("fake", SPEC, threads=1)
+FILE = """
+from tilewright.ir import KernelBuilder, float32
+def make(n=64):
+    kb = KernelBuilder("twice")
+    i = kb.axis("n", n)
+    x = kb.input("x", (n,), float32)
+    kb.store("y", float32, (n,), (i,), x[i] * 2.0)
+    return kb.build()
+"""
+
+
+def slot() -> FleetSlot:
+    device = described(SPEC)
+    return FleetSlot(device.slot_name, "there", device)
+
+
+def add(n: int) -> Entry:
+    return Entry("add", {"m": n, "n": 8}, "float32", PLACE, 1, trials=4, made=kernels.make("add", {"m": n, "n": 8}, "float32"))
+
+
+@pytest.mark.slow
+def test_an_entry_is_tuned_there_and_written_here_and_cached_the_next_time(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    mine = f"{file}:make"
+    own = Entry(mine, {"n": 96}, "", PLACE, 2, trials=2, made=kernels.make(mine, {"n": 96}))
+    engine = LocalEngine([slot()])
+    try:
+        with cache.open(tmp_path / "c.db") as store:
+            wanted = Manifest("tune.toml", (PLACE,), (own,))
+            (done,) = tune_on_fleet(wanted, store, engine, FleetOptions())
+            assert done.status == "tuned" and done.result is not None, done.message
+            best, known = store.best(travel.key_of(own, slot())), len(store.rows())
+            assert best is not None and best.verified and best.t_min == done.result.t_min and known > 1
+            assert done.result.kernel == mine and mine in done.result.reproduce
+            (again,) = tune_on_fleet(wanted, store, engine, FleetOptions())
+            assert again.status == "cached" and len(store.rows()) == known, again.message
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({"hash": "0" * 64}, "another kernel here"),
+        ({"kernel": "nonsense"}, "nonsense"),
+        ({"file": {"path": "a.py", "name": "../a.py", "text": "", "sha256": "0"}, "kernel": "a.py:make"}, "did not arrive whole"),
+        ({"rows": "x"}, "the client's rows"),
+    ],
+    ids=["hash", "name", "file", "rows"],
+)
+def test_a_job_that_is_not_what_it_says_fails_before_anything_is_measured(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+    engine = LocalEngine([replace(slot(), address="x")])
+    try:
+        with cache.open(tmp_path / "c.db") as store:
+            terms = travel.EntryTerms(None, 2, True, None, False)
+            payload = {**travel.payload(add(8), slot(), terms, store), **change}
+        running = engine.submit(engine.slots()[0], FleetJob("entry", payload))
+        with pytest.raises(JobFailed, match=why):
+            running.result(30)
+    finally:
+        engine.close()
+
+
+def test_a_search_is_interrupted_once() -> None:
+    class Stopped:
+        device, threads, stopped = "cpu", 1, True
+
+        def __init__(self) -> None:
+            self.sent: list[Any] = []
+
+        def send(self, message: Any) -> None:
+            self.sent.append(message)
+
+    site = Stopped()
+    reports = entries.Reports(site)
+    with pytest.raises(KeyboardInterrupt):
+        reports.phase("searching")
+    reports.phase("deciding")  # what it found is still to be decided
+    assert site.sent == [{"phase": "searching"}, {"phase": "deciding"}]
