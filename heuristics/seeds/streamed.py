@@ -19,8 +19,8 @@ ROWS = 4
 """Rows whose lines may be open at once: of more, lines leave in pieces."""
 
 
-def streamed(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
-    """`found`, where the first few come after themselves with `NT` on outputs that no cache will keep, if the model takes
+def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: int = FAVOURITES) -> Iterator[Opts]:
+    """`found`, where each of the first `favourites` comes after itself with `NT` on outputs that no cache will keep, if the model takes
     that to be faster."""
     kernel, target = trials.kernel, trials.target
     if all_contractions(kernel):  # results leave register tiles in pieces of lines, and seldom
@@ -28,7 +28,7 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
         return
     far = [b for b in kernel.outputs if is_far(target, b.shape, b.dtype.size) and buffer_bytes(b.shape, b.dtype.size) > LEAST]
     for n, opts in enumerate(found):
-        if far and n < FAVOURITES and not any(o.op == "NT" for o in opts) and _few_rows(trials, opts):
+        if far and n < favourites and not any(o.op == "NT" for o in opts) and _few_rows(trials, opts):
             past = trials.legal((*opts, *(opt("NT", b.name) for b in far)))
             if past is not None and past != opts and estimate(trials.apply(past), threads) < estimate(trials.apply(opts), threads):
                 yield past
