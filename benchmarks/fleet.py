@@ -2,10 +2,11 @@
 
     python benchmarks/fleet.py [--part gain overhead winners] [--seconds 3] [--entries 8]
 
-`gain`: entries an hour with two slots over one, on the tests' fake device, whose times are scripted, each search with the same
-seconds. Building and checking are real work, which two searches share this machine's cores for; the two workers stand for two machines, with a lock each. `overhead`: what sending, reading and writing a row through the
-fleet costs a candidate more than writing it here. `winners`: two workers that share this machine's lock tune real kernels; how many of
-their searches overlapped, and each winner beside that of a plain run here, in pairs. All is over TLS.
+`gain`: entries an hour with two slots over one, on the tests' fake device, whose times are scripted, each search with the same seconds.
+Building and checking are real work, which two searches share this machine's cores for; the two workers stand for two machines, with a
+lock each. `overhead`: what sending, reading and writing a row through the fleet costs a candidate more than writing it here. `winners`:
+two workers that share this machine's lock tune real kernels; how many of their searches overlapped, and each winner beside that of a
+plain run here, in pairs. All is over TLS.
 """
 
 from __future__ import annotations
