@@ -1,12 +1,12 @@
 """What a fleet of two workers gives and costs, on this machine.
 
-    python benchmarks/fleet.py [--part gain overhead winners] [--seconds 3] [--entries 8]
+    python benchmarks/fleet.py [--part gain dispatch overhead winners] [--seconds 3] [--entries 8]
 
 `gain`: entries an hour with two slots over one, on the tests' fake device, whose times are scripted, each search with the same seconds.
 Building and checking are real work, which two searches share this machine's cores for; the two workers stand for two machines, with a
-lock each. `overhead`: what sending, reading and writing a row through the fleet costs a candidate more than writing it here. `winners`:
-two workers that share this machine's lock tune real kernels; how many of their searches overlapped, and each winner beside that of a
-plain run here, in pairs. All is over TLS.
+lock each. `dispatch`: the same for searches that only wait. `overhead`: what sending, reading and writing a row through the fleet costs
+a candidate more than writing it here. `winners`: two workers that share this machine's lock tune real kernels; how many of their searches
+overlapped, and each winner beside that of a plain run here, in pairs. All is over TLS.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import msgpack
 ROOT = Path(__file__).resolve().parents[1]
 FAKE = f"{ROOT / 'tests' / 'fake_device.py'}:FakeDevice"
 TUNE = [sys.executable, "-m", "tilewright.cli"]
+PARTS = ("gain", "dispatch", "overhead", "winners")
 KERNELS = (("matmul", "m=64,n=64,k=64"), ("softmax", "m=64,n=512"), ("add", "m=256,n=256"), ("layernorm", "m=64,n=512"))
 
 
@@ -99,6 +100,55 @@ def gain(entries: int, seconds: float) -> dict[str, Any]:
                 done = tune_on_fleet(wanted, cache, engine, FleetOptions())
                 rate[workers] = 3600 * entries / (time.monotonic() - began)
                 engine.close()
+            assert [d.status for d in done] == ["tuned"] * entries, done
+    return {"entries_an_hour": {str(k): round(v) for k, v in rate.items()}, "gain": round(rate[2] / rate[1], 3)}
+
+
+def dispatch(entries: int, seconds: float) -> dict[str, Any]:
+    """The same for searches that only wait: what the fleet itself costs, whatever else the cores are wanted for. Scheduler, workers and
+    client are in this process, and talk over TLS."""
+    from distributed.utils import LoopRunner
+    from tilewright import kernels
+    from tilewright.cache import Cache
+    from tilewright.fleet import jobs, scheduler, settings, tls
+    from tilewright.fleet.engine import DaskEngine
+    from tilewright.fleet.many import tune_on_fleet
+    from tilewright.fleet.under_way import FleetOptions
+    from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
+    from tilewright.search.manifest.entries import Entry, Manifest, Place
+    from tilewright.search.result import Job, make
+
+    def waits(job: Any, site: Any) -> Any:
+        time.sleep(seconds)
+        return {"result": make(Job(job["kernel"], job["shape"], "float32", "cpu", 1, "none"), t_min=1e-6, t_med=1e-6, n=1).to_json()}
+
+    jobs.function = lambda kind: waits  # type: ignore[assignment]
+    settings.apply()
+    place, rate = Place("here", threads=1), {}
+    shapes = [{"m": 8 * (i + 1), "n": 8} for i in range(entries)]
+    wanted = Manifest("m", (place,), tuple(Entry("add", s, "float32", place, 1, made=kernels.make("add", s, "float32")) for s in shapes))
+    for workers in (1, 2):
+        with tempfile.TemporaryDirectory() as t, Cache.open(Path(t) / "c.db") as cache:
+            tls.make(Path(t))
+            secured = {role: tls.security("tls://x", role, Path(t)) for role in tls.ROLES}
+            loop = LoopRunner()
+            loop.start()
+
+            async def begin(t: str = t, secured: Any = secured, workers: int = workers) -> list[Any]:
+                hub = await scheduler.made(scheduler.SchedulerOptions("127.0.0.1", 0, secured["scheduler"]))
+                told = [slots(WorkerOptions(hub.address, lock=f"{t}/{i}"))[0] for i in range(workers)]
+                more = {"nthreads": 1, "security": secured["worker"], "resources": {"timing": 1}, "local_directory": t}
+                return [await SlotWorker(hub.address, slot=s, **more) for s in told] + [hub]
+
+            servers = loop.run_sync(begin)
+            engine = DaskEngine(servers[-1].address, secured["client"])
+            began = time.monotonic()
+            done = tune_on_fleet(wanted, cache, engine, FleetOptions())
+            rate[workers] = 3600 * entries / (time.monotonic() - began)
+            engine.close()
+            for server in servers:
+                loop.run_sync(server.close)
+            loop.stop()
             assert [d.status for d in done] == ["tuned"] * entries, done
     return {"entries_an_hour": {str(k): round(v) for k, v in rate.items()}, "gain": round(rate[2] / rate[1], 3)}
 
@@ -190,12 +240,13 @@ def beside(plain: list[dict[str, Any]], fleeted: list[dict[str, Any]]) -> dict[s
 def main() -> None:
     """Run the parts that were asked for and print what was found."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--part", nargs="+", choices=("gain", "overhead", "winners"), default=["gain", "overhead", "winners"])
+    p.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     p.add_argument("--seconds", type=float, default=3.0, help="of each search")
     p.add_argument("--entries", type=int, default=8, help="of the fake device")
     args = p.parse_args()
     for part in args.part:
-        found = gain(args.entries, args.seconds) if part == "gain" else overhead() if part == "overhead" else winners(args.seconds)
+        two = {"gain": gain, "dispatch": dispatch}
+        found = two[part](args.entries, args.seconds) if part in two else overhead() if part == "overhead" else winners(args.seconds)
         print(json.dumps({"part": part, **found}), flush=True)
 
 

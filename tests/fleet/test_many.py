@@ -260,3 +260,16 @@ def test_slots_of_one_machine_take_turns_and_share_the_budget_so(tuned: Callable
     on_gpu = Place("gpu", "cuda", "cuda:sm_90", 1)
     done, _ = tuned(act, [cpu, gpu], entry(1), entry(2, on_gpu), seconds=60.0, clock=lambda: 100.0)
     assert [d.status for d in done] == ["tuned"] * 2 and at_work == [0, 1] and shares == [30.0, 60.0]
+
+
+def test_a_slot_that_was_just_seen_at_work_for_us_is_free_when_it_is_done(tmp_path: Path) -> None:
+    class Late(LocalEngine):
+        def slots(self) -> list[FleetSlot]:
+            return [replace(s, running=(entry(1).title,)) for s in super().slots()]
+
+    engine, store = Late(slots(1), {"entry": lambda job, site: answer(job)}), cache.open(tmp_path / "c.db")
+    try:
+        done = tune_on_fleet(manifest(entry(1), entry(2)), store, engine, FleetOptions())
+    finally:
+        engine.close()
+    assert [d.status for d in done] == ["tuned", "tuned"]
