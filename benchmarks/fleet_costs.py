@@ -19,13 +19,15 @@ from typing import Any
 ROWS = 2000
 MESSAGE_ROWS = 12
 """Rows of a batch, which travel in one message."""
-TICK = os.sysconf("SC_CLK_TCK")
+FEW, MORE = 2, 6
+"""Workers, between which what one more costs is seen."""
+HEARTBEAT_S = 0.5
+"""Dask's interval for so few workers."""
 
 
 def spent(pid: int) -> float:
-    """Processor seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+    """Processor seconds of a process so far, all its threads."""
+    return sum(int((t / "schedstat").read_text().split()[0]) for t in Path(f"/proc/{pid}/task").iterdir()) / 1e9
 
 
 def rows(n: int) -> list[Any]:
@@ -116,51 +118,63 @@ def of_dask() -> dict[str, float]:
             [*base[:2], "distributed.cli.dask_scheduler", "--scheduler-file", file, "--no-dashboard", "--port", "0"], **quiet
         )
         worker = [*base[:2], "distributed.cli.dask_worker", "--scheduler-file", file, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-        workers = [subprocess.Popen([*worker, "--local-directory", folder], **quiet) for _ in range(2)]
+        workers = [subprocess.Popen([*worker, "--local-directory", folder], **quiet) for _ in range(FEW)]
         try:
             with Client(scheduler_file=file, timeout=60) as client:
-                client.wait_for_workers(2, timeout=60)
-                return _asked(client, scheduler.pid)
+                client.wait_for_workers(FEW, timeout=60)
+                few = _at_rest(client, scheduler.pid)
+                out = _at_work(client, scheduler.pid)
+                workers += [subprocess.Popen([*worker, "--local-directory", folder], **quiet) for _ in range(MORE - FEW)]
+                client.wait_for_workers(MORE, timeout=90)
+                more = _at_rest(client, scheduler.pid)
         finally:
             for p in (*workers, scheduler):
                 p.kill()  # they keep nothing
                 p.wait()
+    each = {k: (more[k] - few[k]) / (MORE - FEW) for k in few}
+    return {
+        **out,
+        "heartbeat_s": max(0.0, each["idle_share"] * HEARTBEAT_S),
+        "scheduler_idle_share": max(0.0, few["idle_share"] - FEW * each["idle_share"]),
+        "identity_worker_s": max(0.0, each["identity_s"]),
+        "identity_s": max(0.0, few["identity_s"] - FEW * each["identity_s"]),
+        "identity_worker_bytes": each["identity_bytes"],
+    }
 
 
-def _asked(client: Any, pid: int) -> dict[str, float]:
+def _at_rest(client: Any, pid: int) -> dict[str, float]:
+    """The scheduler's share of a processor when nothing happens, and its seconds and bytes for saying who is there."""
     import msgpack
 
-    out: dict[str, float] = {}
-    time.sleep(1)
+    time.sleep(2)
     before = spent(pid)
     time.sleep(10)
     idle = (spent(pid) - before) / 10
-    out["scheduler_idle_share"] = idle
+    before, n = spent(pid), 500
+    for _ in range(n):
+        said = client.sync(client.scheduler.identity)
+    each = (spent(pid) - before) / n
+    return {"idle_share": idle, "identity_s": each, "identity_bytes": float(len(msgpack.packb(said, default=str)))}
 
+
+def _at_work(client: Any, pid: int) -> dict[str, float]:
+    """The scheduler's seconds for a task, and for a message of a batch of rows."""
     before, n = spent(pid), 400
     for _ in range(n):
         client.submit(_nothing, pure=False).result()
-    out["task_s"] = (spent(pid) - before) / n
+    task = (spent(pid) - before) / n
 
     text = "x" * 1250 * MESSAGE_ROWS
     heard: list[Any] = []
     client.subscribe_topic("cost", heard.append)
-    before, n = spent(pid), 2000
+    before, n = spent(pid), 1000
     client.submit(_talk, n, text, pure=False).result()
     deadline = time.monotonic() + 60
     while len(heard) < n and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len(heard) == n, f"only {len(heard)} of {n} messages came"
-    out["message_s"] = (spent(pid) - before) / n
-
-    said = client.scheduler_info(n_workers=-1)
-    each = [w for w in said["workers"].values()]
-    out["identity_worker_bytes"] = sum(len(msgpack.packb(w, default=str)) for w in each) / len(each)
-    before, n = spent(pid), 600
-    for _ in range(n):
-        client.sync(client.scheduler.identity)
-    out["identity_s"] = (spent(pid) - before) / n
-    return out
+    if len(heard) < n:
+        raise SystemExit(f"only {len(heard)} of {n} messages came")
+    return {"task_s": task, "message_s": (spent(pid) - before) / n}
 
 
 def _nothing() -> None:
@@ -172,6 +186,7 @@ def _talk(n: int, text: str) -> None:
 
     for _ in range(n):
         get_worker().log_event("cost", {"rows": text})
+        time.sleep(0.005)  # as from many workers: not all in one packet
 
 
 def main() -> None:

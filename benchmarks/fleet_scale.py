@@ -32,9 +32,11 @@ class Costs:
     100,000 rows pulled in 10 s at most, a question that has no news 0.7 ms."""
 
     scheduler_idle_share: float
+    heartbeat_s: float
     task_s: float
     message_s: float
     identity_s: float
+    identity_worker_s: float
     identity_worker_bytes: float
     row_bytes: float
     row_parse_s: float
@@ -43,7 +45,6 @@ class Costs:
     server_row_s: float = 0.2e-3
     pull_row_s: float = 0.1e-3
     pull_ask_s: float = 0.7e-3
-    measured_workers: int = 2
 
     @classmethod
     def read(cls, path: Path = COSTS) -> Costs:
@@ -53,12 +54,7 @@ class Costs:
 
     def identity(self, workers: int) -> float:
         """The scheduler's seconds for saying who is there."""
-        return self.identity_s * workers / self.measured_workers
-
-    @property
-    def heartbeat_s(self) -> float:
-        """The scheduler's seconds for a worker's sign of life; two workers give one every half second each."""
-        return self.scheduler_idle_share / self.measured_workers * 0.5
+        return self.identity_s + self.identity_worker_s * workers
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,11 @@ class Fleet:
     def busy(self) -> float:
         """The share of the workers that tune at a time."""
         return min(1.0, self.rows_a_day / DAY_S / (self.workers * self.busy_rows_s))
+
+    @property
+    def rows_s(self) -> float:
+        """Rows a second of all."""
+        return self.busy * self.workers * self.busy_rows_s
 
 
 @dataclass
@@ -111,8 +112,8 @@ class Simulation:
         self.scheduler, self.server = Station(), Station()
         self.clients = [Station() for _ in range(fleet.clients)]
         self.pending = [0] * fleet.clients
-        self.rows = self.pulled = 0
-        self.unpulled = 0
+        self.rows = 0
+        self.tuning = max(1, round(fleet.workers * fleet.busy))
         self.bytes: dict[str, float] = defaultdict(float)
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = 0
@@ -125,9 +126,9 @@ class Simulation:
     def run(self) -> dict[str, Any]:
         """Everything; the figures."""
         f = self.fleet
-        for i in range(round(f.workers * f.busy)):
+        for i in range(self.tuning):
             self.at(self.random.uniform(0, f.entry_s), lambda now, i=i: self._entry(now, i % f.clients))  # type: ignore[misc]
-            self.at(self.random.uniform(0, 1), lambda now, i=i: self._batch(now, i % f.clients))  # type: ignore[misc]
+            self.at(self.random.uniform(0, f.batch * self.tuning / f.rows_s), lambda now, i=i: self._batch(now, i % f.clients))  # type: ignore[misc]
         for c in range(f.clients):
             self.at(self.random.uniform(0, f.look_s), lambda now, c=c: self._look(now, c))  # type: ignore[misc]
             self.at(self.random.uniform(0, f.write_s), lambda now, c=c: self._write(now, c))  # type: ignore[misc]
@@ -149,14 +150,15 @@ class Simulation:
     # what happens ---------------------------------------------------------------------------------------------------
     def _entry(self, now: float, client: int) -> None:
         self.scheduler.serve(now, self.costs.task_s, "tasks")
-        self.at(now + self.random.expovariate(1 / self.fleet.entry_s), lambda t: self._entry(t, client))
+        each = self.fleet.workers * self.fleet.busy / self.tuning
+        self.at(now + self.random.expovariate(each / self.fleet.entry_s), lambda t: self._entry(t, client))
 
     def _batch(self, now: float, client: int) -> None:
         f, c = self.fleet, self.costs
         arrives = self.scheduler.serve(now, c.message_s, "messages")
         self.bytes["scheduler"] += 2 * f.batch * c.row_bytes
         self.at(arrives, lambda t: self._rows_arrive(t, client))
-        self.at(now + self.random.expovariate(f.busy_rows_s / f.batch), lambda t: self._batch(t, client))
+        self.at(now + self.random.expovariate(f.rows_s / self.tuning / f.batch), lambda t: self._batch(t, client))
 
     def _rows_arrive(self, now: float, client: int) -> None:
         n = self.fleet.batch
@@ -174,7 +176,6 @@ class Simulation:
     def _on_server(self, now: float, n: int) -> None:
         self.server.serve(now, n * self.costs.server_row_s, "rows written")
         self.bytes["server in"] += n * self.costs.row_bytes
-        self.unpulled += n
 
     def _look(self, now: float, client: int) -> None:
         f = self.fleet
@@ -190,7 +191,7 @@ class Simulation:
     def _pull(self, now: float) -> None:
         f, c = self.fleet, self.costs
         # each mirror takes every row once: on the average what came since its last time
-        n = f.busy * f.workers * f.busy_rows_s * f.pull_s if now >= f.pull_s else 0.0
+        n = f.rows_s * f.pull_s
         self.server.serve(now, c.pull_ask_s + n * c.pull_row_s, "mirrors")
         self.bytes["mirrors"] += n * c.row_bytes
         self.at(now + f.pull_s, self._pull)
@@ -199,7 +200,8 @@ class Simulation:
         def station(s: Station) -> dict[str, Any]:
             waits = sorted(s.waits) or [0.0]
             most = max(s.by, key=lambda k: s.by[k]) if s.by else ""
-            return {"share": s.used / self.seconds, "p99_s": waits[int(0.99 * (len(waits) - 1))], "most": most}
+            base = self.costs.scheduler_idle_share if s is self.scheduler else 0.0
+            return {"share": base + s.used / self.seconds, "p99_s": waits[int(0.99 * (len(waits) - 1))], "most": most}
 
         busiest = max(self.clients, key=lambda c: c.used)
         a_day = DAY_S / self.seconds

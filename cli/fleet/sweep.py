@@ -55,7 +55,7 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
     from ...search.sweep.journal import LOSSES, SweepJournal, deadly
     from ...search.sweep.order import order
 
-    with SweepJournal(place, args.again) as journal:
+    with SweepJournal(place, plan.entries if args.again else ()) as journal:
         # on a fleet it is a worker that dies, which the fleet knows more of
         lost = [] if args.again or args.retry or args.fleet else deadly(plan.entries, journal.stories)
         why = f"was begun {LOSSES} times and took its process with it each time; --retry tries it once more"
@@ -116,8 +116,13 @@ def _beginning(plan: SweepOrder, stories: dict[str, EntryStory], place: Path) ->
     from ...search.sweep.journal import identity
 
     known = Counter(stories[i].event for i in map(identity, plan.entries) if i in stories)
-    said = f"{len(plan.entries)} entries, at most {plan.longest} after one another"
+    said = f"{_entries(plan)}, at most {plan.longest} after one another"
     return said + (f"; {place} knows of {', '.join(f'{n} {event}' for event, n in known.items())}" if known else f"; journal {place}")
+
+
+def _entries(plan: SweepOrder) -> str:
+    n = len(plan.entries)
+    return f"{n} entr{'y' if n == 1 else 'ies'}"
 
 
 def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: Console) -> None:
@@ -135,9 +140,7 @@ def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: C
         listed.add_row(str(i + 1), Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), after, said, time, names)
     out.print(listed)
     groups = sum(a is None for a in plan.after)
-    out.print(
-        f"{len(plan.entries)} entries in {groups} tree{'s' * (groups != 1)}, at most {plan.longest} after one another; nothing was tuned"
-    )
+    out.print(f"{_entries(plan)} in {groups} tree{'s' * (groups != 1)}, at most {plan.longest} after one another; nothing was tuned")
 
 
 def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> list[dict[str, Any]]:

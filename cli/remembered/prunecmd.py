@@ -30,6 +30,8 @@ def prune(store: Cache, args: Namespace) -> int:
     if store.path is not None and not store.path.exists():
         raise CacheError(f"there is no cache {store.path}, so there is nothing to prune")
     held = hold(store.location)
+    if held.kind == "bundle":
+        raise UsageError(f"{held.place} is a bundle: merge it into a cache, prune that, and export it again")
     found, place = plan(held.rows, rules), held.place
     if args.format != "json":
         _show(place, found, rules, args)

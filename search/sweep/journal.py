@@ -27,6 +27,8 @@ HEADER = {"tilewright": "sweep", "schema": 1}
 BEGUN = "begun"
 _HEAD = json.dumps(HEADER, sort_keys=True).encode()
 ENDS = ("tuned", "cached", "failed", "interrupted")
+FORGOTTEN = "forgotten"
+"""What was said of the entry before counts no more."""
 LOSSES = 2
 """How often an entry may be begun and not end."""
 MAX_BYTES = 1 << 28
@@ -84,8 +86,11 @@ def read(path: Path) -> dict[str, EntryStory]:
 
 def _apply(out: dict[str, EntryStory], said: Any, path: Path, number: int) -> None:
     sound = isinstance(said, dict) and {"entry", "event", "when"} <= set(said) <= set(_FIELDS)
-    if not sound or any(not isinstance(v, _FIELDS[f]) for f, v in said.items()) or said["event"] not in (BEGUN, *ENDS):
+    if not sound or any(not isinstance(v, _FIELDS[f]) for f, v in said.items()) or said["event"] not in (BEGUN, FORGOTTEN, *ENDS):
         raise UsageError(f"{path}, line {number}, is no event of a sweep: delete the line, or the journal to begin anew")
+    if said["event"] == FORGOTTEN:
+        out.pop(said["entry"], None)
+        return
     story = out.setdefault(said["entry"], EntryStory())
     story.event, story.when = said["event"], said["when"]
     story.message, story.t_min = said.get("message", ""), said.get("t_min")
@@ -102,19 +107,21 @@ def _line(text: str, path: Path, number: int) -> Any:
 class SweepJournal:
     """A journal that is written; one process at a time. `stories`: what it said at first. Use it as a context."""
 
-    def __init__(self, path: Path, afresh: bool = False) -> None:
-        """`afresh`: forget what it says. Raises UsageError where it is another file, is being written, or cannot be written."""
+    def __init__(self, path: Path, forget: Iterable[Entry] = ()) -> None:
+        """`forget`: entries of which nothing counts that it says. Raises UsageError where it is another file, is being written, or
+        cannot be written."""
         self.path = path
-        known = read(path)
-        self.stories = {} if afresh else known
+        self.stories = read(path)
         self._file: IO[bytes] | None = None
         try:
             self._file = open(path, "ab")  # noqa: SIM115 — it stays open
             _lock(self._file, path)
-            kept = 0 if afresh else _whole(path)
+            kept = _whole(path)
             self._file.truncate(kept)
             if not kept:
                 self._write(HEADER)
+            for i in (i for i in map(identity, forget) if self.stories.pop(i, None) is not None):
+                self._write({"entry": i, "event": FORGOTTEN, "when": now()})
         except BaseException as e:
             if self._file is not None:
                 self._file.close()

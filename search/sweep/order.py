@@ -2,19 +2,23 @@
 
 A search begins with the schedules of the nearest shape that was tuned before (`search.warm`). So the entries of one kernel, element type
 and target are a tree: the smallest sum of distances that joins all shapes (R. C. Prim, "Shortest connection networks and some
-generalizations", 1957), from the shape in the middle. A distance is in octaves of all extents together. Entries of unlike kernels have
+generalizations", 1957), from the shape in the middle. Where that would be a long row, which no number of machines can hurry, it goes from
+coarse to fine instead. A distance is in octaves of all extents together. Entries of unlike kernels have
 nothing to wait for, and where an entry fails, those after it are tuned all the same."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..manifest.entries import Entry
+
+LONGEST = 12
+"""Entries after one another in a tree, from which on it goes from coarse to fine instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,35 @@ def order(entries: Sequence[Entry]) -> SweepOrder:
 
 
 def tree(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
-    """(point, the one it is joined to) of the smallest tree over points, the one nearest to their mean first. O(n²)."""
+    """(point, the one that it follows), each behind the one it follows: the shortest tree, or where that has too long a way, the one that goes
+    from coarse to fine. O(n²)."""
+    found = shortest(points)
+    depth: dict[int | None, int] = {None: -1}
+    for child, joined in found:
+        depth[child] = depth[joined] + 1
+    return found if max(depth.values()) < LONGEST else coarse_to_fine(points)
+
+
+def shortest(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
+    """(point, the one it is joined to) of the smallest tree over points, the one nearest to their mean first."""
+    return _grown(points, lambda away, left: int(_of_left(left, away, math.inf).argmin()))
+
+
+def coarse_to_fine(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
+    """(point, the nearest one before it), each point the farthest from all before it (T. Gonzalez, "Clustering to minimize the maximum
+    intercluster distance", 1985): the whole range is covered early, and ways are as long as a logarithm."""
+    return _grown(points, lambda away, left: int(_of_left(left, away, -math.inf).argmax()))
+
+
+def _of_left(left: Any, away: Any, other: float) -> Any:
+    """The distances of the points that are left, and something else for those that are not."""
+    import numpy as np
+
+    return np.where(left, away, other)
+
+
+def _grown(points: Sequence[Sequence[float]], choose: Callable[[Any, Any], int]) -> list[tuple[int, int | None]]:
+    """A tree that grows by the point that `choose` picks, of the distances to the tree and which points are left."""
     import numpy as np
 
     if not points:
@@ -67,10 +99,10 @@ def tree(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
     left = np.ones(len(x), dtype=bool)
     left[root] = False
     while left.any():
-        child = int(np.where(left, away, np.inf).argmin())
+        child = choose(away, left)
         out.append((child, int(nearest[child])))
         left[child] = False
         new = np.abs(x - x[child]).sum(axis=1)
-        nearest[new < away] = child
+        nearest[left & (new < away)] = child
         away = np.minimum(away, new)
     return out

@@ -53,3 +53,5 @@ def test_prune_shows_first_and_keeps_a_copy(tune: Tune, filled: Path, tmp_path: 
     told = json.loads(tune("cache", "prune", "--target", "*znver5*", "--format", "json").out)
     assert told["deleted"] == 4 and len(told["lost"]) == 2
     assert tune("cache", "prune", "--before", "soon").code == 2
+    before = Path(saved).read_bytes()
+    assert tune("cache", "prune", "--cache", saved).code == 2 and Path(saved).read_bytes() == before, "a bundle is no cache"

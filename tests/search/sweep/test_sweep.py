@@ -13,7 +13,7 @@ from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.tune_all import ELSEWHERE, FAILED, TUNED, Done
 from tilewright.search.sweep import formula, journal, sweep_file
 from tilewright.search.sweep.journal import SweepJournal
-from tilewright.search.sweep.order import order, tree
+from tilewright.search.sweep.order import LONGEST, order, shortest, tree
 
 SWEEP = """
 [targets.here]
@@ -149,7 +149,7 @@ def test_the_tree_is_the_smallest() -> None:
                 degree[s] -= 1
             edges.append(tuple(i for i in range(5) if degree[i] == 1))
             every.append(length(edges))
-        found = [(a, b) for a, b in tree(points) if b is not None]
+        found = [(a, b) for a, b in shortest(points) if b is not None]
         assert len(found) == 4 and math.isclose(length(found), min(every))
     assert tree([]) == [] and tree([[1.0]]) == [(0, None)]
 
@@ -176,21 +176,32 @@ def test_the_journal_survives_a_torn_line_and_knows_what_was_lost(file: Path) ->
     assert stories[journal.identity(second)].message == "it\nbroke"
     assert not journal.deadly([first, second, third], stories)
     assert journal.deadly([first, second, third], journal.read(path)) == [third]
-    with SweepJournal(path, afresh=True) as kept:
-        assert kept.stories == {}
-    assert journal.read(path) == {}
+    with SweepJournal(path, forget=[third]) as kept:
+        assert set(kept.stories) == {journal.identity(first), journal.identity(second)}
+        kept.begun(third)
+    assert journal.read(path)[journal.identity(third)].lost == 1
 
 
 def test_only_a_journal_is_written(tmp_path: Path) -> None:
     other = tmp_path / "notes.jsonl"
     for text, said in (("my notes\n", "not valid JSON"), ('{"a": 1}\n', "not the journal"), ("my notes", "not the journal")):
         other.write_text(text)
-        for afresh in (False, True):
-            with pytest.raises(UsageError, match=said):
-                SweepJournal(other, afresh)
+        with pytest.raises(UsageError, match=said):
+            SweepJournal(other)
         assert other.read_text() == text
     other.write_bytes(journal._HEAD + b'\n{"entry": 1}\n')
     with pytest.raises(UsageError, match="line 2, is no event"):
         journal.read(other)
     with pytest.raises(UsageError, match="cannot write"):
         SweepJournal(tmp_path / "no/folder.jsonl")
+
+
+def test_a_long_row_goes_from_coarse_to_fine() -> None:
+    points = [[float(i)] for i in range(400)]
+    depth: dict[int | None, int] = {None: -1}
+    for child, before in tree(points):
+        assert child not in depth and before in depth
+        depth[child] = depth[before] + 1
+    assert len(depth) == 401 and max(depth.values()) < LONGEST
+    first = sorted(p for p, _ in tree(points)[:9])
+    assert max(b - a for a, b in itertools.pairwise([0, *first, 399])) <= 60, "the range is covered early"
