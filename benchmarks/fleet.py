@@ -2,8 +2,8 @@
 
     python benchmarks/fleet.py [--part gain overhead winners] [--seconds 3] [--entries 8]
 
-`gain`: entries an hour with two slots over one, on a fake device whose times are scripted (tests/fake_device.py), each search with the
-same seconds; the two workers stand for two machines, with a lock each. `overhead`: what sending, reading and writing a row through the
+`gain`: entries an hour with two slots over one, on a device whose times are scripted and pass without the processor, each search with
+the same seconds; the two workers stand for two machines, with a lock each. `overhead`: what sending, reading and writing a row through the
 fleet costs a candidate more than writing it here. `winners`: two workers that share this machine's lock tune real kernels; how many of
 their searches overlapped, and each winner beside that of a plain run here, in pairs. All is over TLS.
 """
@@ -28,7 +28,9 @@ from typing import Any
 import msgpack
 
 ROOT = Path(__file__).resolve().parents[1]
-FAKE = f"{ROOT / 'tests' / 'fake_device.py'}:FakeDevice"
+WAITING = f"{ROOT / 'benchmarks' / 'waiting_device.py'}:WaitingDevice"
+CALL_S = 0.003
+"""Seconds that a call takes on that device, at least."""
 TUNE = [sys.executable, "-m", "tilewright.cli"]
 KERNELS = (("matmul", "m=64,n=64,k=64"), ("softmax", "m=64,n=512"), ("add", "m=256,n=256"), ("layernorm", "m=64,n=512"))
 
@@ -81,13 +83,27 @@ def run(path: Path, cache: Path, env: dict[str, str], *more: str) -> tuple[float
 
 def gain(entries: int, seconds: float) -> dict[str, Any]:
     """Entries an hour on one slot and on two."""
+    from tilewright.cache import Cache
+    from tilewright.fleet.engine import DaskEngine
+    from tilewright.fleet.many import tune_on_fleet
+    from tilewright.fleet.tls import security
+    from tilewright.fleet.under_way import FleetOptions
+    from tilewright.search.manifest.manifest import load
+
     rate = {}
     for workers in (1, 2):
-        with tempfile.TemporaryDirectory() as t, fleet(workers, FAKE, Path(t), shared=False) as (url, env):
-            path = manifest(Path(t), FAKE, [("add", f"m={64 + 8 * i},n=64") for i in range(entries)], seconds)
-            took, done = run(path, Path(t) / "c.db", env, "--fleet", url)
-            assert [d["status"] for d in done] == ["tuned"] * entries, done
-            rate[workers] = 3600 * entries / took
+        with tempfile.TemporaryDirectory() as t:
+            script = Path(t) / "script.json"
+            script.write_text(json.dumps({"time": CALL_S}))
+            os.environ["TILEWRIGHT_FAKE_SCRIPT"] = str(script)
+            with fleet(workers, WAITING, Path(t), shared=False) as (url, _), Cache.open(Path(t) / "c.db") as cache:
+                wanted = load(manifest(Path(t), WAITING, [("add", f"m={64 + 8 * i},n=64") for i in range(entries)], seconds), "all")
+                engine = DaskEngine(url, security(url, "client", Path(t) / "tls"))
+                began = time.monotonic()
+                done = tune_on_fleet(wanted, cache, engine, FleetOptions())
+                rate[workers] = 3600 * entries / (time.monotonic() - began)
+                engine.close()
+            assert [d.status for d in done] == ["tuned"] * entries, done
     return {"entries_an_hour": {str(k): round(v) for k, v in rate.items()}, "gain": round(rate[2] / rate[1], 3)}
 
 

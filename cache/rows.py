@@ -6,14 +6,16 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
+from json.encoder import encode_basestring_ascii
+from types import MappingProxyType, NoneType
 from typing import Any, get_type_hints
 
 from ..ir.errors import CacheError
 from .keys import DEFAULT_POLICY, Key
+from .objectives import TIME
 from .strict import INT_MAX, canon, parse
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
@@ -21,6 +23,8 @@ IMPORTED = "imported"
 """The field of a provenance that says: measured elsewhere, came with a bundle."""
 PINNED = "pinned"
 """The field of a provenance that says: chosen by hand, so it answers before all others."""
+OBJECTIVE = "objective"
+"""The field of a provenance that says what was made small, where that was not the time."""
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -80,7 +84,13 @@ class Row:
     @property
     def key(self) -> Key:
         """The strict key of this row."""
-        return Key(self.kernel, self.target, self.threads, self.compiler, self.policy)
+        return Key(self.kernel, self.target, self.threads, self.compiler, self.policy, self.objective)
+
+    @property
+    def objective(self) -> str:
+        """What the search that wrote it made small. The provenance holds it, but for the time."""
+        said = self.facts.get(OBJECTIVE, TIME)
+        return said if isinstance(said, str) else TIME
 
     @property
     def digest(self) -> str:
@@ -142,13 +152,40 @@ def _facts(text: str) -> Mapping[str, Any]:
     return MappingProxyType(dict(json.loads(text)))
 
 
+def objective_in(provenance: str) -> str:
+    """What a provenance says was made small, as text that nobody has checked yet."""
+    if f'"{OBJECTIVE}":' not in provenance:
+        return TIME
+    try:
+        said = json.loads(provenance).get(OBJECTIVE, TIME)
+    except (ValueError, AttributeError):
+        return TIME
+    return said if isinstance(said, str) else TIME
+
+
 def digest_of(values: dict[str, Any]) -> str:
     """The digest of a row's fields, which need not be valid."""
     return hashlib.sha256(_encoded(values).encode()).hexdigest()
 
 
 _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
-"""Made once: a mirror's pull asks for the digests of a hundred thousand rows."""
+_ORDER = [(COLUMNS.index(c), f'"{c}":') for c in sorted(COLUMNS)]
+_JSON: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring_ascii,
+    int: int.__repr__,
+    float: float.__repr__,
+    bool: lambda b: "true" if b else "false",
+    NoneType: lambda _: "null",
+}
+
+
+def digest_of_record(content: Sequence[Any]) -> str:
+    """`digest_of` for scalars in the order of `COLUMNS`, in less time: a mirror's pull asks for a hundred thousand."""
+    try:
+        text = ",".join([name + _JSON[type(value := content[i])](value) for i, name in _ORDER])
+    except KeyError:
+        return digest_of(dict(zip(COLUMNS, content, strict=True)))
+    return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
 
 
 def check(row: Row, what: str = "row") -> Row:

@@ -124,10 +124,10 @@ class DaskEngine:
                 with suppress(Exception):  # the scheduler may be gone; then the worker stops by itself
                     future.cancel()
             _settle(running, error=FleetError("this client has left the fleet"))
-        with suppress(OSError, TimeoutError, RuntimeError, ValueError):
+        with suppress(Exception):  # a client that lost its scheduler says so in several ways
             for topic in ("all", self._topic):
                 self._client.unsubscribe_topic(topic)
-        with suppress(OSError, TimeoutError, RuntimeError):
+        with suppress(Exception):
             self._client.close(timeout=5)
         self._loop.stop()
 

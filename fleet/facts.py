@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import sys
 from collections.abc import Mapping
@@ -63,6 +64,13 @@ def exclusive(device: Device) -> bool:
     return device.target.kind != "gpu"
 
 
+def machine(lock: str) -> str:
+    """12 hex digits, equal for those who share a lock."""
+    import uuid
+
+    return hashlib.sha256(f"{uuid.getnode()} {platform.node()} {lock}".encode()).hexdigest()[:12]
+
+
 def host() -> str:
     """This machine's name."""
     return platform.node() or "?"
@@ -80,4 +88,6 @@ def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], runn
         host=str(said["host"]),
         refused=difference(said, ours),
         running=running,
+        machine=str(said["machine"]),
+        alone=bool(said["exclusive"]),
     )

@@ -143,14 +143,16 @@ class FleetRun:
 
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
+        at_work = [b.shown.slot for b in self.busy.values()]
         idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.running and not s.refused]
+        idle = [s for s in idle if not any(s.excludes(b) for b in at_work)]
         for todo in [t for t in self.waiting if self.ready(t)]:
             if not idle:
                 return
             with suppress(DeviceError, UsageError):
                 slot = next((s for s in fitting(todo.entry.place, self.slots) if s in idle), None)
                 if slot is not None:
-                    idle.remove(slot)
+                    idle = [s for s in idle if s is not slot and not s.excludes(slot)]
                     self.waiting.remove(todo)
                     self._send(todo, slot)
 
@@ -176,9 +178,11 @@ class FleetRun:
         own, left = todo.entry.budget, self.overall.left
         if left is None:
             return own if own is not None or self.options.trials or todo.entry.trials else DEFAULT_SECONDS
-        slots = {s.address for s in fitting(todo.entry.place, self.slots)}
-        rivals = 1 + sum(bool(slots & self._addresses(other.entry)) for other in self.waiting)
-        share = max(LEAST_S, left / -(-rivals // max(1, len(slots))))
+        slots = fitting(todo.entry.place, self.slots)
+        contested = {s.address for s in self.slots if any(s is own or s.excludes(own) for own in slots)}
+        rivals = 1 + sum(bool(contested & self._addresses(other.entry)) for other in self.waiting)
+        at_once = len({s.machine or s.address for s in slots if s.alone}) + sum(not s.alone for s in slots)
+        share = max(LEAST_S, left / -(-rivals // max(1, at_once)))
         return share if own is None else min(share, own)
 
     def _addresses(self, entry: Entry) -> set[str]:

@@ -77,6 +77,24 @@ class SchedulerOptions:
     dashboard: str | None = None
 
 
+def made(options: SchedulerOptions) -> Scheduler:
+    """The scheduler, not begun yet. Without a dashboard it serves no pages to anybody."""
+    import dask
+
+    if options.dashboard is None:
+        dask.config.set({"distributed.scheduler.http.routes": []})
+    scheduler = Scheduler(
+        host=options.host or None,
+        port=options.port,
+        protocol="tls" if options.security is not None else "tcp",
+        security=options.security,
+        dashboard=options.dashboard is not None,
+        dashboard_address=options.dashboard or settings.NO_PAGES,
+    )
+    scheduler.add_plugin(Forgetful(scheduler))
+    return scheduler
+
+
 async def serve(options: SchedulerOptions, say: Callable[[str], None] = lambda text: None) -> None:
     """Be the scheduler until SIGINT or SIGTERM. Raises FleetError where the port is taken."""
     settings.apply()
@@ -86,22 +104,18 @@ async def serve(options: SchedulerOptions, say: Callable[[str], None] = lambda t
         loop.add_signal_handler(number, over.set)
     shown = options.dashboard
     try:
-        scheduler = Scheduler(
-            host=options.host or None,
-            port=options.port,
-            protocol="tls" if options.security is not None else "tcp",
-            security=options.security,
-            dashboard=shown is not None,
-            dashboard_address=shown,
-        )
+        scheduler = made(options)
         async with scheduler:
-            scheduler.add_plugin(Forgetful(scheduler))
             address = scheduler.address
             say(f"workers join with    tune fleet worker {address}")
             say(f"clients tune with    tune run --manifest tune.toml --fleet {address}")
             if shown is not None:
                 say(f"tasks are shown at   http://{address.partition('://')[2].rpartition(':')[0]}:{shown.rpartition(':')[2]}/status")
             await over.wait()
-    except OSError as e:
-        raise FleetError(f"cannot listen on port {options.port} ({e.strerror or e}): choose another with --port") from None
+    except (OSError, RuntimeError) as e:  # Dask wraps what kept it from starting
+        why = e.__cause__ or e
+        where = f"{options.host or 'all addresses'}, port {options.port}"
+        raise FleetError(
+            f"cannot listen on {where} ({getattr(why, 'strerror', None) or why}): choose others with --host and --port"
+        ) from None
     say("the scheduler has ended")

@@ -60,7 +60,9 @@ class FleetSlot:
 
     `address` says which one it is. A worker that was lost and came back is another slot, with another address. `width`: jobs
     that it times at once, 1 with a device and 0 without; `build`: builds that it makes at once, 0 for none. `host`: the
-    machine's name. `refused`: why this client cannot use it, '' where it can; `running`: titles of the jobs that run there."""
+    machine's name. `refused`: why this client cannot use it, '' where it can; `running`: titles of the jobs that run there.
+    `machine`: equal for slots that keep out of each other's way, '' where that is not known; `alone`: it times while nothing else
+    does on its machine, as a processor."""
 
     name: str
     address: str
@@ -70,6 +72,12 @@ class FleetSlot:
     host: str = ""
     refused: str = ""
     running: tuple[str, ...] = ()
+    machine: str = ""
+    alone: bool = True
+
+    def excludes(self, other: FleetSlot) -> bool:
+        """Whether the two never time at once: they are on one machine, and one of them needs all of it."""
+        return bool(self.machine) and self.machine == other.machine and (self.alone or other.alone)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the same names."""

@@ -12,6 +12,10 @@ DASK: dict[str, Any] = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.worker.profile.enabled": False,
+    "distributed.worker.http.routes": [],
+    "distributed.nanny.pre-spawn-environ": dict.fromkeys(
+        ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    ),
     "distributed.admin.low-level-log-length": 200,
     "distributed.admin.log-length": 200,
     "distributed.admin.large-graph-warning-threshold": "1GB",
@@ -19,7 +23,14 @@ DASK: dict[str, Any] = {
     "distributed.comm.retry.count": 0,
 }
 """Dask's settings on every side. A task whose worker is lost is never repeated by Dask (the client decides that), tasks stay where
-they were sent, no profiler wakes up beside a timing, and the scheduler keeps few messages that it passed on."""
+they were sent, no profiler wakes up beside a timing, a worker has the environment of its command (Dask would give its libraries one
+thread, and its memory another way of being freed), and the scheduler keeps few messages that it passed on."""
+
+
+SILENT = logging.CRITICAL + 1
+"""Dask calls it critical that a client was killed."""
+NO_PAGES = "127.0.0.1:0"
+"""Where Dask's HTTP server listens where it should serve nothing: it cannot be left out, and knows nothing of certificates."""
 
 
 def apply() -> None:
@@ -28,5 +39,6 @@ def apply() -> None:
 
     dask.config.set(DASK)
     if not logger("fleet").listens():
-        for name in ("distributed", "tornado", "asyncio"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+        own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]  # Dask gave these levels of their own
+        for name in ("distributed", "tornado", "asyncio", *own):
+            logging.getLogger(name).setLevel(SILENT)

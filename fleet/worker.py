@@ -17,7 +17,7 @@ from distributed import Nanny, Worker
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
 from . import machine_lock, settings
-from .facts import described, exclusive, host, versions
+from .facts import described, exclusive, host, machine, versions
 from .scheduler import reach
 from .seam import SlotDevice
 
@@ -33,6 +33,7 @@ class SlotWorker(Worker):
         self.facts: dict[str, Any] = {**slot, **versions(), "device": device}
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the command's to answer
+        given.setdefault("dashboard_address", settings.NO_PAGES)
         super().__init__(*args, startup_information={"tilewright": lambda worker: self.facts}, **given)
 
 
@@ -56,7 +57,8 @@ def slots(options: WorkerOptions) -> list[dict[str, Any]]:
     """What each process is told. Raises DeviceError for a device that kernels cannot run on, FleetError for none at all."""
     from ..devices import get
 
-    same = {"host": options.name or host(), "lock": options.lock or str(machine_lock.default_path())}
+    lock = options.lock or str(machine_lock.default_path())
+    same = {"host": options.name or host(), "lock": lock, "machine": machine(lock)}
     out = []
     for spec in dict.fromkeys(options.devices):
         device = described(spec, options.threads if exclusive(get(spec)) else None)
@@ -79,7 +81,10 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
     while not over.is_set():
         nannies = [_nanny(options, slot, i, len(told)) for i, slot in enumerate(told)]
         try:
-            await asyncio.gather(*nannies)
+            try:
+                await asyncio.gather(*nannies)
+            except (RuntimeError, OSError, TimeoutError) as e:
+                raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
             for nanny, slot in zip(nannies, told):
                 say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
             await _until(over, nannies, options)
@@ -133,7 +138,7 @@ def _nanny(options: WorkerOptions, slot: Mapping[str, Any], i: int, n: int) -> N
         resources={"timing": slot["width"], "build": slot["build"]},
         security=options.security,
         config=settings.DASK,
-        silence_logs=50,
+        silence_logs=settings.SILENT,
         death_timeout=30,
         slot=dict(slot),
     )
@@ -143,4 +148,4 @@ def _named(slot: Mapping[str, Any]) -> str:
     if slot["device"] is None:
         return "a builder"
     d = slot["device"]
-    return f"{d['spec']} ({d['target']}, {d['threads']} thread{'s' * (d['threads'] != 1)})"
+    return f"{d['spec'].rpartition('/')[2]} ({d['target']}, {d['threads']} thread{'s' * (d['threads'] != 1)})"

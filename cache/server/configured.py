@@ -6,10 +6,12 @@ Its rows then answer what the user's own cache and the project's do not."""
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 from ...files import owned
 from ...ir.errors import UsageError
+from ..recover import CacheWarning
 from .address import EXAMPLE, Address
 
 ENV = "TILEWRIGHT_TEAM_CACHE"
@@ -50,10 +52,11 @@ def remember(url: str) -> Path:
 def _written(file: Path) -> str:
     try:
         raw = owned.read(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
-    except OSError as e:
-        raise UsageError(f"cannot read {file}: {e.strerror or e}; {ENV}= (empty) does without a team's cache") from None
+    except OSError as e:  # a home that this user may not look into, say: work goes on
+        warnings.warn(f"the settings {file} are not read: {e.strerror or e}; {ENV}= (empty) says so for good", CacheWarning, stacklevel=5)
+        return ""
     import tomllib
 
     try:

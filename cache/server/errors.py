@@ -27,10 +27,8 @@ def classify(error: Exception, address: Address, *, writing: bool = True) -> Cac
         if not writing:
             return Forbidden(f"you may not read {where} ({text}): ask its owner for the reader's role (`tune cache roles`)")
         return Forbidden(f"you may read {where}, but not write it ({text}): {WRITER}")
-    if state in ("28P01", "28000") or "no password supplied" in text or "authentication failed" in text:
-        return Forbidden(f"{where} does not let you in ({text}): check the user, and the password in ~/.pgpass or PGPASSWORD")
-    if state == "3D000":
-        return CacheError(f"{where}: {text}: make the database (createdb), or choose another place with --cache")
+    if state in ("28P01", "28000", "3D000") or (not state and _refused(text)):
+        return Forbidden(f"{where} does not let you in ({text}): check the user, the database, and the password in ~/.pgpass or PGPASSWORD")
     if state in ("55P03", "40001", "40P01"):
         return Busy(f"{where} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
     if state.startswith(("08", "57P", "53")) or (
@@ -40,3 +38,10 @@ def classify(error: Exception, address: Address, *, writing: bool = True) -> Cac
     if state == "42P01":
         return CacheError(f"the tables of {where} are not there, or not in its search_path ({text}): `tune cache roles` makes them")
     return CacheError(f"{where} cannot be used ({text}): {ELSEWHERE}")
+
+
+def _refused(text: str) -> bool:
+    """Whether a server answered a new connection, and will not have it. Drivers give no code for that. One that starts, stops or is full
+    will have it later."""
+    later = ("starting up", "shutting down", "recovery", "too many", "connection slots", "terminating")
+    return "no password supplied" in text or ("FATAL" in text and not any(t in text for t in later))

@@ -19,7 +19,7 @@ from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
 from ..lookup import Reader
 from ..recover import CacheWarning, Damaged, classify
-from ..rows import COLUMNS, Row, digest_of, now
+from ..rows import COLUMNS, Row, digest_of_record, now, objective_in
 from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address
@@ -81,25 +81,27 @@ class Mirror:
         """Take in what is new on the server, and drop what is gone there. `again`: everything anew. Raises CacheError; what came
         until then stays."""
         added = gone = refused = 0
-        while True:
-            at = _NOWHERE if again else self.position() or _NOWHERE
-            new = server.changes(at.change, at.epoch, CHUNK)
-            if again:  # now that the server has answered
-                self.discard()
-                again = False
-            if not self.path.is_file():
-                self._make()
-            values, bad = _checked(new.records)
-            with self._open() as c:
+        at = _NOWHERE if again else self.position() or _NOWHERE
+        new = server.changes(at.change, at.epoch, CHUNK)
+        if again:  # now that the server has answered
+            self.discard()
+        if not self.path.is_file():
+            self._make()
+        with self._open() as c:
+            while True:
+                values, bad = _checked(new.records)
                 c.execute("BEGIN IMMEDIATE")
-                if (_position(c) or _NOWHERE).change != at.change:
-                    c.execute("ROLLBACK")  # another process pulls too: go on from where it is
-                    continue
-                more = _apply(c, new, values, fresh=new.again and at.change > 0)
-                c.execute("COMMIT")
-            added, gone, refused = added + more.added, gone + more.gone, refused + bad
-            if not new.more:
-                break
+                here = _position(c) or _NOWHERE
+                if here.change == at.change:
+                    more = _apply(c, new, values, fresh=new.again and at.change > 0)
+                    added, gone, refused, again = added + more.added, gone + more.gone, refused + bad, False
+                    if not new.more:
+                        c.execute("COMMIT")
+                        break
+                    here = Position(new.epoch, new.upto, "")
+                c.execute("COMMIT")  # where another process pulled too, go on from where it is
+                at = here
+                new = server.changes(at.change, at.epoch, CHUNK)
         if refused:
             warnings.warn(
                 f"{refused} rows of the cache {server.place} are not what was written there; they are left out", CacheWarning, stacklevel=3
@@ -141,7 +143,7 @@ class Mirror:
         try:
             with contextlib.closing(sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_WAIT_S, isolation_level=None)) as c:
                 c.execute("PRAGMA journal_mode = WAL")
-                c.execute("PRAGMA synchronous = NORMAL")
+                c.execute("PRAGMA synchronous = OFF")  # what a power cut damages is made again
                 c.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 c.execute("PRAGMA temp_store = MEMORY")
                 c.execute("PRAGMA wal_autocheckpoint = 20000")
@@ -172,12 +174,13 @@ def _checked(records: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]],
     make sense is asked when they are read, as of any file."""
     hashes: dict[tuple[Any, ...], str] = {}
     places = [COLUMNS.index(f) for f in KEY_FIELDS]
+    told = COLUMNS.index("provenance")
     out, bad = [], 0
     for *content, digest in records:
-        if digest_of(dict(zip(COLUMNS, content, strict=True))) != digest:
+        if digest_of_record(content) != digest:
             bad += 1
             continue
-        key = tuple(content[p] for p in places)
+        key = (*(content[p] for p in places), objective_in(content[told]))
         if key not in hashes:
             hashes[key] = Key(*key).hash  # a row under another key's hash would answer for it
         out.append((digest, hashes[key], *content))

@@ -99,7 +99,7 @@ class FleetBoard(FleetQuiet):
 
 def where(u: UnderWay) -> str:
     """`host cpu`."""
-    return f"{u.slot.host} {u.slot.device.spec if u.slot.device is not None else ''}".rstrip()
+    return f"{u.slot.host} {u.slot.device.spec.rpartition('/')[2] if u.slot.device is not None else ''}".rstrip()
 
 
 def left(u: UnderWay, now: float) -> str:

@@ -101,12 +101,12 @@ def _table(out: Console, url: str, slots: list[FleetSlot]) -> None:
     for s in slots:
         d = s.device
         runs = Text(f"cannot be used: {s.refused}", style="red") if s.refused else Text(", ".join(s.running) or "idle")
-        kind = d.spec if d is not None else f"nothing, builds {s.build} at a time"
+        kind = d.spec.rpartition("/")[2] if d is not None else f"nothing, builds {s.build} at a time"
         shown.add_row(Text(s.host), Text(kind), Text(d.target if d else ""), str(d.threads) if d else "", s.name, runs, Text(s.address))
     out.print(shown)
     machines = len({s.host for s in slots})
     busy = sum(bool(s.running) for s in slots)
-    out.print(f"{machines} machine{'s' * (machines != 1)}, {len(slots)} slots, {busy} busy", markup=False)
+    out.print(f"{machines} machine{'s' * (machines != 1)}, {len(slots)} slot{'s' * (len(slots) != 1)}, {busy} busy", markup=False)
 
 
 def _say(text: str) -> None:

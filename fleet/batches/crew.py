@@ -15,7 +15,7 @@ from .flights import ask_to_stop
 log = logger("fleet")
 
 LOOK_S = 0.5
-"""Seconds between two looks for devices that came."""
+"""Seconds between two looks for devices that came, where none is there; four times as long where others work."""
 PATIENCE_S = 120.0
 """Without any device, a run waits so long for one to come back, unless it is told otherwise: a machine that a candidate took down may
 start again."""
@@ -62,7 +62,7 @@ class Crew:
         """Slots that came and may join, where some are missing; with none left at all, the first that comes is taken as it is, as it has
         to go on somewhere. `flying`: addresses that have a job now, or will join. Raises MeasureError where nobody came for too long."""
         self._forget_lost()
-        if len(self.equal) >= self.wanted or self.clock() - self._looked < LOOK_S:
+        if len(self.equal) >= self.wanted or self.clock() - self._looked < (4 * LOOK_S if self.equal else LOOK_S):
             return []
         self._looked = self.clock()
         try:
@@ -117,9 +117,10 @@ class Crew:
 
     def dismiss(self, slot: FleetSlot, why: str) -> None:
         """A slot is there, and of no use for this kernel."""
-        log.info("%s works no more for this kernel: %s", slot.host or slot.address, why)
-        self._drop(slot.address, why)
-        self.out[slot.address] = why
+        named = f"{slot.host or slot.address}: {why}"
+        log.info("a device works no more for this kernel, %s", named)
+        self._drop(slot.address, named)
+        self.out[slot.address] = named
 
     def timed(self, address: str, times: dict[int, float]) -> None:
         """Probes were timed on a slot: the shortest times count."""

@@ -107,7 +107,7 @@ def why_failed(flight: BatchFlight) -> str:
     if error is None:
         return ""
     kind = f"{error.kind}: " if isinstance(error, JobFailed) and error.kind not in ("", "MeasureError", "DeviceError", "FleetError") else ""
-    return f"{flight.slot.host or flight.slot.address}: {kind}{error}"
+    return f"{kind}{error}"
 
 
 def batch_job(payload: Mapping[str, Any], title: str) -> FleetJob:

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("distributed")
-from distributed import Scheduler, Worker
+from distributed import Worker
 from distributed.utils import LoopRunner
 from tilewright.fleet import jobs, scheduler, settings, site, tls
 from tilewright.fleet.engine import DaskEngine, key_of, title_of
-from tilewright.fleet.scheduler import Forgetful
 from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed, SlotLost, Worksite
 from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
 from tilewright.ir.errors import FleetError
@@ -39,8 +38,7 @@ class Fleet:
         return tls.security(self.url if hasattr(self, "url") else "tls://x", role, self.folder / "tls")
 
     async def _begin(self) -> str:
-        self.scheduler = await Scheduler(host="127.0.0.1", port=0, protocol="tls", security=self.security("scheduler"), dashboard=False)
-        self.scheduler.add_plugin(Forgetful(self.scheduler))
+        self.scheduler = await scheduler.made(scheduler.SchedulerOptions("127.0.0.1", 0, self.security("scheduler")))
         return str(self.scheduler.address)
 
     def join(self, kind: type[Worker] = SlotWorker, **given: Any) -> str:
@@ -250,6 +248,19 @@ def test_a_stranger_can_neither_connect_nor_read(fleet: Fleet, tmp_path: Path, m
             raise ConnectionError("closed without a word")
 
 
+def test_nobody_serves_pages(fleet: Fleet, engine: DaskEngine) -> None:
+    """Dask's HTTP servers know nothing of certificates, and would tell strangers what runs."""
+    import http.client
+
+    for server in (fleet.scheduler.http_server, fleet.workers[0].http_server):
+        assert server.address == "127.0.0.1"
+        for page in ("/health", "/info/main/workers.html", "/json/counts.json", "/metrics", "/"):
+            asked = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            asked.request("GET", page)
+            assert asked.getresponse().status == 404, page
+            asked.close()
+
+
 def test_certificates_that_will_not_do_are_named(fleet: Fleet, tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="tune fleet certificates"):
         tls.security("tls://x:1", "client", tmp_path)
@@ -276,3 +287,25 @@ def test_tasks_are_grouped_by_kernel_in_the_dashboard() -> None:
 
 def test_a_job_that_is_over_hears_no_stop() -> None:
     site.stop("nobody")
+
+
+def test_a_worker_has_the_environment_of_its_command() -> None:
+    """Dask would give NumPy one thread there, where the references are computed."""
+    from distributed.nanny import _get_env_variables
+
+    settings.apply()
+    assert _get_env_variables("distributed.nanny.pre-spawn-environ") == {}
+
+
+def test_status_lists_the_slots(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    from tilewright.cli import main
+
+    words = ["fleet", "status", fleet.url, "--tls", str(fleet.folder / "tls")]
+    assert main([*words, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(s["width"], s["device"]["spec"], s["refused"]) for s in said["slots"]] == [(1, "cpu", "")] and said["other_workers"] == 0
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert said["slots"][0]["name"] in text and "1 machine, 1 slot, 0 busy" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,25 @@ def test_a_scheduler_that_goes_away_ends_the_run_with_what_arrived(tmp_path: Pat
     finally:
         engine.close()
     assert [(d.status, "any more" in d.message) for d in done] == [("failed", True)] * 2 and [r.run_id for r in store.rows()] == ["kept"]
+
+
+def test_slots_of_one_machine_take_turns_and_share_the_budget_so(tuned: Callable[..., Any]) -> None:
+    """A processor's timing excludes its machine's GPU: the two are not sent at once, and neither waits at the other's expense."""
+    cpu = replace(slots(1)[0], machine="m")
+    gpu = FleetSlot("g", "gpu", SlotDevice("cuda", "cuda:sm_90", "nvrtc", 1, "0" * 16), machine="m", alone=False)
+    at_work, shares = [0, 0], []
+    guard = threading.Lock()
+
+    def act(job: Mapping[str, Any], site: Worksite) -> Any:
+        with guard:
+            at_work[0] += 1
+            at_work[1] = max(at_work)
+            shares.append(job["seconds"])
+        threading.Event().wait(0.02)
+        with guard:
+            at_work[0] -= 1
+        return answer(job)
+
+    on_gpu = Place("gpu", "cuda", "cuda:sm_90", 1)
+    done, _ = tuned(act, [cpu, gpu], entry(1), entry(2, on_gpu), seconds=60.0, clock=lambda: 100.0)
+    assert [d.status for d in done] == ["tuned"] * 2 and at_work == [0, 1] and shares == [30.0, 60.0]

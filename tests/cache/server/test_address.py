@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
+from tilewright.cache import CacheWarning
 from tilewright.cache.server import configured
 from tilewright.cache.server.address import Address
 from tilewright.cache.server.errors import Unreachable, classify
@@ -96,3 +97,10 @@ def test_settings_that_are_not_understood_are_said(text: str) -> None:
     configured.path().write_bytes(text.encode("latin-1"))
     with pytest.raises((UsageError, CacheError), match=r"is not understood|is not supported"):
         cache.open()
+
+
+def test_settings_that_others_can_write_are_not_read() -> None:
+    file = configured.remember("postgresql://h/db")
+    file.chmod(0o666)
+    with pytest.warns(CacheWarning, match=r"cache.toml are not read"):
+        assert configured.team() is None

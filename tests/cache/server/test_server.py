@@ -12,7 +12,7 @@ import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
 from tilewright.cache.server.address import Address
-from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.errors import Forbidden, Unreachable
 from tilewright.cache.server.writer import ServerWriter
 from tilewright.ir.errors import CacheError
 
@@ -184,6 +184,18 @@ def test_without_the_server_the_mirror_answers(line, make_row, key: Key) -> None
         line.join()
         store.record(make_row())
         assert len(store.rows()) == 2
+
+
+def test_a_server_that_lets_nobody_in_is_not_taken_for_one_that_is_away(line, make_row) -> None:
+    with cache.open(line.url) as store:
+        store.rows()
+    address = Address.parse(line.url)
+    for wrong in ({"user": "nobody_of_that_name"}, {"database": "no_such_database"}):
+        other = ServerWriter(replace(address, **wrong))
+        with pytest.raises(Forbidden, match=r"does not let you in .*check the user, the database, and the password") as e:
+            other.prepare()
+        assert "sesame" not in str(e.value)
+        other.close()
 
 
 def test_a_look_up_imports_neither_a_driver_nor_sqlalchemy(line, make_row, key: Key) -> None:

@@ -6,11 +6,10 @@ import threading
 from typing import Any
 
 import pytest
-from scripted import DEVICE, Script, Stage, facts, number, schedule, until
+from scripted import Script, Stage, number, schedule, until
 from tilewright.fleet.batches import crew, dispatch, flights
-from tilewright.fleet.batches.tuned import chosen
-from tilewright.fleet.seam import FleetJob, FleetSlot, SlotDevice
-from tilewright.ir.errors import FleetError, MeasureError
+from tilewright.fleet.seam import FleetJob, FleetSlot
+from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import DuelError
 
 BUILDER = FleetSlot("b", "b0", None, 0, 1, "builds")
@@ -175,14 +174,3 @@ def test_a_duel_of_one_that_is_wrong_names_it(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(DuelError, match="second") as e:
             s.measurer.duel(built[0], built[1])
         assert e.value.culprit == 1
-
-
-def test_the_slots_for_a_device() -> None:
-    other = FleetSlot("x", "o", SlotDevice("cuda", "cuda:sm_90", "nvrtc", 1, "0" * 16))
-    few, many = FleetSlot("a", "a0", DEVICE), [FleetSlot("c", f"c{i}", DEVICE) for i in range(2)]
-    assert chosen([other, few, *many], "cpu") == many and chosen([other, few], "cuda") == [other]
-    with pytest.raises(FleetError, match="no device 'opencl' now; it has cpu, cuda"):
-        chosen([other, few], "opencl")
-    with pytest.raises(FleetError, match="another digest"):
-        chosen([FleetSlot("a", "a0", DEVICE, refused="another digest")], "cpu")
-    assert facts().to_json()["threads"] == 4
