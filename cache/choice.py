@@ -3,7 +3,7 @@
 The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a
 schedule that was found wrong, or that did not come back, is no answer until it has been right again, however fast it
 once was. What somebody pinned by hand goes before all others. Then it counts who says so: what was checked twice and timed here goes before what was checked once, and
-that before what was measured elsewhere. Only then the time decides."""
+that before what was measured elsewhere. Only then the time decides, or what else the search made small."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from .keys import Key
+from .objectives import FRONTS, TIME
 from .recover import CacheWarning
 from .rows import Row
+from .valued import value_of
 
 FAILED = frozenset({"wrong", "build", "timeout", "crash", "illegal"})
 
@@ -68,14 +70,15 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         for loser in best.facts.get("beat", ()):
             beaten.setdefault(loser, []).append((_ORDER[standing(best, elsewhere=elsewhere)], best.when))
 
-    def order(pair: tuple[Row, Row]) -> tuple[bool, int, bool, float, float, str]:
+    def order(pair: tuple[Row, Row]) -> tuple[bool, int, bool, float, float, float, str]:
         best, latest = pair
         assert latest.t_med is not None
+        made_small = latest.t_med if best.objective in (TIME, *FRONTS) else value_of(latest, best.objective)
         rank = _ORDER[standing(best, elsewhere=elsewhere)]
         # side by side is more than two times of different moments; what a row from elsewhere says of ours does not count
         lost = any(by <= rank and when > best.when for by, when in beaten.get(best.opts, ()))
         chosen = best.pinned and not elsewhere
-        return not chosen, rank, lost, latest.t_med, latest.t_min or latest.t_med, best.digest
+        return not chosen, rank, lost, made_small, latest.t_med, latest.t_min or latest.t_med, best.digest
 
     return [best for best, _ in sorted(found, key=order)]
 

@@ -9,7 +9,10 @@ from typing import Any
 
 from .choice import Standing
 from .keys import FIELDS, Key
+from .objectives import TIME
 from .rows import Row
+
+EVERY = (*FIELDS, "objective")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +74,18 @@ def explain(
 ) -> LookupReport:
     """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave, and
     `standing` its standing."""
-    wanted = {f: str(getattr(key, f)) for f in FIELDS}
+    wanted = {f: str(getattr(key, f)) for f in EVERY}
     found, total = list(groups), 0
     outcomes: Counter[str] = Counter()
     best: tuple[int, int, str] | None = None
     closest: dict[str, Any] | None = None
     for g in found:
         total += int(g["times"])
-        same = [str(g[f]) == wanted[f] for f in FIELDS]
+        same = [str(g[f]) == wanted[f] for f in EVERY]
         if all(same):
             outcomes[f"{g['outcome']}{'' if g['verified'] else ' unverified'}"] += int(g["times"])
         # the kernel weighs most: another kernel's rows say nothing about this one
-        rank = (sum(same) + len(FIELDS) * same[0], int(g["times"]), str(sorted((k, str(v)) for k, v in g.items())))
+        rank = (sum(same) + len(EVERY) * same[0], int(g["times"]), str(sorted((k, str(v)) for k, v in g.items())))
         if best is None or rank > best:
             best, closest = rank, g
     return LookupReport(
@@ -90,7 +93,12 @@ def explain(
         row is not None,
         row,
         place,
-        tuple(Field(f, wanted[f], None if closest is None else str(closest[f])) for f in FIELDS),
+        tuple(
+            Field(f, wanted[f], None if closest is None else str(closest[f]))
+            for f in EVERY
+            # where all is about the time, nobody asks
+            if f != "objective" or {wanted[f], TIME if closest is None else str(closest[f])} != {TIME}
+        ),
         None if closest is None else f"{closest['name'] or 'a kernel'} {closest['shape']} {closest['dtype']}".rstrip(),
         dict(outcomes),
         total,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.errors import UsageError
+from .objectives import TIME
 from .strict import canon
 
 DEFAULT_POLICY = "REASSOC"
@@ -40,21 +41,30 @@ def policy(effects: Iterable[str]) -> str:
     return "+".join(sorted(set(effects)))
 
 
+def for_text(objective: str) -> str:
+    """`, for energy`; nothing for the time."""
+    return "" if objective == TIME else f", for {objective.replace(',', ' and ')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """`kernel`: canonical hash; `target`: `Target.key`; `threads` really used; `compiler`: `Device.compiler_id()`;
-    `policy`: allowed effects (see `policy`)."""
+    `policy`: allowed effects (see `policy`); `objective`: what was made small (see `objectives`)."""
 
     kernel: str
     target: str
     threads: int
     compiler: str
     policy: str = DEFAULT_POLICY
+    objective: str = TIME
 
     @property
     def hash(self) -> str:
         """One hex SHA-256 over all fields: the column a look-up searches."""
-        return hashlib.sha256(canon([self.kernel, self.target, self.threads, self.compiler, self.policy]).encode()).hexdigest()
+        fields = [self.kernel, self.target, self.threads, self.compiler, self.policy]
+        # keys of the time are those that there were before there was anything else to make small
+        fields += [self.objective] if self.objective != TIME else []
+        return hashlib.sha256(canon(fields).encode()).hexdigest()
 
     def __str__(self) -> str:
-        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, {self.compiler}, policy {self.policy or 'strict'}"
+        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, {self.compiler}, policy {self.policy or 'strict'}{for_text(self.objective)}"

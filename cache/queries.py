@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.errors import CacheError
+from .objectives import FRONTS, OBJECTIVES, TIME
 from .rows import COLUMNS, TYPES
 
 FIELDS = ", ".join(f'"{c}"' for c in (*COLUMNS, "digest"))
@@ -28,8 +29,11 @@ NEAREST = f"""SELECT {FIELDS} FROM (
 ) AS ranked WHERE place = 1 ORDER BY digest"""
 """The fastest usable row of every key that shares a loose key, target, compiler and policy."""
 
-KEYS = """SELECT kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified, COUNT(*) AS times FROM measurement
-GROUP BY kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified"""
+_OBJECTIVE = " ".join(f"WHEN provenance LIKE '%\"objective\":\"{o}\"%' THEN '{o}'" for o in (*OBJECTIVES, *FRONTS) if o != TIME)
+KEYS = f"""SELECT kernel, target, threads, compiler, policy, objective, name, shape, dtype, outcome, verified, COUNT(*) AS times FROM (
+    SELECT kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified, CASE {_OBJECTIVE} ELSE '{TIME}' END AS objective
+    FROM measurement
+) AS told GROUP BY kernel, target, threads, compiler, policy, objective, name, shape, dtype, outcome, verified"""
 """What there is, counted: `explain` compares it with a wanted key."""
 
 FILTERS = (

@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 from ..ir.errors import CacheError
 from .keys import DEFAULT_POLICY, Key
+from .objectives import TIME
 from .strict import INT_MAX, canon, parse
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
@@ -22,6 +23,8 @@ IMPORTED = "imported"
 """The field of a provenance that says: measured elsewhere, came with a bundle."""
 PINNED = "pinned"
 """The field of a provenance that says: chosen by hand, so it answers before all others."""
+OBJECTIVE = "objective"
+"""The field of a provenance that says what was made small, where that was not the time."""
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -81,7 +84,13 @@ class Row:
     @property
     def key(self) -> Key:
         """The strict key of this row."""
-        return Key(self.kernel, self.target, self.threads, self.compiler, self.policy)
+        return Key(self.kernel, self.target, self.threads, self.compiler, self.policy, self.objective)
+
+    @property
+    def objective(self) -> str:
+        """What the search that wrote it made small. The provenance holds it, but for the time."""
+        said = self.facts.get(OBJECTIVE, TIME)
+        return said if isinstance(said, str) else TIME
 
     @property
     def digest(self) -> str:
@@ -141,6 +150,17 @@ TYPES: dict[str, tuple[type, bool]] = {
 @functools.lru_cache(maxsize=4096)
 def _facts(text: str) -> Mapping[str, Any]:
     return MappingProxyType(dict(json.loads(text)))
+
+
+def objective_in(provenance: str) -> str:
+    """What a provenance says was made small, as text that nobody has checked yet."""
+    if f'"{OBJECTIVE}":' not in provenance:
+        return TIME
+    try:
+        said = json.loads(provenance).get(OBJECTIVE, TIME)
+    except (ValueError, AttributeError):
+        return TIME
+    return said if isinstance(said, str) else TIME
 
 
 def digest_of(values: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .parser import build_parser
+from .terminal.said import wrapped
 from .terminal.sanitised import Shown, brief, outside
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _has_folder() -> bool:
 
 def _failed(text: str, code: int) -> int:
     with contextlib.suppress(OSError):  # nobody is left to be told
-        print(f"error: {brief(text)}" if text else "interrupted", file=sys.stderr, flush=True)
+        print(wrapped(f"error: {brief(text)}") if text else "interrupted", file=sys.stderr, flush=True)
     return code
 
 
@@ -237,4 +238,4 @@ def _other(command: str) -> Callable[[Namespace], int]:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Warnings (a cache that was moved aside, say) are for people here: no file name, no line number."""
-    print(f"warning: {message}", file=sys.stderr)
+    print(wrapped(f"warning: {message}"), file=sys.stderr)

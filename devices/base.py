@@ -155,6 +155,10 @@ class Device(ABC):
         """The device's own memory, opened for this process; None where kernels use the host's."""
         return None
 
+    def bus(self) -> str:
+        """Where a GPU is on the PCI bus ('domain:bus:device.function'), '' where nobody says. It may open the device."""
+        return ""
+
     def limits(self, probe: bool = False) -> Limits | None:
         """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the
         best figures seen so far (other work on the machine can only make one smaller)."""

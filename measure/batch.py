@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import BuildError, MeasureError, TilewrightError
+from ..ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 from .bench import Bench
-from .outcome import Outcome
+from .energy.meter import paired_windows
+from .outcome import EnergyUse, Outcome
 from .repeat import repeat
 from .repeated_runs import Watch, WrongResultError
 from .shifted_addresses import PATTERNS, Shifted
@@ -55,7 +56,7 @@ class BatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Fought:
-    """(seconds of the first, seconds of the second) in each round of a duel; `compared`: runs of either whose outputs were compared."""
+    """(seconds of the first, seconds of the second) in each round of a duel, or joules of both; `compared`: runs of either whose outputs were compared."""
 
     pairs: list[tuple[float, float]]
     compared: int
@@ -96,6 +97,7 @@ class BatchResult:
     outputs: str | None = None
     clocks: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    energy: EnergyUse | None = None
 
 
 def serve(bench: Bench, channel: Channel) -> None:
@@ -146,12 +148,15 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
     outputs = _first(bench, channel, watch, job)
     times: list[float] = []
     clocks: Mapping[str, Any] = {}
-    rejected = False
+    rejected, energy, note = False, None, ""
     for step in job.steps:
         channel.send(("step", NATIVE))
         if step == TIME:
             with bench.slots.exclusive():
                 times, rejected = time_adaptively(watch, bench.operands.timed, bench.vars, job.incumbent_s)
+                if bench.energy and not rejected:
+                    channel.send(("step", OURS))
+                    energy, note = _energy(watch, min(times))
             clocks = watch.exe.clocks()
         elif step == REPEAT:
             checks.append(f"repeat{repeat(watch, lambda: channel.send(('step', NATIVE)))}")
@@ -160,7 +165,18 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
     channel.send(("step", OURS))
     outcome = Outcome.slow if rejected else Outcome.ok
     made = BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs, clocks=clocks)
-    return replace(made, note=bench.checker.note) if bench.name == "random" else made
+    made = replace(made, energy=energy)
+    return replace(made, note=bench.checker.note or note) if bench.name == "random" else made
+
+
+def _energy(watch: Watch, call_s: float) -> tuple[EnergyUse | None, str]:
+    """(joules of a call, or why they are not known) of a candidate whose time is known; nothing else runs meanwhile."""
+    bench = watch.bench
+    try:
+        used = bench.meter().measure(lambda n: watch.calls(bench.operands.timed, bench.vars, n), call_s)
+    except DeviceError as e:
+        return None, str(e)
+    return used, ""
 
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:
@@ -201,8 +217,10 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: int) -> Fought | BatchFailed | BatchResult:
-    """Median seconds of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
+def _duel(
+    bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: int, energy: bool = False
+) -> Fought | BatchFailed | BatchResult:
+    """Seconds (or joules) of a call of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
     watches: list[Watch] = []
     try:
         for task in (a, b):
@@ -213,7 +231,10 @@ def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: in
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))
         with bench.slots.exclusive():
-            pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
+            if energy:
+                pairs = _energies(bench, watches, rounds)
+            else:
+                pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
         return Fought(pairs, min(w.compared for w in watches))
     except WrongResultError as e:
         return BatchFailed(e.slot, f"is wrong: {e.detail}")
@@ -224,6 +245,17 @@ def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: in
     finally:
         for w in watches:
             w.exe.close()
+
+
+def _energies(bench: Bench, watches: Sequence[Watch], rounds: int) -> list[tuple[float, float]]:
+    """Joules of a call of both candidates, in each round. Raises MeasureError where they cannot be read."""
+    sets = bench.operands.timed
+    runs = [lambda n, w=w: w.calls(sets, bench.vars, n) for w in watches]
+    times = [min(w.time(sets, bench.vars, 3)) for w in watches]
+    try:
+        return paired_windows(bench.meter(), runs, times, rounds)
+    except DeviceError as e:
+        raise MeasureError(str(e)) from None
 
 
 def summary(times: Sequence[float]) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from .slots import Slots
 if TYPE_CHECKING:
     from ..devices import Device, Memory
     from .compare import Checker
+    from .energy.meter import EnergyMeter
     from .first_outputs import FirstOutputs
     from .memory import Operands
     from .on_device.compare import DeviceChecker, DeviceFirstOutputs
@@ -43,7 +44,11 @@ class Bench:
     otherwise: Callable[[], Checker] | None = None
     cost_s: tuple[float, float] | None = None
     """Processor seconds that it took to make, where that is known: for inputs and references, and for copies of operands."""
+    energy: str = ""
+    """What is measured beside the time, as in `RunnerSetup`."""
     kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
+
+    _meter: EnergyMeter | DeviceError | None = None
 
     @property
     def operands(self) -> Operands | DeviceOperands:
@@ -76,6 +81,21 @@ class Bench:
             if self.reference is not None:
                 assert self.otherwise is not None
                 self.reference, self.checker = None, self.otherwise()
+
+    def meter(self) -> EnergyMeter:
+        """In a child: what measures energy, opened once. Raises DeviceError."""
+        if isinstance(self._meter, DeviceError):
+            raise self._meter  # looking again would take seconds
+        if self._meter is None:
+            from .energy.find import counter_of
+            from .energy.meter import EnergyMeter
+
+            try:
+                self._meter = EnergyMeter(counter_of(self.device), idle=self.energy == "dynamic-energy")
+            except DeviceError as e:
+                self._meter = e
+                raise
+        return self._meter
 
     def broken(self) -> bool:
         """After an error of the device: whether nothing that it holds for this process can be relied on."""

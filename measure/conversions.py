@@ -36,7 +36,8 @@ def _task(b: Built) -> BatchTask:
     return BatchTask(b.obj, b.signature, "NONDET" in b.effects)
 
 
-def _measurement(b: Built, r: BatchResult) -> Measurement:
+def _measurement(b: Built, r: BatchResult, threads: int) -> Measurement:
+    beside = getattr(b.signature, "bytes_beside", None)  # a user's source does not say
     return Measurement(
         tuple(b.opts),
         r.outcome,
@@ -52,6 +53,8 @@ def _measurement(b: Built, r: BatchResult) -> Measurement:
         compared=r.compared,
         clocks=r.clocks,
         note=r.note,
+        energy=r.energy,
+        scratch=None if beside is None else beside(threads),
     )
 
 

@@ -62,6 +62,7 @@ class Measurer:
         hash_outputs: bool = False,
         reference: Kernel | None = None,
         prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None,
+        energy: str = "",
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
         `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
@@ -69,8 +70,8 @@ class Measurer:
         free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be importable by name.
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
-        where `kernel` is something that only it and `compile` understand (a user's source). Raises DeviceError where the device
-        cannot run here."""
+        where `kernel` is something that only it and `compile` understand (a user's source). `energy`: 'energy' or 'dynamic-energy'
+        fills `Measurement.energy`. Raises DeviceError where the device cannot run here."""
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()
@@ -88,7 +89,7 @@ class Measurer:
         # beside a GPU that is timed, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
-        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare)
+        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
         # no step of a child may take longer: while one runs, the runner itself waits
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: Helper | None = None
@@ -183,7 +184,7 @@ class Measurer:
                     kind, payload = self._receive()
                     if kind == "done":
                         break
-                    out.append(_measurement(rest[payload[0]], payload[1]))
+                    out.append(_measurement(rest[payload[0]], payload[1], self.threads))
                     if out[-1].ok and out[-1].t_min is not None and not out[-1].cleared:
                         incumbent_s = min(incumbent_s or out[-1].t_min, out[-1].t_min)
                     if heard is not None:
@@ -213,11 +214,11 @@ class Measurer:
                 log.debug("%s on %s inputs: %s%s%s", short(m.opts), data.kind, m.outcome, time, f" ({m.detail})" if m.detail else "")
         return out
 
-    def duel(self, a: Built, b: Built, rounds: int = 8) -> Duel:
-        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified
-        first, and compared after every burst; raises DuelError when one of them fails."""
+    def duel(self, a: Built, b: Built, rounds: int = 8, energy: bool = False) -> Duel:
+        """Time two candidates against each other in `rounds` pairs (bursts above one thread), or measure their energy. Both are
+        verified first, and compared after every burst; raises DuelError when one of them fails."""
         try:
-            self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), self._group()))
+            self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), energy, self._group()))
             _, got = self._receive()
         except Closed as e:
             raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,33 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class EnergyUse:
+    """Energy of a call, from windows of many calls (`measure.energy`). `joules`: the median of the windows; `spread`: half the
+    distance between the largest and the smallest, as a share of it; `calls`: in all windows together. `resolution`: by which share
+    the counter's steps can make a window wrong. `watts`: mean power meanwhile. `idle_w`: what was taken off, watts, None where
+    nothing was. `source`: the counter, and what it covers."""
+
+    joules: float
+    spread: float
+    windows: int
+    calls: int
+    resolution: float
+    watts: float
+    idle_w: float | None
+    source: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> EnergyUse | None:
+        """From plain data; None where that is not all there."""
+        return cls(**{f.name: data[f.name] for f in fields(cls)}) if all(f.name in data for f in fields(cls)) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome
     is ok or slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was
@@ -46,7 +73,10 @@ class Measurement:
     'edges' (see `measure.special_inputs`; of heavy kernels a part of the outer axis): inputs on which all outputs were
     compared with the reference; 'repeat16' (or another number): so many runs gave the same bits, within the bound where the
     schedule is NONDET; 'aligned': operands at other addresses. `compared`: runs whose outputs were compared. `note`: what to
-    tell of the reference, such as that much of it is NaN."""
+    tell of the reference, such as that much of it is NaN.
+
+    `energy`: where it was asked for and could be read. `scratch`: bytes of memory beside the arguments that a call takes
+    (`Signature.bytes_beside`). `score`: what a search reads in the place of the time, where it makes something else small."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome
@@ -64,6 +94,9 @@ class Measurement:
     compared: int = 0
     clocks: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    energy: EnergyUse | None = None
+    scratch: int | None = None
+    score: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -83,7 +116,7 @@ class DuelError(MeasureError):
 class Duel:
     """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a
     is faster. `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median
-    seconds per call. `noise`: half of the ratio's 95 % confidence interval, as a share of it (0.02: give or take 2
+    seconds per call; of a duel about energy all of these are about joules. `noise`: half of the ratio's 95 % confidence interval, as a share of it (0.02: give or take 2
     %). `compared`: runs of either whose outputs were compared."""
 
     ratio: float

@@ -120,6 +120,10 @@ class Watch:
         self._canaries()
         return times
 
+    def calls(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int], count: int) -> None:
+        """So many calls and nothing else, for what is measured around them."""
+        self.exe.time(pointer_sets, vars, count)
+
     def _watched(self, sets: int, repeats: int) -> list[int]:
         """Which sets are compared after a burst: others each time where not all can be. Results in a device's own
         memory come through a bus: one set."""

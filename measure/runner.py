@@ -81,7 +81,9 @@ class Runner:
             if len(self._benches) >= _KEPT or size > self.setup.memory_limit // _KEPT:
                 self._benches = dict(list(self._benches.items())[:1])
             made = self.setup.prepare or prepare
-            found = self._benches[data] = made(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
+            found = made(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
+            found.energy = self.setup.energy
+            self._benches[data] = found
             # the children share these pages: nothing here may be moved or freed by a collection in one of them
             gc.collect()
             gc.freeze()
@@ -205,9 +207,9 @@ class Runner:
         text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
         return replace(result, detail=text, cleared=True)
 
-    def duel(self, a: BatchTask, b: BatchTask, rounds: int, data: Data) -> Any:
-        """Rounds of (seconds of a, seconds of b), or which one failed, or a text: the pair did."""
-        got = self._ask(data, ("duel", (a, b, rounds)), self.setup.deadline_s)
+    def duel(self, a: BatchTask, b: BatchTask, rounds: int, data: Data, energy: bool) -> Any:
+        """Rounds of (seconds of a, seconds of b), or of joules, or which one failed, or a text: the pair did."""
+        got = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
         return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
 
 
@@ -223,7 +225,7 @@ def _limit_memory(extra: int) -> None:
 
 def serve(channel: Channel, setup: RunnerSetup) -> None:
     """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
-    ("duel", a, b, rounds, data, group) → ("done", …); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
+    ("duel", a, b, rounds, data, energy, group) → ("done", …); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
     from .. import devices
 
     runner = Runner(setup, devices.get(setup.device))
@@ -250,8 +252,8 @@ def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any
     if kind == "prepare":
         return runner.bench(rest[0]).cost_s
     if kind == "duel":
-        a, b, rounds, data, runner.group = rest
-        return runner.duel(a, b, rounds, data)
+        a, b, rounds, data, energy, runner.group = rest
+        return runner.duel(a, b, rounds, data, energy)
     tasks, data, incumbent_s, full, group = rest
     runner.bench(data)
     whole = Slots(group if incumbent_s is not None and incumbent_s < _QUICK_S else None)

@@ -17,7 +17,8 @@ class RunnerSetup:
     """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
     `hashed`: say which bits every candidate's outputs hold. `reference`: the kernel whose error bound results are held to, where it
     is not `kernel` itself (see `ir.lower_precision`). `prepare`: what makes the Bench of some inputs, importable by name; None:
-    `preparing.prepare`. With another one `kernel` may be anything that it understands."""
+    `preparing.prepare`. With another one `kernel` may be anything that it understands. `energy`: 'energy' or 'dynamic-energy' (what
+    the machine takes at rest is subtracted) where that is measured too."""
 
     kernel: Kernel
     device: Any
@@ -28,6 +29,7 @@ class RunnerSetup:
     hashed: bool = False
     reference: Kernel | None = None
     prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None
+    energy: str = ""
 
     @property
     def judged(self) -> Kernel:

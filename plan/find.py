@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import TIME
+from ..cache.objectives import objective as named_objective
 from ..ir.errors import DeviceError, UsageError
 from ..ir.in_place import apart
 from ..ir.kernel import Kernel
@@ -42,6 +44,8 @@ def best(
     seed: Choice = "ranked",
     allow: Iterable[str] = (),
     opts: str | Sequence[Any] | None = None,
+    objective: str | Sequence[str] = TIME,
+    scratch_limit: int | None = None,
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
@@ -52,13 +56,12 @@ def best(
     milliseconds, where 'ranked' has the model rank all that are known. `allow`: effects that are refused otherwise, as for
     `tune`: ["downconvert"] for what a search found that was allowed to lower precision. `opts`: this schedule and no
     other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then, nothing was measured, and `Prog.origin` is
-    'given'. Raises OptError where it cannot be read or does not apply.
+    'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy", "dynamic-energy" or "scratch" asks for
+    what a search with that objective found, or for that end of a front; of two ("time,scratch") the fastest of the front is taken.
+    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where none is known.
 
-    A kernel with a symbolic size that was tuned in buckets (`search.shapes.tune_buckets`) is a `BucketedProg`: a program for each part of the
-    size's range.
-
-    A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
-    unless `exact_only`."""
+    A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
+    that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
@@ -75,7 +78,10 @@ def best(
     threads = threads or place.threads
     place.check_threads(threads)
     opened = cache if isinstance(cache, Cache) else open(cache)
-    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow)
+    if scratch_limit is not None and (scratch_limit < 0 or opts is not None):
+        raise UsageError(f"scratch_limit is a number of bytes, and is for what is looked up: not {scratch_limit}, nor beside opts")
+    aim = named_objective(objective)
+    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow, aim, scratch_limit)
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
         return _looked_up(kernel, numbers, ask, exact_only)
@@ -97,6 +103,8 @@ class _Ask:
     policy: str
     seed: Choice
     allow: tuple[str, ...]
+    objective: str = TIME
+    scratch_limit: int | None = None
 
 
 def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> Prog:
@@ -105,11 +113,21 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
     failed: list[tuple[Opt, ...]] = []
     known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
     about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "seed": ask.seed}
+    about |= {"objective": ask.objective, "scratch_limit": ask.scratch_limit}
+    least: int | None = None
     while True:
         plan = resolve(known, place, ask.threads, ask.cache, exact_only, excluded=failed, **about)
         try:
             rendered = plan.rendered if known is kernel else None
-            built = build(rendered or render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
+            code = rendered or render(normalise(kernel), plan.opts, place, ask.store)
+            needs = code.signature.bytes_beside(ask.threads)
+            if ask.scratch_limit is not None and needs > ask.scratch_limit:
+                least = needs if least is None else min(least, needs)
+                if plan.opts in failed:
+                    raise UsageError(_no_room(kernel, ask.scratch_limit, least))
+                failed.append(plan.opts)
+                continue
+            built = build(code, place, ask.store)
             return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, ask.threads)), ask)
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:
@@ -120,6 +138,13 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
             failed.append(plan.opts)
             what = f"the {plan.origin} schedule of {kernel.name} cannot be loaded here: {e or 'out of memory'}"
             warnings.warn(f"{what}. The next one is used; tune again for one that fits", RuntimeWarning, stacklevel=3)
+
+
+def _no_room(kernel: Kernel, limit: int, least: int) -> str:
+    return (
+        f"no schedule of {kernel.name} that is known needs at most {limit} bytes beside its arguments; the least is {least}. Search for one: "
+        "tune run --objective scratch, or time,scratch"
+    )
 
 
 def _with_buckets(prog: Prog, ask: _Ask) -> Prog:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.objectives import TIME
 from ..cache.strict import canon
 from ..ir.canonical import Canonical, canonical
 from ..ir.kernel import Kernel
@@ -23,9 +24,9 @@ def canonical_of(kernel: Kernel) -> Canonical:
     return canonical(kernel)
 
 
-def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: str = DEFAULT_POLICY) -> Key:
+def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: str = DEFAULT_POLICY, objective: str = TIME) -> Key:
     """The strict cache key of running `kernel` on `device` with `threads` (default: the device's)."""
-    return Key(canonical(kernel).hash, device.target.key, threads or device.threads, device.compiler_id(), policy)
+    return Key(canonical(kernel).hash, device.target.key, threads or device.threads, device.compiler_id(), policy, objective)
 
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..cache.choice import Standing
 from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.objectives import TIME
 from ..cache.recover import CacheWarning
 from ..cache.version import seed_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
 from ..log import logger
+from .asked import asked
 from .compile import render
 from .identity import canonical_of, key_of, source_key
 
@@ -66,17 +68,21 @@ def resolve(
     store: Artefacts | None = None,
     excluded: Collection[tuple[Opt, ...]] = (),
     seed: Choice = "ranked",
+    objective: str = TIME,
+    scratch_limit: int | None = None,
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
     could not be loaded here). `seed`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
-    knows is taken all the same)."""
+    knows is taken all the same). `objective`: what the schedule is to make small, as `cache.objectives` writes it; with `own_only`,
+    only searches for that very objective answer. `scratch_limit`: bytes that a cached answer may need."""
     kernel = normalise(kernel)
-    key = key_of(kernel, device, threads, policy)
+    key = key_of(kernel, device, threads, policy, objective)
     seeded = _Seed(kernel, device, key, store, excluded, seed)
-    found = _own(kernel, device, key, cache, store, excluded)
+    rows = cache.answers(key) if own_only else asked(cache, key, scratch_limit)
+    found = _own(kernel, device, key, rows, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(
@@ -109,12 +115,18 @@ def seeded(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
 
 
 def _own(
-    kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
+    kernel: Kernel,
+    device: Device,
+    key: Key,
+    rows: Sequence[Row],
+    cache: Cache,
+    store: Artefacts | None,
+    excluded: Collection[tuple[Opt, ...]],
 ) -> Plan | None:
-    """The first of the key's own rows that today's code still makes the source of which was measured; else the first
+    """The first of the key's own `rows` that today's code still makes the source of which was measured; else the first
     that at least applies."""
     stale = None
-    for row in cache.answers(key)[:OWN]:
+    for row in rows[:OWN]:
         plan = _cached(kernel, device, key, row, store)
         if row.pinned:
             return _pinned(kernel, plan, cache.standing(row))

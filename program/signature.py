@@ -41,6 +41,11 @@ class Signature:
     maps: tuple[TensorMap, ...] = ()
     clusters: tuple[int, ...] = ()
 
+    def bytes_beside(self, workers: int) -> int:
+        """Bytes that a call takes beside its arguments: memory between phases (packed constants included), each worker's scratch, and
+        the memory that a thread group shares."""
+        return self.work + self.scratch * workers + self.shared
+
     def entry(self, phase: int) -> str:
         """The function name of a phase: what is not ASCII becomes an underscore."""
         return f"{''.join(c if c.isascii() else '_' for c in self.name)}_p{phase}"

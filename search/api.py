@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..cache.choice import Standing
+from ..cache.objectives import TIME
 from ..ir.errors import OptError, UsageError
 from ..log import logger
 from ..opts import apply
 from ..opts.opt import parse
+from . import aims
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
@@ -27,7 +29,7 @@ from .run import TuningRun
 from .space import OptEngine, Space
 from .start import Start
 from .task import TuningTask
-from .warm import answer, related, stored
+from .warm import answer, front_of, related, stored
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -71,37 +73,37 @@ def tune(
     study: str | None = None,
     interrupt: OnInterrupt = "raise",
     allow: Iterable[str] = (),
+    objective: str | Sequence[str] = TIME,
     measuring: Measuring | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
     `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol. `budget`:
     seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
-    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`:
-    "auto" starts from the seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside
-    the seeds. `vars`: value at which a symbolic extent is
-    tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
-    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
-    strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
+    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the
+    seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a
+    symbolic extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
+    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept
+    and resumed; without a strategy, it is `optuna:tpe`.
 
     `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
     precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
-    measurer, where that is not one of `device` here (`fleet.batches.tuned` measures on several devices).
+    measurer, where that is not one of `device` here (`fleet.batches.tuned`). `objective`: what is made small, of
+    `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
 
-    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as
-    thorough as `budget` and `trials` ask, else they search, going on from all that was measured; an answer that was
-    measured elsewhere, or never checked twice, is checked and timed here first. "require" answers from the cache or
-    raises CacheMiss; "record" measures only the start schedules, which stores a first answer for a later search;
-    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError,
-    DeviceError, CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to
-    measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
-    raised; with `interrupt="return"` the result is returned, its exit_code 130."""
+    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and
+    `trials` ask, else they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice,
+    is checked and timed here first. "require" answers from the cache or raises CacheMiss; "record" measures only the start schedules;
+    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError,
+    CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
+    best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     started = time.monotonic()
     show = shown(progress)
     limit = Budget.make(budget, trials, stop_at, patience)
     strategy = _checked(mode, seeds, retune, threads, strategy, study)
+    aims.check(objective, strategy, study, limit)
     show.phase("preparing")
-    task = TuningTask(kernel, shape, dtype, device, threads, vars, allow)
+    task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
@@ -151,15 +153,16 @@ def cached(
     threads: int | None,
     cache: Cache,
     asked: Budget | None,
+    objective: str = TIME,
 ) -> Result | None:
     """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked`
     (see `Effort.covers`). Raises what `tune` does."""
     started = time.monotonic()
-    task = TuningTask(kernel, shape, dtype, device, threads)
+    task = TuningTask(kernel, shape, dtype, device, threads, objective=objective)
     found = _look(task, cache)
     if found is None or found.standing is not Standing.verified or not covered(found.row, asked):
         return None
-    return answer(task.job("", "auto", 0, Budget()), found, time.monotonic() - started)
+    return answer(task.job("", "auto", 0, Budget()), found, time.monotonic() - started, front_of(task, cache))
 
 
 def _tune(
@@ -181,8 +184,9 @@ def _tune(
     if mode == "require":
         from ..plan import resolve
 
-        known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, policy=task.key.policy)
-        found = answer(job, known_, time.monotonic() - started)
+        about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
+        known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
+        found = answer(job, known_, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
     plan = _look(task, cache)
@@ -193,10 +197,11 @@ def _tune(
         "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
     )
     if plan is not None and enough and plan.standing is Standing.verified:
-        found = answer(job, plan, time.monotonic() - started)
+        found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
-    kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
+    aim = aims.measurable(job.objective, task.device, measuring is not None)
+    kept: dict[str, Any] = {"study": _study(task, job, study)} if study and mode != "record" else {}
     # first, so that its processes start while the rest is prepared
     with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
@@ -207,6 +212,7 @@ def _tune(
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
         chosen = None
         if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the seeds
+            kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
             chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
         try:
             before = known(cache, task.key, task.canonical)
@@ -222,7 +228,8 @@ def _look(task: TuningTask, cache: Cache) -> Plan | None:
     """The cache's own answer, if its options still mean what was measured."""
     from ..plan import resolve
 
-    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, policy=task.key.policy)
+    about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
+    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, **about)
     return plan if plan.origin == "exact" else None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import TIME
+from ..cache.rows import OBJECTIVE
 from . import result as results
 from .budget import SPENT
 from .effort import Effort
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from .record import Recorder
     from .result import Job, Result
     from .run_state import RunState
+    from .space import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,12 @@ def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Resu
         t_med=m.t_med,
         n=m.n,
         seed_opts=None if seed is None else seed.measurement.opts,
-        seed_s=None if seed is None else seed.t,
+        seed_s=None if seed is None else seed.measurement.t_min,
         counts=dict(so_far.counts),
         seconds=seconds,
         verified=True,
+        energy=None if m.energy is None else m.energy.json,
+        scratch=m.scratch,
     )
 
 
@@ -66,7 +71,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
     seed = so_far.seed(None if won is None else won.measurement.opts)
     if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
         seed = decision.seed or seed
-    seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
+    seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.measurement.t_min)
     code = results.INTERRUPTED if ended.interrupted else results.FOUND if won is not None else results.NOTHING_VALID
     said = [str(ended.fault) if ended.fault else "", ended.why, decision.message]
     if code == results.NOTHING_VALID and not so_far.counts:
@@ -90,7 +95,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
     gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
     checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or m.checks)}
     final = {"gain": gain, "paired": decision.paired, **checks, "effort": effort(so_far, meter, earlier, ended).json}
-    recorder.winner(m, seed_opts, seed_s, final)
+    told = _recorded(so_far, recorder, (seed_opts, seed_s), decision, final)
     return results.make(
         job,
         opts=m.opts,
@@ -103,5 +108,38 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         significant=decision.significant and won is not seed,
         gain=gain,
         source_sha=m.sha,
+        **told,
         **common,
     )
+
+
+def _recorded(
+    so_far: RunState,
+    recorder: Recorder,
+    seed: tuple[Schedule | None, float | None],
+    decision: Decision,
+    final: dict[str, Any],
+) -> dict[str, Any]:
+    """Write the winner's row, last, before it those of a front's other members; what a result says beside its times."""
+    assert decision.winner is not None
+    aim, m = so_far.aim, decision.winner.measurement
+    seeded = so_far.seed(seed[0])
+    known = seeded is not None and not aim.front and aim.text != TIME and aim.able(seeded.measurement)
+    value = aim.value(seeded.measurement, aim.first) if known and seeded is not None else None
+    if value is not None:
+        final = {**final, "seed_value": value}
+    for member in reversed(decision.front):
+        checked = {"confirmed": member.confirmed, "checks": list(member.checks or member.measurement.checks)}
+        recorder.winner(member.measurement, *seed, {**final, **checked})
+    if aim.front and aim.first == TIME:
+        # duels found it the fastest, so it answers who asks for that; half of the search was for it
+        spent = {k: v / 2 if k == "seconds" else v // 2 if k == "candidates" else v for k, v in final["effort"].items()}
+        recorder.winner(m, *seed, {**final, OBJECTIVE: TIME, "effort": {**spent, "complete": False}})
+    elif not aim.front:
+        recorder.winner(m, *seed, final)
+    return {
+        "energy": None if m.energy is None else m.energy.json,
+        "scratch": m.scratch,
+        "seed_value": value,
+        "front": tuple(results.member(f.measurement, f.confirmed) for f in sorted(decision.front, key=lambda f: aim.values(f.measurement))),
+    }

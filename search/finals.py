@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ir.errors import MeasureError
 
 if TYPE_CHECKING:
-    from ..measure import Measurement
+    from ..measure import Duel, Measurement
     from .pipeline import MeasurerLike
 
 CLEAR = 3.0
@@ -34,17 +34,34 @@ class Finalist:
 
     built: Any
     measurement: Measurement
+    instead: float | None = None
+    """What is compared in the place of the time (`aims.Aim.decides`)."""
 
     @property
     def t(self) -> float:
-        """Best time seen, in seconds."""
+        """Best time seen, in seconds, or what stands for it."""
         assert self.measurement.t_min is not None
-        return self.measurement.t_min
+        return self.measurement.t_min if self.instead is None else self.instead
 
     @property
     def typical(self) -> float:
         """Median time, in seconds."""
-        return self.measurement.t_med or self.t
+        return self.measurement.t_med or self.measurement.t_min or self.t
+
+    @property
+    def window_s(self) -> float:
+        """Seconds that its energy is measured for at a time; 0 where that is not what is compared."""
+        used = self.measurement.energy
+        return 0.0 if self.instead is None or used is None else used.calls / used.windows * self.typical
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMember:
+    """A schedule of the front of two objectives: its measurement, whether it passed the second check, and all that it passed."""
+
+    measurement: Measurement
+    confirmed: bool
+    checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class Decision:
     """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`.
     `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `seed`: what had
     to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its
-    result."""
+    result. `front`: of two objectives the front's members, the winner first."""
 
     winner: Finalist | None
     significant: bool = False
@@ -63,6 +80,7 @@ class Decision:
     failed: tuple[Measurement, ...] = ()
     checks: tuple[str, ...] = ()
     seed: Finalist | None = None
+    front: tuple[FrontMember, ...] = ()
 
 
 def decide(
@@ -111,7 +129,7 @@ class _Final:
             if fastest.t * CLEAR < untuned.t:
                 better = True
             elif n:
-                duel = self.measurer.duel(fastest.built, untuned.built, rounds=n)
+                duel = self._duel(fastest, untuned, n)
                 better = duel.significant and duel.ratio < 1
             else:
                 better = fastest.t * MARGIN < untuned.t
@@ -188,7 +206,7 @@ class _Final:
             if not n:
                 continue
             try:
-                duel = self.measurer.duel(rival.built, champion.built, rounds=n)
+                duel = self._duel(rival, champion, n)
             except MeasureError as e:
                 # where it is not known which of the two is not right, the champion is checked again before it wins
                 if self._fell(e, rival, champion) is champion:
@@ -197,6 +215,14 @@ class _Final:
             if duel.significant and duel.ratio < 1:
                 champion = rival
         return champion if self._stands(champion) else self.standing[0] if self.standing else None
+
+    def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
+        """`n` rounds between two, about what is compared. Raises MeasureError."""
+        if a.instead is None:
+            return self.measurer.duel(a.built, b.built, rounds=n)
+        # what measures energy can compare it too
+        fought: Duel = cast(Any, self.measurer).duel(a.built, b.built, rounds=n, energy=True)
+        return fought
 
     def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
         """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""
@@ -219,7 +245,7 @@ class _Final:
             ratio = champion.t / seed.t
             return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
         try:
-            duel = self.measurer.duel(champion.built, seed.built, rounds=n)
+            duel = self._duel(champion, seed, n)
         except MeasureError as e:
             fell = self._fell(e, champion, seed)
             if fell is seed:
@@ -244,7 +270,10 @@ def _wrong(f: Finalist, detail: str) -> Measurement:
 
 
 def cost(a: Finalist, b: Finalist) -> float:
-    """About how many seconds a round of a duel takes: a burst of each (some twenty calls and what warms up, fewer of slow kernels), each after a rest."""
+    """About how many seconds a round of a duel takes: a burst of each (some twenty calls and what warms up, fewer of slow kernels), each
+    after a rest; or a window of each, where the duel is about energy."""
+    if a.window_s and b.window_s:
+        return a.window_s + b.window_s + ROUND_S
     return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import TIME
+from ..cache.rows import OBJECTIVE
+from .aims import Aim
 from .budget import Budget
 from .record import CacheRecorder
 
@@ -33,6 +36,7 @@ def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, build
 
     told: dict[str, Any] = {"seed": seed, "vars": task.vars, "hash_outputs": hashed, "reference": task.reference}
     told["deadline_s"] = deadline_s(budget)
+    told["energy"] = Aim(task.key.objective).energy
     return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
 
 
@@ -53,6 +57,7 @@ def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: M
             "seed": job.seed,
             **({"vars": task.vars} if task.vars else {}),
             **({"roofline": roof.facts} if roof else {}),
+            **({OBJECTIVE: task.key.objective} if task.key.objective != TIME else {}),
             **(facts or {}),
         },
         earlier={row.opts for row in cache.answers(task.key)},

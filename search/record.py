@@ -22,7 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..cache.choice import FAILED
+from ..cache.objectives import TIME
 from ..cache.recover import CacheWarning
+from ..cache.rows import OBJECTIVE
 from ..cache.server.errors import Unreachable
 from ..cache.strict import canon
 from ..ir.errors import CacheError, OptError
@@ -79,7 +82,7 @@ class NoRecord:
 
 @dataclass
 class CacheRecorder:
-    """Rows of one run for one key. `effects` gives the effects of a schedule; `earlier` are the schedules, in
+    """Rows of one run for one key, whose objective its provenance says. `effects` gives the effects of a schedule; `earlier` are the schedules, in
     canonical text, that answered before."""
 
     cache: Cache
@@ -112,6 +115,9 @@ class CacheRecorder:
                 raise
         else:
             self._rows.append(row)
+            if row.objective != TIME and row.outcome in FAILED:
+                # whatever was being made small: who asks for the fastest must hear of it too
+                self._rows.append(self._row(measurement, strategy, verified=False, seed_s=None, more={OBJECTIVE: TIME}))
             if row.outcome == "ok" and row.opts in self.earlier:
                 self._met.add(row.opts)
         if self.clock() - self._written >= self.cache.rows_wait_s and self.clock() >= self._next:
@@ -186,7 +192,10 @@ class CacheRecorder:
 
         ok = m.outcome == "ok"
         display = [o.json for o in m.opts]
-        details = {**({"detail": m.detail} if m.detail else {}), **({"clocks": dict(m.clocks)} if m.clocks else {})}
+        details: dict[str, Any] = {"detail": m.detail} if m.detail else {}
+        details |= {"clocks": dict(m.clocks)} if m.clocks else {}
+        details |= {"energy": m.energy.json} if m.energy is not None else {}
+        details |= {"scratch": m.scratch} if m.scratch is not None else {}
         return Row(
             kernel=self.key.kernel,
             target=self.key.target,

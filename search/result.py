@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import FRONTS, TIME
+
 if TYPE_CHECKING:
+    from ..measure import Measurement
     from .space import Schedule
 
 FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
@@ -17,7 +20,7 @@ FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
 class Job:
     """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one
     call (bytes: compulsory traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's
-    limits were never measured. `allow`: effects allowed beyond the default ones."""
+    limits were never measured. `allow`: effects allowed beyond the default ones. `objective`: what is made small."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -33,6 +36,7 @@ class Job:
     budget: str = ""
     trials: int | None = None
     allow: tuple[str, ...] = ()
+    objective: str = TIME
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
@@ -43,6 +47,7 @@ class Job:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
         words += ["--dtype", self.dtype] if self.dtype else []
         words += ["--device", self.device, "--threads", str(self.threads), "--strategy", self.strategy, "--random-seed", str(self.seed)]
+        words += ["--objective", self.objective] if self.objective != TIME else []
         words += ["--start", self.seeds] if self.seeds != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
@@ -60,7 +65,10 @@ class Result:
     whole output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known
     of it here ('verified', 'unconfirmed', 'unverified'). `pinned`: somebody chose it by hand. `counts` has candidates by outcome, `repeated` those that
     turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
-    this one went on from. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+    this one went on from. `objective`: what was made small; `energy`: of a call, where it was measured
+    (the fields of `measure.EnergyUse`); `scratch`: bytes beside the arguments; `seed_value`: joules or bytes of the seed. `gain` is
+    about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
+    was checked twice, the fastest first. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -95,6 +103,11 @@ class Result:
     message: str = ""
     reproduce: str = ""
     source_sha: str | None = None
+    objective: str = TIME
+    energy: Mapping[str, Any] | None = None
+    scratch: int | None = None
+    seed_value: float | None = None
+    front: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         from ..opts import ShownSchedule
@@ -138,7 +151,8 @@ class Result:
 
         if self.t_min is None:
             return table([("answer", self.message or "nothing valid was found")], title=_title(self))
-        return table(_facts(self), title=_title(self)) + folded("the command that runs this search again", text(self.reproduce))
+        front = table(_members(self), title=f"front of {self.objective.replace(',', ' and ')}") if self.front else ""
+        return table(_facts(self), title=_title(self)) + front + folded("the command that runs this search again", text(self.reproduce))
 
     def summary(self) -> str:
         """One line for a log."""
@@ -151,8 +165,26 @@ class Result:
         parts += [f"{self.gflops:.4g} GFLOP/s"] if self.gflops else []
         parts += [f"{self.gbytes_s:.4g} GB/s"] if self.gbytes_s else []
         parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
+        parts += [f"{self.energy['joules']:.4g} J"] if self.energy else []
+        parts += [f"{self.scratch} bytes of scratch"] if "scratch" in self.objective and self.scratch is not None else []
         parts += [f"{self.gain:.2f}x the seed"] if self.gain else []
+        parts += [f"a front of {len(self.front)}"] if self.front else []
         return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
+
+
+def energy_text(used: Mapping[str, Any]) -> str:
+    """`0.0123 J (±2 %), 65 W, RAPL: package-0`: of a call."""
+    rest = "" if used.get("idle_w") is None else f", without {used['idle_w']:.3g} W at rest"
+    doubt = max(used.get("spread", 0.0), used.get("resolution", 0.0))
+    return f"{joules(used['joules'])} a call (±{100 * doubt:.2g} %), {used.get('watts', 0.0):.3g} W{rest}, {used.get('source', '')}"
+
+
+def joules(value: float) -> str:
+    """`12.3 µJ`, `1.235 mJ`, `2.5 J`."""
+    for limit, scale, unit in ((1e-6, 1e9, "nJ"), (1e-3, 1e6, "µJ"), (1.0, 1e3, "mJ")):
+        if value < limit:
+            return f"{value * scale:.4g} {unit}"
+    return f"{value:.4g} J"
 
 
 def _title(r: Result) -> str:
@@ -172,7 +204,13 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("fastest time", "" if r.t_min is None else f"{r.t_min * 1e3:.4g} ms"),
         ("median time", "" if r.t_med is None else f"{r.t_med * 1e3:.4g} ms"),
         ("speed", ", ".join(rated)),
-        ("times the seed's speed", "" if r.gain is None else f"{r.gain:.2f}"),
+        ("energy", "" if not r.energy else energy_text(r.energy)),
+        ("scratch memory", "" if r.scratch is None else f"{r.scratch} bytes"),
+        ("made small", "" if r.objective == TIME else r.objective.replace(",", " and ")),
+        (
+            "times the seed's speed" if r.objective in (TIME, *FRONTS) else "times less than the seed",
+            "" if r.gain is None else f"{r.gain:.2f}",
+        ),
         ("kernel as written", "" if r.plain_s is None else f"{r.plain_s * 1e3:.4g} ms"),
         ("schedule", str(r.opts)),
         ("output checked", checked),
@@ -182,6 +220,18 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("", r.message),
     ]
     return [(name, said) for name, said in facts if said]
+
+
+def _members(r: Result) -> list[tuple[str, str]]:
+    """A line for each member of the front: its figures, and its schedule."""
+    from ..opts.opt import parse, short
+
+    out = []
+    for m in r.front:
+        used = [joules(m["joules"])] if m["joules"] is not None and "energy" in r.objective else []
+        bytes_ = [f"{m['scratch']} bytes"] if m["scratch"] is not None and "scratch" in r.objective else []
+        out.append((", ".join([f"{m['t_min'] * 1e3:.4g} ms", *used, *bytes_]), short(parse(m["opts"]))))
+    return out
 
 
 def rates(job: Job, t: float | None) -> dict[str, float | None]:
@@ -206,8 +256,16 @@ def make(job: Job, **known: Any) -> Result:
         threads=job.threads,
         strategy=job.strategy,
         reproduce=job.reproduce(),
+        objective=job.objective,
         gflops=speed["gflops"],
         gbytes_s=speed["gbytes_s"],
         roofline_pct=speed["roofline_pct"],
         **known,
     )
+
+
+def member(m: Measurement, confirmed: bool) -> dict[str, Any]:
+    """A member of a front as plain data."""
+    joules_ = None if m.energy is None else m.energy.joules
+    opts = [o.json for o in m.opts]
+    return {"t_min": m.t_min, "t_med": m.t_med, "joules": joules_, "scratch": m.scratch, "opts": opts, "confirmed": confirmed}

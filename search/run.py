@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import TilewrightError
 from ..log import logger
 from ..opts.opt import short
+from .aims import Aim
 from .budget import second_inputs
 from .conclusion import Ended, conclude, snapshot
+from .deciding import Deciding
 from .effort import Effort
-from .finals import GRACE_S, Decision, Finalist, decide
+from .finals import Decision
 from .interrupts import hold
 from .known import NOTHING, Known
-from .pipeline import Pipeline, again_on, width_of
+from .pipeline import Pipeline, width_of
 from .record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
@@ -69,7 +71,8 @@ class TuningRun:
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
         self.known, self.earlier = known, earlier or Effort()
-        self.so_far = RunState()
+        self.aim = Aim(job.objective)
+        self.so_far = RunState(self.aim)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
         self._recalled = False
         self._asked: dict[Schedule, Asked] = {}
@@ -226,7 +229,8 @@ class TuningRun:
                 batch.append(built)
         if batch:
             began = self.meter.clock()
-            measured = self.measurer.measure(batch, self.so_far.best.t_min if self.so_far.best is not None else None)
+            fastest = self.so_far.fastest_s if self.so_far.best is not None else None
+            measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
             self._paid(self.meter.clock() - began, measured)
             for built, m in zip(batch, measured):
                 self.so_far.by_sha[built.sha] = m
@@ -248,7 +252,7 @@ class TuningRun:
             self._first = (seconds - running, len(measured))
         else:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
-        again = expected_s(self.so_far.best_s if self.so_far.best is not None else 0.0)
+        again = expected_s(self.so_far.fastest_s if self.so_far.best is not None else 0.0)
         made = second_inputs(getattr(self.measurer, "prepared_s", None), self._first[0] - self._first[1] * self._cost)
         self.meter.check_s = made + 4 * self._cost + again
 
@@ -272,29 +276,6 @@ class TuningRun:
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
         """The winner; `quick` trusts single measurements and starts no process."""
-        left = (lambda: -1e9) if quick else (lambda: min(self.meter.left, 20.0))
         if not quick:
             self.progress.phase("deciding")
-            self._time_again()
-        return decide(
-            self.measurer,
-            self.so_far.finalists(),
-            self.so_far.seed(),
-            left,
-            check_s=self.meter.check_s,
-            grace_s=GRACE_S + self.meter.share,  # what searching took of it does not leave a winner unconfirmed
-            untuned=self.so_far.untuned(),
-        )
-
-    def _time_again(self) -> None:
-        """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the
-        machine may have been busier then."""
-        again = self.so_far.contenders()
-        if not again or 2 * self._cost * len(again) > 0.3 * self.meter.left:
-            return
-        fresh = [Finalist(f.built, m) for f, m in zip(again, again_on(self.measurer)([f.built for f in again]))]
-        for f in fresh:
-            if f.measurement.outcome not in ("ok", "slow"):
-                self.so_far.count(f.measurement)
-                self.recorder.add(f.measurement, "again")
-        self.so_far.settle(fresh)
+        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost).decide(quick)

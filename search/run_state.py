@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import TIME
 from ..opts.opt import short
+from .aims import KEPT, Aim
 from .finals import Finalist
 from .strategy import seconds
 
@@ -15,14 +17,15 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .space import Schedule
 
-KEPT = 6
-"""Builds of the fastest candidates kept for the finals."""
+TIMES = Aim()
 
 
 class RunState:
     """`by_hash`: the result of every schedule under way (None) or done, by structural hash; `by_sha`: by source."""
 
-    def __init__(self) -> None:
+    def __init__(self, aim: Aim = TIMES) -> None:
+        """`aim`: what the search makes small."""
+        self.aim = aim
         self.counts: Counter[str] = Counter()
         self.failures: dict[str, str] = {}
         """Of each outcome that is a failure, the first candidate: its options, and what was wrong."""
@@ -33,6 +36,8 @@ class RunState:
         self.by_hash: dict[str, Measurement | None] = {}
         self.by_sha: dict[str, Measurement] = {}
         self.best: Measurement | None = None
+        self.fastest_s = math.inf
+        """Seconds of the fastest candidate that was right, whatever is made small."""
         self.plain_s: float | None = None
         """Seconds of the kernel as written, without options."""
         self.first: Schedule | None = None
@@ -49,7 +54,7 @@ class RunState:
 
     @property
     def best_s(self) -> float:
-        """Best time in seconds, infinity while there is none."""
+        """Best time in seconds (or score, where the search is about something else), infinity while there is none."""
         return math.inf if self.best is None else seconds(self.best)
 
     def count(self, m: Measurement) -> None:
@@ -64,29 +69,37 @@ class RunState:
 
     def improves(self, m: Measurement, by: str, elapsed: float) -> bool:
         """Whether this is a new best; then it is noted. What was cleared never is."""
-        if m.outcome != "ok" or m.cleared or not seconds(m) < self.best_s:
+        if m.outcome == "ok" and not m.cleared and m.t_min is not None:
+            self.fastest_s = min(self.fastest_s, m.t_min)
+        if m.outcome != "ok" or m.cleared or not self.aim.able(m) or not seconds(m) < self.best_s:
             return False
         self.best = m
         trials = sum(self.counts.values())
-        self.history.append({"seconds": round(elapsed, 4), "trials": trials, "t_min": m.t_min, "opts": [o.json for o in m.opts], "by": by})
+        more = {n: self.aim.value(m, n) for n in self.aim.names if n != TIME}
+        told = {"seconds": round(elapsed, 4), "trials": trials, "t_min": m.t_min, **more, "opts": [o.json for o in m.opts], "by": by}
+        self.history.append(told)
         return True
 
     def keep(self, built: Any, m: Measurement, seed: bool) -> None:
         """Hold a build that may enter the finals. One that failed beside others and was right alone never does."""
         if m.t_min is None or m.cleared:
             return
+        f = self.finalist(built, m)
         if seed and m.outcome in ("ok", "slow"):
-            self._seeds[built.opts] = Finalist(built, m)
-        elif m.outcome == "ok":
-            self._kept[built.opts] = Finalist(built, m)
-            if len(self._kept) > KEPT:
-                del self._kept[max(self._kept, key=lambda o: self._kept[o].t)]
+            self._seeds[built.opts] = f
+        elif m.outcome == "ok" and self.aim.able(m):
+            self._kept[built.opts] = f
+            self._kept = {f.built.opts: f for f in self.aim.kept(list(self._kept.values()))}
+
+    def finalist(self, built: Any, m: Measurement) -> Finalist:
+        """A build and its measurement, as the finals compare it."""
+        return Finalist(built, m, self.aim.decides(m))
 
     def seed(self, opts: Schedule | None = None) -> Finalist | None:
         """The best seed; with `opts`, that one if it is a seed."""
         if opts is not None and opts in self._seeds:
             return self._seeds[opts]
-        return min(self._seeds.values(), key=lambda f: f.t, default=None)
+        return next(iter(self.aim.ranked(list(self._seeds.values()))), None)
 
     def untuned(self) -> Finalist | None:
         """The seed that is used without tuning, where it was measured and stands."""
@@ -95,14 +108,18 @@ class RunState:
     def finalists(self) -> list[Finalist]:
         """Who may challenge the best seed, fastest first."""
         seed = self.seed()
-        able = [f for f in (*self._kept.values(), *self._seeds.values()) if f is not seed and f.measurement.outcome == "ok"]
-        return sorted(able, key=lambda f: f.t)[:KEPT]
+        return self.aim.ranked([f for f in self.everybody() if f is not seed])[:KEPT]
+
+    def everybody(self) -> list[Finalist]:
+        """All that may win."""
+        return [f for f in (*self._kept.values(), *self._seeds.values()) if f.measurement.outcome == "ok" and self.aim.able(f.measurement)]
 
     def contenders(self) -> list[Finalist]:
         """The fastest candidates, the fastest seeds and the one that is used without tuning; empty where one of the
         two is missing and so nothing has to be compared."""
-        kept = sorted(self._kept.values(), key=lambda f: f.t)[:4]
-        seeds = sorted(self._seeds.values(), key=lambda f: f.t)[:3]
+        some = (None, None) if self.aim.front else (4, 3)
+        kept = self.aim.ranked(list(self._kept.values()))[: some[0]]
+        seeds = self.aim.ranked(list(self._seeds.values()))[: some[1]]
         first = self.untuned()
         seeds += [first] if first is not None and first not in seeds else []
         return [*kept, *seeds] if kept and seeds else []

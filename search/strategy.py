@@ -29,9 +29,12 @@ class Measured(Protocol):
 
 
 def seconds(m: Measured) -> float:
-    """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would),
-    infinity for every other outcome."""
-    return m.t_min if m.outcome in ("ok", "slow") and m.t_min is not None else math.inf
+    """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would), or the score
+    that stands for it (see `aims`); infinity for every other outcome."""
+    if m.outcome not in ("ok", "slow") or m.t_min is None:
+        return math.inf
+    score: float | None = getattr(m, "score", None)  # a recorded measurement has none
+    return m.t_min if score is None else score
 
 
 def batch(trials: float, most: int = 12) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..cache.objectives import TIME
+from ..cache.objectives import objective as named_objective
 from ..ir.errors import UsageError
 from .budget import Budget
 from .result import Job
@@ -29,7 +31,9 @@ class TuningTask:
         threads: int | None,
         vars: Mapping[str, int] | None = None,
         allow: Iterable[str] = (),
+        objective: str | Sequence[str] = TIME,
     ) -> None:
+        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objectives.objective` reads it."""
         from .. import devices, kernels
         from ..cache.keys import allowed, policy
         from ..ir.dtypes import dtype as dtype_of
@@ -54,7 +58,7 @@ class TuningTask:
         self.vars = _values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)
         self.effects = allowed(allow)
-        self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects))
+        self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects), named_objective(objective))
 
     @property
     def reference(self) -> Kernel | None:
@@ -95,6 +99,7 @@ class TuningTask:
             budget="" if budget.seconds is None else f"{budget.seconds:g}s",
             trials=budget.trials,
             allow=tuple(sorted(self.effects - allowed())),
+            objective=self.key.objective,
         )
 
 

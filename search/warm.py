@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cache.choice import Standing
+from ..cache.valued import energy_of, scratch_of
 from ..ir.errors import OptError
 from .effort import Effort
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from .result import Job, Result
     from .space import Schedule, Space
+    from .task import TuningTask
 
 
 NOTES = {
@@ -56,8 +58,8 @@ def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) ->
     return list(found.values())
 
 
-def answer(job: Job, plan: Plan, seconds: float) -> Result:
-    """The cached row of an exact plan as a result."""
+def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ...] = ()) -> Result:
+    """The cached row of an exact plan as a result; of two objectives with the members of the `front`."""
     from ..opts import parse
     from . import result as results
 
@@ -88,5 +90,29 @@ def answer(job: Job, plan: Plan, seconds: float) -> Result:
         origin="cached",
         seconds=seconds,
         source_sha=row.source_sha or None,
+        energy=dict(energy_of(row)) or None,
+        scratch=scratch_of(row),
+        seed_value=value if isinstance(value := provenance.get("seed_value"), (int, float)) else None,
+        front=front,
         message=", ".join(said) + ")",
+    )
+
+
+def front_of(task: TuningTask, cache: Cache) -> tuple[dict[str, Any], ...]:
+    """The members of the front of a task's key, as a result holds them; none where it has one objective."""
+    from ..cache.objectives import FRONTS
+    from ..plan.asked import front
+
+    if task.key.objective not in FRONTS:
+        return ()
+    return tuple(
+        {
+            "t_min": r.t_min,
+            "t_med": r.t_med,
+            "joules": energy_of(r).get("joules"),
+            "scratch": scratch_of(r),
+            "opts": json.loads(r.opts_display),
+            "confirmed": bool(r.facts.get("confirmed")),
+        }
+        for r in front(cache, task.key)
     )

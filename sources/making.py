@@ -21,7 +21,7 @@ Values = Iterable[Value] | str
 
 
 class SpecSettings(TypedDict, total=False):
-    """What a source may be given beside its file and its function. `args`: a TOML file, or its tables, or a list of arguments alone.
+    """What a source may be given beside its file and its function. `args`: a TOML file, or its tables, or a list of arguments alone; `array` of an argument may be a NumPy array, and its `value` a number of NumPy's.
     `params` and `flag_params`: values by name, each a list or text such as `"1..8"`. `restrict`: expressions that must hold.
     `sizes`: numbers by name, before those of the file. `check`: `file.py:function`."""
 

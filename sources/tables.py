@@ -14,9 +14,10 @@ from ..ir.errors import TilewrightError, UsageError
 from . import expressions
 from .arguments import MAKES, RANDOM, ROLES, SourceArgument
 from .expressions import Expression
+from .given import with_array
 
 SECTIONS = ("sizes", "args", "launch", "check", "params", "flag_params", "restrict", "flags", "function", "cold", "flops")
-_ARGUMENT = ("name", "dtype", "shape", "role", "make", "low", "high", "fill", "file", "value", "check")
+_ARGUMENT = ("name", "dtype", "shape", "role", "make", "low", "high", "fill", "file", "array", "value", "check")
 _LAUNCH = ("block", "grid", "problem", "grid_div", "shared")
 _CHECK = ("reference", "rtol", "atol", "deterministic")
 _C_NAMES = {
@@ -94,6 +95,7 @@ def argument(table: Any, names: Mapping[str, bool], extents: Mapping[str, bool],
     if not isinstance(name, str) or not name.isidentifier():
         raise UsageError(f'argument {at + 1} needs a name, such as name = "x"; the order of arguments is that of the call')
     where = f"argument {name}"
+    table = with_array(table, where)
     if "dtype" not in table:
         raise UsageError(f'{where} needs a dtype, such as dtype = "float32"')
     of = element_type(table["dtype"], where)

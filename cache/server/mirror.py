@@ -20,7 +20,7 @@ from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
 from ..lookup import Reader
 from ..recover import CacheWarning, Damaged, classify
-from ..rows import COLUMNS, Row, digest_of_record, now
+from ..rows import COLUMNS, Row, digest_of_record, now, objective_in
 from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address
@@ -176,12 +176,13 @@ def _checked(records: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]],
     make sense is asked when they are read, as of any file."""
     hashes: dict[tuple[Any, ...], str] = {}
     places = [COLUMNS.index(f) for f in KEY_FIELDS]
+    told = COLUMNS.index("provenance")
     out, bad = [], 0
     for *content, digest in records:
         if digest_of_record(content) != digest:
             bad += 1
             continue
-        key = tuple(content[p] for p in places)
+        key = (*(content[p] for p in places), objective_in(content[told]))
         if key not in hashes:
             hashes[key] = Key(*key).hash  # a row under another key's hash would answer for it
         out.append((digest, hashes[key], *content))

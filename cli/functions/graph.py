@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
         return 0
     out = console()
     for line in wrote:
-        out.print(line, soft_wrap=True, markup=False)
+        out.print(line, soft_wrap=whole(out), markup=False)
     if not wrote:
         _print(out, args, found)
     return 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ..terminal.json_file import writable, write
-from ..terminal.style import console, duration, percent, rate, table
+from ..terminal.style import console, duration, percent, rate, table, whole
 from .profiled import MOST_TRACED, Profile, ProfileRow, gains
 
 if TYPE_CHECKING:
@@ -76,16 +76,16 @@ def _print(profile: Profile, limit: int) -> None:
     rows = profile.rows()
     out.print()
     if not rows:
-        out.print(f"{duration(profile.wall)}, in which no kernel ran: nothing was computed with tilewright's tensors", soft_wrap=True)
+        out.print(f"{duration(profile.wall)}, in which no kernel ran: nothing was computed with tilewright's tensors", soft_wrap=whole(out))
         return
     out.print(_table(profile, rows, limit))
     if any(r.origin and r.roofline_s is None for r in rows):
         out.print("this machine's limits are not known: `tune devices --probe` measures them, for shares of the roofline", style="dim")
     for row, seconds in gains(rows)[:3]:
         text = f"tuning {row.name} could gain up to {duration(seconds)}, {100 * seconds / max(profile.wall, 1e-9):.0f} % of the whole"
-        out.print(f"{text}: its schedule is {'a seed' if row.origin == 'seed' else row.origin}", soft_wrap=True, markup=False)
+        out.print(f"{text}: its schedule is {'a seed' if row.origin == 'seed' else row.origin}", soft_wrap=whole(out), markup=False)
     if gains(rows):
-        out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=True)
+        out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=whole(out))
 
 
 def _table(profile: Profile, rows: list[ProfileRow], limit: int) -> Listing:

@@ -48,6 +48,7 @@ def add_watch(p: Grammar) -> None:
     """`tune watch`."""
     add_selection(p, place=False)
     p.add_argument("--port", type=int, default=8337, choices=range(65536), metavar="N", help="default 8337; 0 takes a free one")
+    p.add_argument("--study", metavar="URL", help="draw the studies that are kept there too; those of the run, where it has --study")
     p.add_argument("words", nargs=REMAINDER, metavar="run ...", help="a run and its arguments; options of watch go before it")
 
 

@@ -57,6 +57,12 @@ def add_run(p: Grammar) -> None:
         help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this "
         "needs no device); record: measure the seed schedules only; refresh: search again",
     )
+    p.add_argument(
+        "--objective",
+        metavar="WHAT",
+        help="what to make small: time (default), energy, dynamic-energy (without what the machine takes at rest) or scratch (bytes beside "
+        "the arguments); or the front of two, such as time,scratch. Each has answers of its own",
+    )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
     p.add_argument(
         "--against",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from argparse import (
     SUPPRESS,
@@ -13,7 +14,9 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from ..terminal.said import wrapped
 
 KERNEL = (
     "a named kernel (`tune kernels`), or my.py:function, which returns a Kernel or is a function of tensors "
@@ -54,6 +57,11 @@ class Grammar(ArgumentParser):
         if "_json" in vars(found):
             self._settle_json(found)
         return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage and a sentence, wrapped between words where somebody reads it on a terminal."""
+        self.print_usage(sys.stderr)
+        self.exit(2, wrapped(f"{self.prog}: error: {message}") + "\n")
 
     def _settle_kernel(self, found: Namespace) -> None:
         """`tune run matmul` is `tune run --kernel matmul`."""

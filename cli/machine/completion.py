@@ -34,13 +34,22 @@ def complete(parser: ArgumentParser) -> None:
 
 
 def _name_kernels(parser: ArgumentParser) -> None:
-    """Kernels are completed by name, or as files."""
+    """Kernels are completed by name, or as files; objectives by name."""
     for action in parser._actions:
         if action.dest in ("_kernel", "kernel"):
             completed: Any = action
             completed.completer = _kernels
+        if action.dest == "objective":
+            completed = action
+            completed.completer = _objectives
         for sub in (getattr(action, "choices", None) or {}).values() if _is_commands(action) else ():
             _name_kernels(sub)
+
+
+def _objectives(prefix: str, **_: Any) -> list[str]:
+    from ...cache.objectives import FRONTS, OBJECTIVES
+
+    return [o for o in (*OBJECTIVES, *FRONTS) if o.startswith(prefix)]
 
 
 def _is_commands(action: Action) -> bool:

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from ...cache.objectives import TIME
 from ...ir.errors import CacheError, UsageError
 from ..terminal.style import OUTCOMES, console, duration, kept_opts, table
 from .keys import keys
@@ -51,9 +52,9 @@ def _list(store: Cache, args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    listed = table(
-        f"cache {store.location}", "kernel", "shape", "dtype?3", "device?2", ">threads?5", "outcome", ">time", "opts?4", "when?6"
-    )
+    others = any(r.objective != TIME for r in rows)
+    heads = ("kernel", "shape", "dtype?3", "device?2", ">threads?5", *(["for"] if others else []), "outcome", ">time", "opts?4", "when?6")
+    listed = table(f"cache {store.location}", *heads)
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
         if r.usable and (standing := store.standing(r)) != "verified":
@@ -66,6 +67,7 @@ def _list(store: Cache, args: Namespace) -> int:
             Text(r.dtype),
             Text(r.device),
             str(r.threads),
+            *([Text(r.objective.replace(",", " and "))] if others else []),
             outcome,
             time,
             kept_opts(r.opts_display),

@@ -66,9 +66,12 @@ def shape_of(row: Row) -> str:
 
 
 def best_rows(cache: Cache, rows: Iterable[Row]) -> list[Row]:
-    """The best measurement of each key among `rows`, sorted by what was tuned."""
+    """The best measurement of each key among `rows`, of one with two objectives the front; sorted by what was tuned."""
+    from ...cache.objectives import FRONTS
+    from ...plan.asked import front
+
     keys = dict.fromkeys(row.key for row in rows)
-    found = (cache.best(key) for key in keys)
+    found = [row for key in keys for row in (front(cache, key) if key.objective in FRONTS else [cache.best(key)])]
     return sorted(
         (row for row in found if row is not None), key=lambda r: (r.name, r.dtype, sorted(r.shape_dict.items()), r.device, r.threads)
     )

@@ -6,9 +6,12 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...cache.keys import for_text
+from ...cache.objectives import FRONTS
 from ...ir.errors import UsageError
 from ..remembered.query import shape_of
 from ..terminal.style import console, kept_opts, legend, table
+from . import front
 from .rows import ReportEntry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:
@@ -43,6 +46,9 @@ def run(args: Namespace) -> int:
         out.print(EMPTY)
         return 0
     out.print(report(found, out.width < NARROW))
+    for e in found:
+        if e.best.objective in FRONTS:
+            out.print(front.listing(e))
     for note in notes(found):
         out.print(note, style="dim", markup=False)
     out.print(legend(), style="dim")
@@ -97,7 +103,7 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
         )
     for e in found:
         r = e.best
-        kernel = Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}")
+        kernel = Text.assemble((r.name, "bold"), for_text(r.objective), f" {r.dtype}\n{shape_of(r)}")
         device, threads = r.device, f"{r.threads} thread{'s' * (r.threads != 1)}"
         time, flops, moved, share, gain = (shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
         if narrow:

@@ -30,6 +30,7 @@
         for (const part of ["header", "main", "footer"]) document.querySelector(part).replaceWith(next.querySelector(part));
         wire();
         restore(was);
+        window.drawStudies?.();
       }
     } catch { now = "gone"; }
     said.textContent = now === "running" ? "live" : now === "ended" ? "the run has ended; this is its last state" : "tune watch has ended; this is what was last seen";

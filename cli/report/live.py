@@ -24,8 +24,10 @@ class LivePage:
     """Serves one page on 127.0.0.1 from a thread; a context manager. A browser asks with the tag of what it has, and gets the page only
     where that is another. `X-Tune-State` says whether anything is still to come (`running`, `ended`)."""
 
-    def __init__(self, port: int) -> None:
-        """`port`: 0 takes a free one. Raises UsageError where the port is taken."""
+    def __init__(self, port: int, script: str = "") -> None:
+        """`port`: 0 takes a free one. `script`: what `/script.js` is, which a browser fetches once. Raises UsageError where the port is
+        taken."""
+        self._script = script.encode()
         self._page, self._tag, self._state = b"", '""', "running"
         self._lock = threading.Lock()
         self._asked, self._last_sent = -ASKED_S, threading.Event()
@@ -81,6 +83,8 @@ class LivePage:
         # a page of elsewhere whose name was made to lead here must not read this one
         if request.headers.get("Host") not in (f"{HERE}:{self.port}", f"localhost:{self.port}"):
             return request.send_error(HTTPStatus.FORBIDDEN)
+        if request.path == "/script.js" and self._script:
+            return self._send_script(request)
         if request.path != "/":
             return request.send_error(HTTPStatus.NOT_FOUND)
         with self._lock:
@@ -99,6 +103,13 @@ class LivePage:
         if state == "ended":
             self._last_sent.set()
         return None
+
+    def _send_script(self, request: BaseHTTPRequestHandler) -> None:
+        request.send_response(HTTPStatus.OK)
+        request.send_header("Content-Type", "text/javascript; charset=utf-8")
+        request.send_header("Content-Length", str(len(self._script)))
+        request.end_headers()
+        request.wfile.write(self._script)
 
 
 class _Server(socketserver.ThreadingTCPServer):

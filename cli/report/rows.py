@@ -12,10 +12,14 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
+from ...cache.objectives import ENERGIES, TIME
+from ...cache.valued import energy_of, scratch_of
 from ...ir.errors import OptError, UsageError
 from ...measure.roofline import SURE, share
+from ...search.result import joules
 from ..remembered.query import same_kernel, shape_of
-from ..terminal.style import duration, factor, rate
+from ..terminal.style import bytes_text, duration, factor, rate
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
@@ -45,9 +49,10 @@ class ReportEntry:
         stated = about.get("gain")
         if self.from_seed:
             return 1.0, True  # one schedule
+        # of an energy, how many times less it is; of scratch memory there is nothing to say
         if about.get("paired") is True and isinstance(stated, (int, float)) and 1 / HUGE < stated < HUGE:
             return float(stated), True
-        single = ratio(self.best.seed_s, self.seconds)
+        single = ratio(self.best.seed_s, self.seconds) if self.best.objective.startswith(TIME) else None
         return None if single is None else (single, False)
 
     @functools.cached_property
@@ -141,6 +146,9 @@ COLUMNS: dict[str, Callable[[ReportEntry], Any]] = {
     "strategy": lambda e: e.best.strategy,
     "when": lambda e: e.best.when,
     "pinned": lambda e: e.best.pinned,
+    "objective": lambda e: e.best.objective,
+    "energy": lambda e: energy_of(e.best).get("joules"),
+    "scratch": lambda e: scratch_of(e.best),
     "opts": lambda e: short_of(e.best),
 }
 """Name of a column → its value: seconds, shares, factors, counts and texts; None where nothing was measured."""
@@ -155,6 +163,12 @@ def shown(e: ReportEntry, name: str) -> str:
         return "-"
     if name in ("time", "median"):
         return duration(value)
+    if name == "energy":
+        return joules(value)
+    if name == "scratch":
+        return bytes_text(value) if value else "none"
+    if name == "kernel":
+        return f"{value}{for_text(e.best.objective)}"
     if name in ("gflops", "gbs"):
         return rate(value, "")
     if name == "roofline":
@@ -169,6 +183,8 @@ def notes(found: Sequence[ReportEntry]) -> list[str]:
     out = []
     if any(e.gain and not e.gain[1] for e in found):
         out.append("~ from single times of one run: no paired rounds")
+    if any(e.best.objective in ENERGIES and e.gain for e in found):
+        out.append("for energy: over seed says how many times less energy the schedule takes than the seed")
     if any(e.limits and e.limits.bound in PLACES[1:] for e in found):
         out.append("in L1, L2, L3: of the bandwidth of that cache, where the operands stay")
     if any((COLUMNS["roofline"](e) or 0.0) * 100 > SURE for e in found):

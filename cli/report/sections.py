@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
 from ...ir.errors import DeviceError, OptError, TilewrightError
 from . import charts as report_charts
+from . import front
 from . import svg as report_svg
 from .rows import COLUMNS, PLACES, ReportEntry, provenance, shown
 
@@ -25,6 +27,8 @@ _FIGURES = {
     "roofline": "of roofline",
     "gain": "over seed",
     "plain": "over plain",
+    "energy": "energy of a call",
+    "scratch": "scratch memory",
     "origin": "found by",
 }
 _BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic", **{c: f"in cache, bound by {c}" for c in PLACES[1:]}}
@@ -39,8 +43,8 @@ def section(i: int, e: ReportEntry) -> str:
     where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
     binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
     return (
-        f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name)} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
-        f"{_curves(e)}<h4>{len(e.candidates)} measurement{'s' * (len(e.candidates) != 1)}</h4>{bar(report_charts.outcomes(e.candidates))}"
+        f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name + for_text(r.objective))} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
+        f"{front.page(e)}{_curves(e)}<h4>{len(e.candidates)} measurement{'s' * (len(e.candidates) != 1)}</h4>{bar(report_charts.outcomes(e.candidates))}"
         f'<h4>Schedule</h4><p class=opts>{_options(r.opts_display)}</p><pre tabindex=0 role=region aria-label="loop nest">{_nest(e)}</pre>'
         f"<details><summary>Where and how</summary>{_facts(e)}</details></section>"
     )

@@ -19,5 +19,6 @@
     }
   };
   dark.addEventListener("change", draw);
+  window.drawStudies = draw;
   draw();
 }

@@ -30,7 +30,17 @@ STUDIES, SPACES, LINES, FEWEST = 24, 2, 300, 4
 def studies_page(url: str, args: Namespace) -> str:
     """The part of the page about the studies of a storage that `args` (--kernel, --dtype, --device, --threads) ask for, with Plotly's
     JavaScript. Raises UsageError where Plotly is missing, or there is no study."""
-    library = _library()
+    return f"{figures_page(url, args)}<script>{library()}</script>{drawing()}"
+
+
+def drawing() -> str:
+    """What draws the figures of a page, and again after a change of it; Plotly comes before."""
+    return f"<script>{(files(__package__) / 'study.js').read_text(encoding='utf-8')}</script>"
+
+
+def figures_page(url: str, args: Namespace) -> str:
+    """The same without any script. Raises UsageError."""
+    library()
     from ...search.optuna.stored import studies
 
     found = [s for s in studies(url) if _wanted(s, args)]
@@ -39,12 +49,11 @@ def studies_page(url: str, args: Namespace) -> str:
     parts = [_study(i, s) for i, s in enumerate(found[:STUDIES])]
     if len(found) > STUDIES:
         parts.append(f"<p>The first {STUDIES} of {len(found)} studies are drawn; narrow the report with --kernel for others.</p>")
-    draw = (files(__package__) / "study.js").read_text(encoding="utf-8")
-    return f"<h2>Studies</h2>{''.join(parts)}<script>{library}</script><script>{draw}</script>"
+    return f"<h2>Studies</h2>{''.join(parts)}"
 
 
-def _library() -> str:
-    """Plotly's JavaScript."""
+def library() -> str:
+    """Plotly's JavaScript. Raises UsageError where it is missing."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
+from ...cache.valued import energy_of, scratch_of
 from .rows import COLUMNS, ReportEntry, notes, ratio, shown, timed
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
     for e in found:
         r = e.best
         cells = [
-            f"**{_escape(r.name)}** {_escape(str(COLUMNS['shape'](e)))} {_escape(r.dtype)}", _escape(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
+            f"**{_escape(r.name)}**{for_text(r.objective)} {_escape(str(COLUMNS['shape'](e)))} {_escape(r.dtype)}", _escape(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
             *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
@@ -85,18 +87,28 @@ def _t4_result(r: Row) -> dict[str, Any]:
         rates = (("performance", r.flops, "GFLOP/s"), ("bandwidth", r.bytes, "GB/s"))
         measured = [
             {"name": "time", "value": least * 1e3, "unit": "ms"},
+            *({"name": name, "value": value, "unit": unit} for name, value, unit in _more(r)),
             *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, least, 1e-9))),
         ]
     build_s = r.facts.get("build_s")
     return {
         "timestamp": r.when,
         "configuration": _configuration(r),
-        "objectives": ["time"],
+        "objectives": r.objective.split(","),
         "times": {"runtimes": times, **({"compilation_time": build_s * 1e3} if isinstance(build_s, float) else {})},
         "invalidity": INVALIDITY[r.outcome],
         "correctness": int(r.outcome in ("ok", "slow")),
         "measurements": measured,
     }  # fmt: skip
+
+
+def _more(r: Row) -> Iterator[tuple[str, float, str]]:
+    """Energy and scratch memory, where they are known and the search was about something but the time."""
+    used, scratch = energy_of(r).get("joules"), scratch_of(r)
+    if used is not None:
+        yield "energy", used, "J"
+    if scratch is not None and "scratch" in r.objective:
+        yield "scratch", scratch, "B"
 
 
 def _configuration(r: Row) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from importlib.resources import files
 from ...cache.layers import ENV
 from ...cache.recover import Busy
 from ...ir.errors import UsageError
+from . import study
 from .live import LivePage
 from .rows import ReportEntry, entries
 
@@ -38,12 +39,14 @@ def run(args: Namespace) -> int:
     location = asked.cache if asked is not None and asked.cache is not None else args.cache
     since = args.since or (datetime.now(UTC) - (BACK if asked is None else timedelta())).isoformat()
     wanted = Namespace(**{**vars(args), "since": since})
-    with SignalWatch() as signals, cache.open(location) as store, LivePage(args.port) as live:
-        drawer = Drawer(live, lambda: entries(store, wanted, unfinished=True), store.stamp)
+    url = args.study or getattr(asked, "study", None)
+    plotly = study.library() if url else ""
+    with SignalWatch() as signals, cache.open(location) as store, LivePage(args.port, plotly) as live:
+        drawer = Drawer(live, lambda: entries(store, wanted, unfinished=True), store.stamp, _studies(url, wanted) if url else None)
         print(f"live at {live.address}{'' if asked is not None else ' (Ctrl-C ends it)'}", file=sys.stderr, flush=True)
         # by the environment, where nobody else can read a password
         env = {**os.environ, ENV: args.cache} if args.cache else None
-        child = None if asked is None else subprocess.Popen([sys.executable, "-P", "-m", "tilewright", *args.words], env=env)
+        child = None if asked is None else subprocess.Popen(_command(args), env=env)
         with contextlib.suppress(OSError, AttributeError):
             os.nice(10)  # the run keeps its own
         try:
@@ -72,6 +75,23 @@ def _asked(words: Sequence[str]) -> Namespace | None:
     return build_parser().parse_args(list(words))
 
 
+def _command(args: Namespace) -> list[str]:
+    """The run's own command."""
+    return [sys.executable, "-P", "-m", "tilewright", *args.words]
+
+
+def _studies(url: str, args: Namespace) -> Callable[[], str]:
+    """What makes the part of the page about studies; nothing while there is none, or while nobody can read them."""
+
+    def made() -> str:
+        try:
+            return study.figures_page(url, args)
+        except UsageError:  # the run has not made it yet, or is writing
+            return ""
+
+    return made
+
+
 def _pause(child: subprocess.Popen[bytes] | None) -> None:
     """Until the next look, or the run's end."""
     if child is None:
@@ -95,11 +115,21 @@ def _end(child: subprocess.Popen[bytes], number: int) -> None:
 class Drawer:
     """Draws the page anew when the cache has changed, somebody is looking, and drawing has not taken more than its share of time."""
 
-    def __init__(self, live: LivePage, found: Callable[[], Sequence[ReportEntry]], stamp: Callable[[], str]) -> None:
-        """`found`: what the page is about, now; `stamp`: a text that changes with it."""
-        self._live, self._found, self._stamp = live, found, stamp
+    def __init__(
+        self,
+        live: LivePage,
+        found: Callable[[], Sequence[ReportEntry]],
+        stamp: Callable[[], str],
+        studies: Callable[[], str] | None = None,
+    ) -> None:
+        """`found`: what the page is about, now; `stamp`: a text that changes with it; `studies`: a part of the page that takes
+        seconds to make, so it is made less often."""
+        self._live, self._found, self._stamp, self._studies = live, found, stamp, studies
         self._drawn, self._next = "", 0.0
+        self._part, self._again = "", 0.0
         self._script = f"<script>{(files(__package__) / 'live.js').read_text(encoding='utf-8')}</script>"
+        if studies is not None:
+            self._script = f'<script src="/script.js"></script>{study.drawing()}{self._script}'
         self._draw(self._stamp())
 
     def look(self) -> None:
@@ -120,6 +150,10 @@ class Drawer:
         from .html import page
 
         start = time.monotonic()
-        self._live.show(page(self._found(), live=self._script), ended)
+        if self._studies is not None and (ended or start >= self._again):
+            self._part = self._studies() or self._part
+            self._again = start + (time.monotonic() - start) / SHARE
+        start = time.monotonic()
+        self._live.show(page(self._found(), studies=self._part, live=self._script), ended)
         took = time.monotonic() - start
         self._drawn, self._next = stamp, start + took / SHARE

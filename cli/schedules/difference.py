@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...cache import Row
+    from ...heuristics import CpuTerms
     from ...ir.kernel import Kernel
     from ...opts import Opt, Scheduled
 
@@ -26,7 +27,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @dataclass(frozen=True)
 class ShownSide:
     """One of the two: its options and where they are from, the schedule, its source, what the model expects (seconds),
-    and the newest verified measurement in the cache."""
+    the newest verified measurement in the cache, and for a processor the terms of the counted time."""
 
     name: str
     opts: tuple[Opt, ...]
@@ -35,6 +36,7 @@ class ShownSide:
     source: str
     expected: float
     row: Row | None
+    terms: CpuTerms | None = None
 
 
 def difference(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
@@ -63,7 +65,7 @@ def difference(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
 
 def side(name: str, text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> ShownSide:
     """A schedule with all that is compared. Raises OptError."""
-    from ...heuristics import estimate
+    from ...heuristics import cpu_terms, estimate
     from ...lower import lower
     from ...opts import apply
     from ...renderers import render
@@ -73,7 +75,8 @@ def side(name: str, text: str, kernel: Kernel, place: ForTarget, args: Namespace
     limits = place.device.limits() if place.device is not None else None
     expected = estimate(scheduled, place.threads, limits)
     source = render(lower(scheduled), place.target).text
-    return ShownSide(name, found.opts, found.origin, scheduled, source, expected, _measured(kernel, found.opts, place, args))
+    terms = None if place.target.kind == "gpu" else cpu_terms(scheduled, place.threads, limits)
+    return ShownSide(name, found.opts, found.origin, scheduled, source, expected, _measured(kernel, found.opts, place, args), terms)
 
 
 def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Namespace) -> Row | None:
@@ -108,6 +111,7 @@ def facts(a: ShownSide, b: ShownSide) -> Iterator[Text]:
     times = f"{a.name} {duration(a.expected)}, {b.name} {duration(b.expected)}: {factor(b.expected / a.expected)}"
     yield Text.assemble(("by the model  ", "dim"), times)
     yield from _phases(a, b)
+    yield from _terms(a, b)
     measured = ", ".join(f"{s.name} {_time(s.row)}" for s in (a, b))
     yield Text.assemble(("measured      ", "dim"), measured)
     yield Text(
@@ -119,6 +123,35 @@ def _time(row: Row | None) -> str:
     if row is None or row.t_min is None:
         return "never"
     return f"{duration(row.t_min)} on {row.when[:10]}"
+
+
+LEAST = 0.01
+"""Of the longer expected time: what differs by less is not shown."""
+
+
+def _terms(a: ShownSide, b: ShownSide) -> Iterator[Text]:
+    """For processors: what the counted time is made of, and which terms differ, the largest difference first."""
+    from rich.text import Text
+
+    if a.scheduled.target.kind == "gpu":
+        return
+    left, right = (s.terms for s in (a, b))
+    if left is None or right is None:
+        return
+    times = f"{a.name} {duration(left.total)}, {b.name} {duration(right.total)}: {factor(right.total / left.total)}"
+    yield Text.assemble(("counted       ", "dim"), times)
+    before, after = left.named(), right.named()
+    # terms are of all threads together
+    least = LEAST * max(max(before.values()), max(after.values()))
+    told = sorted((n for n in before if abs(after[n] - before[n]) >= least), key=lambda n: -abs(after[n] - before[n]))
+    for name in told:
+        change = duration(abs(after[name] - before[name]))
+        sign = "+" if after[name] > before[name] else "-"
+        yield Text(f"  {name:<12}{duration(before[name]):>10}  {duration(after[name]):>10}  {sign}{change}")
+    if told:
+        yield Text("  seconds of one core for all work; units work beside each other, so they add up to more", style="dim")
+    else:
+        yield Text("  no term differs by more than a hundredth", style="dim")
 
 
 def _phases(a: ShownSide, b: ShownSide) -> Iterator[Text]:

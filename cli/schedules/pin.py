@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
-from ..terminal.style import console, duration, kept_opts, opts_text, shape_text
+from ..terminal.style import console, duration, kept_opts, opts_text, shape_text, whole
 from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def run(args: Namespace) -> int:
         where = store.location
     out = console()
     assert done.measured.t_min is not None
-    out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=True)
-    out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=True)
+    out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=whole(out))
+    out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=whole(out))
     beside = f"; {done.gain:.2f}x as fast as the seed, side by side" if done.gain else ""
-    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=True, markup=False)
+    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=whole(out), markup=False)
     if done.replaced is not None:
-        out.print(Text.assemble("it replaces  ", kept_opts(done.replaced.opts_display)), soft_wrap=True)
-    out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=True, markup=False)
+        out.print(Text.assemble("it replaces  ", kept_opts(done.replaced.opts_display)), soft_wrap=whole(out))
+    out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=whole(out), markup=False)
     return 0
 
 

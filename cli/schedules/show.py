@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..terminal.style import KINDS, console, legend, opts_text
+from ..terminal.style import KINDS, console, legend, opts_text, whole
 from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def run(args: Namespace) -> int:
     from ...heuristics.contraction_order import order_lines
 
     out = console()
-    out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=True)
-    out.print(opts_text(opts), soft_wrap=True)
+    out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=whole(out))
+    out.print(opts_text(opts), soft_wrap=whole(out))
     out.print(legend(), style="dim")
     for line in order_lines(kernel, opts):
-        out.print(Text(line), soft_wrap=True)
+        out.print(Text(line), soft_wrap=whole(out))
     out.print()
-    out.print(nest_text(scheduled), soft_wrap=True)
+    out.print(nest_text(scheduled), soft_wrap=whole(out))
     out.print()
     if out.is_terminal:
         from rich.syntax import Syntax

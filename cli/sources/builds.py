@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ...ir.errors import BuildError, OptError
-from ..terminal.style import MOST_SAID, console, opts_text
+from ..terminal.style import MOST_SAID, console, opts_text, whole
 
 if TYPE_CHECKING:
     from ...sources.spec import SourceSpec
@@ -39,9 +39,11 @@ def run(args: Namespace, spec: SourceSpec) -> int:
             made = build(task, opts, device)
             counts["built"] += 1
             if not args.quiet:
-                out.print(f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms", markup=False, soft_wrap=True)
+                out.print(
+                    f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms", markup=False, soft_wrap=whole(out)
+                )
         except (BuildError, OptError) as e:
             counts["failed"] += 1
-            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_SAID]}", markup=False, soft_wrap=True)
+            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_SAID]}", markup=False, soft_wrap=whole(out))
     out.print(f"{counts['built']} of {len(points)} configurations build; nothing was run")
     return 4 if counts["failed"] else 0

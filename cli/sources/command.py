@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import UsageError
 from ..terminal.json_file import writable, write
 from ..terminal.live import display, outcomes, rates
-from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
 from ..tuning.run import against_seed, state
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> 
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=whole(out))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")

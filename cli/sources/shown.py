@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..remembered.query import shape_of
-from ..terminal.style import console, duration, opts_text
+from ..terminal.style import console, duration, opts_text, whole
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -68,8 +68,8 @@ def _print(row: Row, text_alone: bool, at: int) -> None:
     if at:
         out.print()
     time = f", {duration(row.t_min)}" if row.t_min else ""
-    out.print(Text.assemble((row.name, "bold"), f" of {source.get('file')}, {_about(row)}{time}"), soft_wrap=True)
-    out.print(opts_text(parse(row.opts)), soft_wrap=True)
+    out.print(Text.assemble((row.name, "bold"), f" of {source.get('file')}, {_about(row)}{time}"), soft_wrap=whole(out))
+    out.print(opts_text(parse(row.opts)), soft_wrap=whole(out))
     flags = [str(f) for f in source.get("flags", ())]
     if flags:
         out.print(Text(f"flags: {shlex.join(flags)}", style="dim"), soft_wrap=True)

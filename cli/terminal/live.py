@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...cache.objectives import TIME
 from ...measure.roofline import share
 from .live_log import LogAbove
-from .style import MOST_SAID, OUTCOMES, clock, console, duration, factor, flops, opts_text, rate
+from .style import MOST_SAID, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, whole
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,6 +54,13 @@ def rates(best: Rated) -> str:
     if best.roofline_pct:
         parts.append(f"{share(best.roofline_pct)} of roofline")
     return "  ".join(parts)
+
+
+def reached(best: Result) -> str:
+    """The rates of the best so far, and what else a search makes small."""
+    used = [f"{best.energy['joules']:.3g} J"] if best.objective != TIME and best.energy else []
+    used += [f"{bytes_text(best.scratch) if best.scratch else 'no'} scratch"] if "scratch" in best.objective else []
+    return "  ".join([rates(best), *used])
 
 
 def outcomes(counts: Mapping[str, int]) -> str:
@@ -186,7 +194,7 @@ class Plain(OnConsole):
 
     def line(self, text: str) -> None:
         self.last = self.now()
-        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.print(text, markup=False, soft_wrap=whole(self.out))
         self.out.file.flush()
 
     def draw(self, must: bool) -> None:
@@ -197,7 +205,7 @@ class Plain(OnConsole):
 
     def improved(self) -> None:
         assert self.top is not None
-        self.line(f"{self.left():>12}  best {rates(self.top)}  {opts_text(self.top.opts).plain}")
+        self.line(f"{self.left():>12}  best {reached(self.top)}  {opts_text(self.top.opts).plain}")
 
     def failed(self, outcome: str) -> None:
         self.line(f"{self.left():>12}  first {outcome}: {self.failures[outcome]}")
@@ -210,7 +218,8 @@ class Board(OnConsole):
         from rich.live import Live
 
         self.live = Live(self.render(), console=self.out, auto_refresh=False, transient=True)
-        self.log = LogAbove(lambda text: self.out.print(text, end="", markup=False, highlight=False, soft_wrap=True, style="dim"))
+        plain: dict[str, Any] = {"end": "", "markup": False, "highlight": False, "soft_wrap": whole(self.out), "style": "dim"}
+        self.log = LogAbove(lambda text: self.out.print(text, **plain))
         self.closed = threading.Event()
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
 
@@ -243,7 +252,7 @@ class Board(OnConsole):
         grid.add_row("tuning", Text(self.title, style="bold"))
         grid.add_row("phase", phase)
         grid.add_row("candidates", counts)
-        grid.add_row("best", Text(rates(self.top), style="bold green") if self.top else "nothing valid yet")
+        grid.add_row("best", Text(reached(self.top), style="bold green") if self.top else "nothing valid yet")
         if self.top:
             grid.add_row("", opts_text(self.top.opts))
         for outcome, text in self.failures.items():
@@ -287,5 +296,5 @@ def display(
     board = to.is_terminal and not to.is_dumb_terminal
     made = Board(title, budget, trials, to, overall=overall) if board else Plain(title, budget, trials, to, overall=overall)
     if verbose:
-        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=True)
+        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=whole(to))
     return made

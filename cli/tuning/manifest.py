@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
 from ..terminal.json_file import writable, write
 from ..terminal.live import display, rates
-from ..terminal.style import console, duration, opts_text, rate, shape_text, table
+from ..terminal.style import console, duration, opts_text, rate, shape_text, table, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +75,7 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet and done.status != ELSEWHERE:
-            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=True)
+            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=whole(out))
 
     again = args.retune or args.mode == "refresh"
     with cache.open(args.cache) as store:
@@ -122,7 +123,7 @@ def probe(found: Manifest, out: Console, quiet: bool) -> None:
             continue
         if device.limits() is None:
             if not quiet:
-                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=True)
+                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=whole(out))
             try:
                 device.limits(probe=True)
             except DeviceError as error:  # a search works without them
@@ -148,7 +149,14 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
         if r is not None and r.t_min is not None:
             row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), share(r.roofline_pct) if r.roofline_pct else "-"]
             row += [f"{r.gain:.2f}x" if r.gain else "-", opts_text(r.opts)]
-        out.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATUS[d.status]}]{d.status}[/]", *row)
+        out.add_row(
+            Text(e.kernel),
+            Text(shape_text(e.shape)),
+            e.dtype,
+            Text(e.place.name + for_text(e.objective)),
+            f"[{STATUS[d.status]}]{d.status}[/]",
+            *row,
+        )
     return out
 
 
@@ -159,10 +167,12 @@ def ending(
     counts = Counter(d.status for d in done)
     out.print(", ".join(f"{counts[s]} {s}" for s in STATUS if counts[s]))
     for text in dict.fromkeys(f"{d.entry.place.name} is elsewhere: {d.message}" for d in done if d.status == ELSEWHERE):
-        out.print(text, style="dim", markup=False, soft_wrap=True)
+        out.print(text, style="dim", markup=False, soft_wrap=whole(out))
     failed = [d for d in done if d.status == "failed"]
     for d in failed:
-        out.print(f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=True)
+        out.print(
+            f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=whole(out)
+        )
     if counts["interrupted"] or counts["left"]:
         out.print("interrupted; what was tuned is saved, and the same command goes on from there")
         return INTERRUPTED

@@ -9,8 +9,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
+from ...cache.objectives import TIME
 from ..terminal.json_file import writable, write
-from ..terminal.style import console, duration, percent, shape_text, table
+from ..terminal.style import console, duration, percent, shape_text, table, whole
 
 if TYPE_CHECKING:
     from ...search.manifest.entries import Entry, Manifest
@@ -56,13 +58,20 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
             what = (
                 [duration(r.t_min or r.t_med or 0.0), percent(r.roofline_s, r.t_min or r.t_med or 1.0), r.when[:10]] if r else ["", "", ""]
             )
-            listed.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATE[c.state]}]{c.state}[/]", *what)
+            listed.add_row(
+                Text(e.kernel),
+                Text(shape_text(e.shape)),
+                e.dtype,
+                Text(e.place.name + for_text(e.objective)),
+                f"[{STATE[c.state]}]{c.state}[/]",
+                *what,
+            )
         out.print(listed)
     absent = [c for c in checked if c.state != "present"]
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")
     for c in absent:
         why = c.why or ("made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached")
-        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=True)
+        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=whole(out))
         out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
     if absent:
         out.print(
@@ -77,6 +86,7 @@ def command(e: Entry, cache: str | None, again: bool = False) -> str:
     words += ["--dtype", e.dtype] if e.dtype else []
     words += ["--device", e.place.device] if e.place.device != "cpu" else []
     words += ["--threads", str(e.place.threads)] if e.place.threads else []
+    words += ["--objective", e.objective] if e.objective != TIME else []
     return shlex.join([*words, *(["--retune"] if again else []), *where(cache)])
 
 
@@ -94,7 +104,7 @@ def markdown(found: Manifest, checked: Sequence[Checked]) -> str:
         e, r = c.entry, c.row
         time, when = (duration(r.t_min or r.t_med or 0.0), r.when[:10]) if r else ("", "")
         state = c.state if c.state == "present" else f"**{c.state}**"
-        cells = (e.kernel, shape_text(e.shape), e.dtype, e.place.name, state, time, when)
+        cells = (e.kernel, shape_text(e.shape), e.dtype, e.place.name + for_text(e.objective), state, time, when)
         lines.append("| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |")
     lines += ["", *(f"* {c.entry.title}: {c.why}" for c in checked if c.why)] if any(c.why for c in checked) else []
     return "\n".join(lines)
@@ -111,5 +121,6 @@ def verdict(c: Checked) -> dict[str, Any]:
         "line": e.line,
         "state": c.state,
     }
+    out |= {"objective": e.objective} if e.objective != TIME else {}
     key = {"kernel": w.kernel, "target": w.target, "threads": w.threads, "compiler": w.compiler}
     return {**out, "wanted": key, "t_min": c.row.t_min if c.row else None, "tune": command(e, None, c.state == "stale"), "why": c.why}

@@ -12,11 +12,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ...cache.keys import for_text
+from ...cache.objectives import TIME, objective
 from ...ir.errors import DeviceError, UsageError
 from ..terminal.json_file import writable, write
 from ..terminal.live import Quiet, display, outcomes, rates
-from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
+from ..terminal.said import wrapped
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
 from .beside import against, beside_rows, facts, peak_share, rivalry
+from .objectives import about_time, front
+from .objectives import rows as objective_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +43,8 @@ def run(args: Namespace) -> int:
 def _other(args: Namespace) -> int | None:
     """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
     if args.manifest is not None:
+        if args.objective:
+            raise UsageError('the entries of a --manifest say their objective themselves: objective = "energy"')
         if args.against:
             raise UsageError("--against is for one --kernel")
         from .manifest import run as run_manifest
@@ -56,14 +63,22 @@ def _other(args: Namespace) -> int | None:
     from . import shapes
 
     if shapes.asked(args):
+        _one_shape(args)
         return shapes.run(args)
     from ..functions.asked import is_tensor_function
 
     if is_tensor_function(args.kernel, args.shape):
         from ..functions.tuned import run as run_function
 
+        _one_shape(args)
+
         return run_function(args)
     return None
+
+
+def _one_shape(args: Namespace) -> None:
+    if objective(args.objective) != TIME:
+        raise UsageError("--objective is for one kernel of one shape; several shapes, and functions of tensors, are tuned for the time")
 
 
 def _run(args: Namespace) -> int:
@@ -71,6 +86,7 @@ def _run(args: Namespace) -> int:
     if other is not None:
         return other
     args.device = args.device or "cpu"
+    args.objective = objective(args.objective)
     from ...cache.keys import allowed
     from ...kernels import get, is_path, parse_shape
     from ...search import tune
@@ -102,6 +118,7 @@ def _run(args: Namespace) -> int:
             retune=args.retune,
             study=args.study,
             allow=args.allow or (),
+            objective=args.objective,
             progress=progress,
             interrupt="return",
         )
@@ -125,7 +142,7 @@ def warn_if_busy(args: Namespace) -> None:
     used = used_by_others()
     if used is not None and used > BUSY:
         said = f"other programs use {used:.1f} cores of this machine: times will be longer than they need be"
-        print(f"note: {said}, and differ from call to call", file=sys.stderr)
+        print(wrapped(f"note: {said}, and differ from call to call"), file=sys.stderr)
 
 
 def believable(result: Result, args: Namespace) -> Result:
@@ -139,7 +156,7 @@ def believable(result: Result, args: Namespace) -> Result:
     from ...kernels import is_path
     from ...search.task import TuningTask
 
-    print(f"{result.roofline_pct:.0f} % of the roofline cannot be: the machine's limits are measured again", file=sys.stderr)
+    print(wrapped(f"{result.roofline_pct:.0f} % of the roofline cannot be: the machine's limits are measured again"), file=sys.stderr)
     device = get(args.device)
     try:
         device.limits(probe=True)
@@ -165,7 +182,9 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     from ...cache.keys import allowed, policy
     from ...devices import get
     from ...kernels import make
+    from ...measure.energy.find import check
     from ...plan import key_of
+    from ...search.aims import Aim
 
     device = get(args.device)
     device.check()
@@ -174,9 +193,13 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:
-        key = key_of(make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())))
+        key = key_of(
+            make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())), objective(args.objective)
+        )
         if not args.retune and store.best(key) is not None:
             return
+    if Aim(args.objective).energy:
+        check(device)  # what cannot be measured is said before anything takes time
     progress.phase("measuring this machine's limits, once")
     try:
         device.limits(probe=True)
@@ -194,7 +217,8 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
+    what += for_text(result.objective)
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=whole(out))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")
@@ -206,7 +230,9 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         if result.plain_s:
             grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
         if result.seed_s:
-            grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}")
+            grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}" if about_time(result) else duration(result.seed_s))
+        for heading, text in objective_rows(result):
+            grid.add_row(heading, Text(text))
         for heading, text in beside.items():
             grid.add_row(heading, Text(text))
         grid.add_row("opts", opts_text(result.opts))
@@ -219,12 +245,15 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)
+    if result.front:
+        out.print(front(result))
     where = ["--cache", args.cache] if args.cache else []
     allow = [word for effect in args.allow or () for word in ("--allow", effect)]
     if result.found:
         out.print(
             Text.assemble(
-                ("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *where])
+                ("look at it  ", "dim"),
+                shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *shown_as(result), *where]),
             ),
             soft_wrap=True,
         )
@@ -258,6 +287,13 @@ def state(result: Result) -> str:
     if not result.confirmed:
         return "tuned; its second check is still to be made"
     return "tuned and verified" if result.verified else "tuned"
+
+
+def shown_as(result: Result) -> list[str]:
+    """The schedule itself, where `tune show` would look up another: that of the time."""
+    from ...opts.opt import short
+
+    return [] if result.objective == TIME else ["--opts", short(result.opts)]
 
 
 def show_words(kernel: str, result: Result) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import UsageError
 from ..terminal.json_file import writable, write
 from ..terminal.live import display, outcomes
-from ..terminal.style import console, duration, opts_text
+from ..terminal.style import console, duration, opts_text, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +75,7 @@ def summary(out: Console, result: ShapesResult, sizes: str) -> None:
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, sizes, result.dtype, "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", _state(result)), soft_wrap=True)
+    out.print(Text.assemble((what, "bold"), ": ", _state(result)), soft_wrap=whole(out))
     if result.buckets:
         assert result.range is not None
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -151,6 +151,9 @@ class CudaDevice(Device):
 
         return CudaExecutable(self._open(), code, signature)
 
+    def bus(self) -> str:
+        return self._open().driver.bus(self.index)
+
     def memory(self) -> Memory:
         from .run import CudaMemory
 

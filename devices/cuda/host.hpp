@@ -47,7 +47,7 @@ struct Index {
 enum State { READY, AT_BARRIER, AT_EXCHANGE, POLLING, DONE };
 constexpr unsigned WARP = 32, MOST = 1024;
 constexpr unsigned PATIENCE = 100000;  // rounds in which threads do nothing but poll
-constexpr size_t STACK = 256 << 10, PAGE = 4096;
+constexpr size_t STACK = 512 << 10, PAGE = 4096;
 
 struct Thread;
 using Whole = void (*)(Thread* warp, unsigned count);  // what is done once, by all lanes that met

@@ -44,10 +44,11 @@ MODELS = {
 """Further headers, by what is in the text that needs them: without them a build takes less time."""
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
-    "-std=gnu++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-clash-protection",
+    "-std=gnu++17", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-clash-protection",
     "-U_FORTIFY_SOURCE", "-x", "c++",
     "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero", "-fno-sanitize-recover=all",
 )  # fmt: skip
+"""Nothing is optimised: texts are long and run once or twice on small shapes, so that a build takes several times as long as a run."""
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+|alignas\(\d+\)\s+)?([\w\s]+?)\s+(\w+)\s*\[\s*\]\s*;")
 _PAGE = mmap.PAGESIZE
 _CANARY = 0xC5

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import FleetError, TilewrightError
-from ...measure.outcome import Duel, Measurement, Outcome
+from ...measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from ...opts.opt import parse
 from ...targets import Target
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_OBJECT = 64 << 20
 """Bytes of one object."""
 _TEXTS = ("detail", "note")
-_NUMBERS = ("t_min", "t_med", "error")
+_NUMBERS = ("t_min", "t_med", "error", "score")
 
 
 def schedule(data: Any) -> tuple[Opt, ...]:
@@ -61,7 +61,7 @@ def measurement_json(m: Measurement) -> dict[str, Any]:
     """A measurement without its options, which whoever asked knows; no infinities, which JSON does not have."""
     data = {f.name: getattr(m, f.name) for f in fields(Measurement) if f.name != "opts"}
     data |= {name: data[name] if data[name] is None or math.isfinite(data[name]) else None for name in _NUMBERS}
-    return data | {"outcome": m.outcome.value, "checks": list(m.checks), "clocks": dict(m.clocks)}
+    return data | {"outcome": m.outcome.value, "checks": list(m.checks), "clocks": dict(m.clocks), "energy": m.energy and m.energy.json}
 
 
 def measurement(data: Any, opts: tuple[Opt, ...]) -> Measurement:
@@ -76,6 +76,8 @@ def measurement(data: Any, opts: tuple[Opt, ...]) -> Measurement:
         got |= {name: int(data[name]) for name in ("n", "compared")}
         got |= {name: str(data[name]) for name in _TEXTS}
         got |= {name: None if data[name] is None else str(data[name]) for name in ("sha", "outputs")}
+        got["scratch"] = None if data["scratch"] is None else int(data["scratch"])
+        got["energy"] = None if data["energy"] is None else EnergyUse.of(data["energy"])
         timed = got["outcome"] in (Outcome.ok, Outcome.slow)
         if timed and not (got["t_min"] and got["t_min"] > 0):
             raise ValueError("a right candidate without a time")

@@ -41,6 +41,7 @@ from .placed import joined_places
 from .rows import columns, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .streamed import streamed
 from .tiny_axes import in_registers
 
 POINTS = 64
@@ -59,7 +60,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    each = list(joined_places(trials, threads, _candidates(trials, threads)))
+    each = list(streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads))))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:

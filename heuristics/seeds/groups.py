@@ -12,6 +12,7 @@ from ...ir.node import Node
 from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.pages import FAR_CACHES, buffer_bytes
 from ...opts.strides import picks
 from ...opts.structure import accesses, extent, nests, shared_axes
 from ...targets import Target
@@ -72,13 +73,20 @@ def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
     neighbours are independent chains, and what is loaded is stored soon."""
     kernel = trials.kernel
     found = grouped(kernel)
+    past = _past_caches(kernel, trials.target)
     for vectors in (1, 2) if found is not None and found.near is not None else (2, 4, 1):
-        opts = None if found is None else trials.legal(group_schedule(kernel, found, vectors * lanes))
+        opts = None if found is None else trials.legal((*group_schedule(kernel, found, vectors * lanes), *past))
         if found is None or opts is None:
             return
         s = trials.apply(opts)
         if any(lane is not None and lane.axis is found.over for n in s.nests for lane in (s.lanes(n).lane,)):
             yield opts
+
+
+def _past_caches(kernel: Kernel, target: Target) -> Opts:
+    """Stores past the caches, where all outputs together will not stay there: a line that is written whole need not be read first."""
+    total = sum(buffer_bytes(b.shape, b.dtype.size) for b in kernel.outputs)
+    return tuple(opt("NT", b.name) for b in kernel.outputs) if total > FAR_CACHES * target.l2 else ()
 
 
 def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:

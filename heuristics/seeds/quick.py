@@ -36,6 +36,7 @@ from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .streamed import streamed
 from .tiny_axes import in_registers
 
 COST = 9.5
@@ -96,7 +97,7 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
         choice.ask_all(gpu_wishes(kernel, target, allowed))
         return list(dict.fromkeys((*choice.best_first(), ())))
     _of_processor(choice, kernel, target)
-    found = list(joined_places(choice.trials, threads, choice.best_first()))
+    found = list(streamed(choice.trials, threads, joined_places(choice.trials, threads, choice.best_first()), 1))
     packed = _Choice(kernel, target, threads)
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_seeds(kernel, target, threads, found[:1]))

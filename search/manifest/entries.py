@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from ...cache.keys import for_text
+from ...cache.objectives import TIME
 from ...ir.errors import UsageError
 from . import lock as locks
 
@@ -44,6 +46,7 @@ class Entry:
     strategy: str | None = None
     seeds: str = "auto"
     seed: int = 0
+    objective: str = TIME
     made: Kernel | None = field(default=None, compare=False, repr=False)
     record: locks.Record | None = field(default=None, compare=False, repr=False)
     why: str = field(default="", compare=False, repr=False)
@@ -58,7 +61,7 @@ class Entry:
     def title(self) -> str:
         """`matmul m=64,n=64,k=64 float32 for ci`."""
         shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
-        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.place.name)))
+        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.place.name))) + for_text(self.objective)
 
 
 @dataclass(frozen=True, slots=True)

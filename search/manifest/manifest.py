@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...cache.objectives import objective
 from ...ir.errors import OptError, TilewrightError, UsageError
 from ...opts.opt import parse
 from .. import strategy as strategies
@@ -42,7 +43,7 @@ MAX_TEXT = 1000
 """Characters of a device, target or compiler."""
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
-HOW = ("budget", "trials", "strategy", "start", "random-seed", "seeds", "seed")
+HOW = ("budget", "trials", "strategy", "objective", "start", "random-seed", "seeds", "seed")
 """How an entry is tuned: keys of [defaults] that a [[kernel]] may override. `seeds` and `seed` are older spellings of
 `start` and `random-seed`."""
 _TABLES = {
@@ -103,7 +104,7 @@ class _Reader:
             raise UsageError(f'{self.path} names no kernel: add a [[kernel]] with name = "matmul" (see docs/ci.md)')
         seen: dict[tuple[Any, ...], Entry] = {}
         for e in entries:
-            twin = seen.setdefault((e.kernel, tuple(e.shape.items()), e.dtype, e.place.name), e)
+            twin = seen.setdefault((e.kernel, tuple(e.shape.items()), e.dtype, e.place.name, e.objective), e)
             if twin is not e:
                 raise self._fail(e.line, e.title)("the same entry stands on line " + str(twin.line))
         return Manifest(self.path, tuple(places.values()), tuple(entries))
@@ -235,10 +236,14 @@ class _Reader:
         try:
             if "budget" in both:
                 out["budget"] = parse_seconds(both["budget"])
+            if "objective" in both:
+                said = both["objective"]
+                out["objective"] = objective([str(x) for x in said] if isinstance(said, list) else str(said))
             if "strategy" in both:
                 out["strategy"] = strategies.check(both["strategy"] if isinstance(both["strategy"], str) else repr(both["strategy"]))
         except UsageError as e:
-            raise fail("budget" if "budget" not in out and "budget" in both else "strategy")(str(e)) from None
+            at = next((k for k in ("budget", "objective") if k in both and k not in out), "strategy")
+            raise fail(at)(str(e)) from None
         for key, least in (("trials", 1), ("seed", 0), ("random-seed", 0)):
             if key in both:
                 if type(both[key]) is not int or both[key] < least:

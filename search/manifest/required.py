@@ -13,7 +13,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.keys import DEFAULT_POLICY, Key
+from ...cache.keys import DEFAULT_POLICY, Key, for_text
+from ...cache.objectives import TIME
 from ...ir.errors import TilewrightError, UsageError
 
 if TYPE_CHECKING:
@@ -37,16 +38,15 @@ class Wanted:
     threads: int
     compiler: str
     named: Target | None = None
+    objective: str = TIME
 
     def matches(self, key: Key) -> bool:
         """Whether this is such a key."""
-        same = (key.kernel, key.threads, key.policy) == (self.kernel, self.threads, DEFAULT_POLICY)
+        same = (key.kernel, key.threads, key.policy, key.objective) == (self.kernel, self.threads, DEFAULT_POLICY, self.objective)
         return same and like(key.target, self.target) and like(key.compiler, self.compiler)
 
     def __str__(self) -> str:
-        return (
-            f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}"
-        )
+        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}{for_text(self.objective)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def wanted(entry: Entry) -> Wanted:
     hash = (
         canonical_of(normalise(entry.made)).hash if entry.made is not None else entry.record.kernel if entry.record is not None else UNKNOWN
     )
-    return Wanted(hash, target, threads, compiler, named)
+    return Wanted(hash, target, threads, compiler, named, entry.objective)
 
 
 def check(entry: Entry, cache: Cache) -> Checked:
@@ -136,7 +136,7 @@ def check(entry: Entry, cache: Cache) -> Checked:
         rows = cache.rows(kernel=want.kernel, threads=want.threads, policy=DEFAULT_POLICY, verified=True, outcome="ok")
         keys = [k for k in dict.fromkeys(r.key for r in rows) if want.matches(k)]
     else:
-        keys = [Key(want.kernel, want.target, want.threads, want.compiler)]
+        keys = [Key(want.kernel, want.target, want.threads, want.compiler, objective=want.objective)]
     found = [row for key in keys for row in cache.answers(key)]
     for row in found:
         if _valid(entry, want, row):

@@ -158,7 +158,7 @@ def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | 
     # a budget that all share says nothing of one entry's; what the manifest gives to an entry does
     asked = Budget(entry.budget, entry.trials) if entry.budget is not None or entry.trials is not None else None
     try:
-        found = cached(entry.tuned, entry.shape, entry.dtype or None, device, threads, cache, asked)
+        found = cached(entry.tuned, entry.shape, entry.dtype or None, device, threads, cache, asked, entry.objective)
     except TilewrightError as e:
         return Done(entry, FAILED, message=str(e))
     return None if found is None else Done(entry, CACHED, found)
@@ -202,6 +202,7 @@ def _tune(
                 strategy=strategy or entry.strategy,
                 seeds=entry.seeds,
                 seed=entry.seed,
+                objective=entry.objective,
                 cache=cache,
                 retune=again,
                 progress=progress,

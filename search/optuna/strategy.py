@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +16,8 @@ from ..strategy import Measured, Strategy, seconds
 from .fit import Fitter, nearest
 from .parameters import Layout, Point
 from .samplers import kind, make, quiet
-from .study import FAILURES, Kept
+from .study import Kept
+from .trials import KnownTrial, OptunaTrials, Values
 
 if TYPE_CHECKING:
     from ..space import Schedule, Space, State
@@ -25,35 +25,11 @@ if TYPE_CHECKING:
 
 STARTS = 4
 """Start schedules that are looked for among the templates' instances."""
-VALID = "valid"
-"""The one constraint: legal, and right when it ran."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownTrial:
-    """What came of a schedule: its outcome, seconds (infinity unless ok or slow), and the measurement where it was made in this session."""
-
-    outcome: str
-    seconds: float
-    measured: Measured | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TrialVerdict:
-    """A trial's end in Optuna's terms."""
-
-    state: str
-    value: float | None
-    valid: bool
 
 
 class OptunaSearch(Strategy):
     """One study over all templates: the template's name is a parameter, and its choices are conditional on it where
-    the sampler can take that.
-
-    What a schedule's outcome becomes: ok a completed trial, of value log(seconds), since samplers fit differences and
-    we read ratios; slow a pruned one with the value known so far; illegal, without a measurement, and failed ones
-    broken constraints or pruned (see `_verdict`). The study starts with the start schedules (seeds, cached winners),
+    the sampler can take that. What becomes of outcomes: see `OptunaTrials`. The study starts with the start schedules (seeds, cached winners),
     or the instances nearest to them, and, for guided samplers, what the model likes best of a random sample."""
 
     sampler: ClassVar[str]
@@ -68,11 +44,13 @@ class OptunaSearch(Strategy):
         sample: int = 48,
         startup: int = 8,
         tries: int = 4,
+        values: Values | None = None,
     ) -> None:
-        """`study`: where finished trials are kept; those of earlier sessions are told, not asked again, except the
+        """`values`: a measurement's values of two objectives, where a front is searched for. `study`: where finished trials are kept; those of earlier sessions are told, not asked again, except the
         best, whose time must be taken anew to be this search's answer."""
         super().__init__(space, seed=seed, start=start)
         self._kind = kind(self.sampler)
+        self._trials = OptunaTrials(self._kind, values)
         self._layout = Layout(space.templates(), self._kind)
         self._templates = self._layout.templates
         self._rng = Random(f"tpe {seed}")
@@ -85,7 +63,6 @@ class OptunaSearch(Strategy):
         self._kept: set[str] = set()
         self._queue: deque[Point] = deque()
         self._first: list[Schedule] = []
-        self._worst: float | None = None
         self._dry = 0
 
     def ask(self, n: int) -> list[Schedule]:
@@ -102,9 +79,9 @@ class OptunaSearch(Strategy):
             state = self._state(point)
             again = False
             if state is None:
-                self._finish(trial, KnownTrial("illegal", math.inf))
+                self._trials.finish(self._study, trial, KnownTrial("illegal", math.inf))
             elif state.hash in self._known:
-                self._finish(trial, self._known[state.hash])
+                self._trials.finish(self._study, trial, self._known[state.hash])
                 self._keep(state)
                 again = True
             elif state.hash in self._waiting:
@@ -125,7 +102,7 @@ class OptunaSearch(Strategy):
             return
         known = self._known[state.hash] = KnownTrial(str(measurement.outcome), seconds(measurement), measurement)
         for trial in self._waiting.pop(state.hash, []):
-            self._finish(trial, known)
+            self._trials.finish(self._study, trial, known)
         self._keep(state)
 
     @property
@@ -144,7 +121,7 @@ class OptunaSearch(Strategy):
         loaded = self._keeper.load() if self._keeper is not None else []
         # with the same seed, another session's draws would only be repeated
         sampler = make(self._kind, self.seed + len(loaded), self._startup)
-        self._study = optuna.create_study(sampler=sampler, direction="minimize")
+        self._study = optuna.create_study(sampler=sampler, **self._trials.directions)
         self._queue.extend(self._resume(loaded))
         self._queue.extend(self._starts())
         if self._kind.guided:
@@ -160,12 +137,12 @@ class OptunaSearch(Strategy):
                 # what is legal may have changed since; then it is not known, and is asked for where the sampler wants it
                 if state is None:
                     self._kept.add(repr(point))
-                    self._add(point, KnownTrial("illegal", math.inf))
+                    self._trials.add(self._study, self._layout, point, KnownTrial("illegal", math.inf))
                 continue
             known = KnownTrial(kept.outcome, math.inf if kept.seconds is None else kept.seconds)
             self._kept.add(state.hash)
             self._known.setdefault(state.hash, known)
-            self._add(point, known)
+            self._trials.add(self._study, self._layout, point, known)
             if known.outcome == "ok" and known.seconds < right.get(state.hash, (math.inf,))[0]:
                 right[state.hash] = known.seconds, point, state.opts
         best = sorted(right.items(), key=lambda r: r[1][0])
@@ -250,46 +227,6 @@ class OptunaSearch(Strategy):
                 attrs[ours] = str(value)[:500]
         self._keeper.add(Kept(*point, known.outcome, known.seconds if known.seconds < math.inf else None, attrs))
         self._keeper.flush()
-
-    def _verdict(self, known: KnownTrial) -> TrialVerdict:
-        """Where only completed trials teach, slow and invalid ones are completed, the latter at the worst time so far
-        and with the constraint broken."""
-        if known.seconds < math.inf:
-            value = math.log(known.seconds)
-            self._worst = value if self._worst is None else max(self._worst, value)
-            return TrialVerdict("COMPLETE" if known.outcome == "ok" or not self._kind.prunes else "PRUNED", value, True)
-        if self._kind.constrained:
-            return TrialVerdict("PRUNED", None, False) if self._kind.prunes else TrialVerdict("COMPLETE", self._worst or 0.0, False)
-        return TrialVerdict("FAIL" if known.outcome in FAILURES else "PRUNED", None, False)
-
-    def _finish(self, trial: Any, known: KnownTrial) -> None:
-        from optuna.trial import TrialState
-
-        v = self._verdict(known)
-        with quiet():
-            if self._kind.constrained:
-                trial.set_constraint(VALID, 0.0 if v.valid else 1.0)
-            if v.state == "PRUNED" and v.value is not None:
-                trial.report(v.value, 0)
-            self._study.tell(trial, v.value if v.state == "COMPLETE" else None, state=TrialState[v.state])
-
-    def _add(self, point: Point, known: KnownTrial) -> None:
-        """A finished trial of an earlier session, in this sampler's terms."""
-        from optuna.trial import TrialState, create_trial
-
-        v = self._verdict(known)
-        params, kinds = self._layout.whole(point)
-        with quiet():
-            self._study.add_trial(
-                create_trial(
-                    state=TrialState[v.state],
-                    value=v.value if v.state == "COMPLETE" else None,
-                    intermediate_values={0: v.value} if v.state == "PRUNED" and v.value is not None else {},
-                    params=params,
-                    distributions=kinds,
-                    constraints={VALID: 0.0 if v.valid else 1.0} if self._kind.constrained else None,
-                )
-            )
 
 
 def _json(opts: Schedule) -> str:

@@ -15,6 +15,7 @@ from tilewright.opts.opt import Opt, opt
 @dataclass
 class Best:
     opts: tuple[Opt, ...] = (opt("UPCAST", "m", 8), opt("PARALLEL", "n"))
+    objective: str = "time"
     t_min: float | None = 1.234e-3
     gflops: float | None = 1740.4
     gbytes_s: float | None = 10.2

@@ -119,6 +119,8 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "s.log",
         "--allow",
         "downconvert",
+        "--objective",
+        "scratch, time",
     )
     del search.given["progress"]
     assert search.given == {
@@ -136,6 +138,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "mode": "tune",
         "retune": True,
         "study": "s.log",
+        "objective": "time,scratch",
         "allow": ["downconvert"],
         "interrupt": "return",
     }

@@ -9,11 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from tilewright import cache
+from tilewright.cli.report import watch
 from tilewright.cli.report.live import LivePage
 from tilewright.cli.report.rows import entries
 from tilewright.cli.report.watch import Drawer
@@ -64,6 +67,50 @@ def test_the_page_follows_a_search_before_it_has_an_answer(cache_file: Path, mon
         assert 'href="#k0">matmul' in text and "9 µs" in text and 'id="live"' in text and entries(store, asked) == []
         drawer.last()
         assert ask(live)[1]["X-Tune-State"] == "ended"
+
+
+def test_studies_are_a_part_that_is_made_less_often(cache_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.cli.report.watch.SHARE", float("inf"))
+    monkeypatch.setattr("tilewright.cli.report.watch.LAST_S", 0.0)
+    made: list[str] = ["", "<p>the first</p>", "", "<p>the last</p>"]  # (nothing yet; something; nobody can read it; the end)
+    with cache.open(cache_file) as store, LivePage(0, "var Plotly;") as live:
+        drawer = Drawer(live, lambda: entries(store, Namespace(**ANYTHING), unfinished=True), store.stamp, lambda: made.pop(0))
+        text = ask(live)[2]
+        assert text.index('src="/script.js"') < text.index("drawStudies") and ask(live, "/script.js")[2] == "var Plotly;"
+        for n, said in ((1, "the first"), (2, "the first")):
+            store.record(row(n=n))
+            drawer.look()
+            assert f"<p>{said}</p>" in ask(live)[2] and len(made) == 3 - n
+        drawer.last()
+        assert "<p>the last</p>" in ask(live)[2]
+    with LivePage(0) as live:
+        assert ask(live, "/script.js")[0] == 404
+
+
+def test_an_interrupt_lets_the_run_save_what_it_has(cache_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, saved = tmp_path / "begun", tmp_path / "saved"
+    script = (
+        "import pathlib, signal, sys, time\n"
+        "try:\n    pathlib.Path(sys.argv[1]).touch(); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    pathlib.Path(sys.argv[2]).touch(); sys.exit(130)"
+    )
+    # a shell's background job ignores interrupts, and so would what it starts
+    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    monkeypatch.setattr(watch, "_command", lambda args: [sys.executable, "-c", begin + script, str(begun), str(saved)])
+    monkeypatch.setattr(watch, "LAST_S", 0.0)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt() -> None:
+        while not begun.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        asked = Namespace(**ANYTHING, words=["run", "matmul"], cache=str(cache_file), port=0, study=None)
+        assert watch.run(asked) == 130 and saved.exists()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_mistakes_come_before_the_run(tune: Tune) -> None:

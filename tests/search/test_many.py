@@ -46,7 +46,9 @@ class Script:
             raise fate
         return result
 
-    def cached(self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any) -> Result | None:
+    def cached(
+        self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any, objective: str
+    ) -> Result | None:
         """Stands in for `search.api.cached`."""
         return (
             make(Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1)

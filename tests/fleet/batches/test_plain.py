@@ -11,14 +11,17 @@ from tilewright.devices import get
 from tilewright.fleet.batches import plain
 from tilewright.fleet.batches.described import DescribedDevice, DeviceFacts
 from tilewright.ir.errors import DeviceError, FleetError
-from tilewright.measure.outcome import Duel, Measurement, Outcome
+from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import opt
 from tilewright.program.program import Signature
 from tilewright.targets import host, named
 
 SIGNATURE = Signature("k", (), (), (), 0, 0)
 OPTS = (opt("UPCAST", "m", 8),)
-MEASURED = Measurement(OPTS, Outcome.ok, 1e-3, 1.1e-3, 20, 0.25, "", "ab", 0.1, 0.2, "cd", False, ("random",), 3, {"mhz": 900}, "note")
+USED = EnergyUse(1e-3, 0.01, 3, 99, 0.02, 50.0, None, "RAPL: package-0")
+MEASURED = Measurement(
+    OPTS, Outcome.ok, 1e-3, 1.1e-3, 20, 0.25, "", "ab", 0.1, 0.2, "cd", False, ("random",), 3, {"mhz": 900}, "note", USED, 64
+)
 
 
 def sent(data: Any) -> Any:

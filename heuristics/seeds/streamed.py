@@ -1,0 +1,50 @@
+"""Outputs that are taken to be in memory are stored past the caches: a line that is written whole need not be read first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...opts.computed import all_contractions
+from ...opts.opt import Opts, opt
+from ...opts.pages import buffer_bytes, is_far
+from ...opts.structure import accesses
+from ..model import estimate
+from .legal import Trials
+
+FAVOURITES = 4
+"""Seeds for which it is tried."""
+LEAST = 8 << 20
+"""Bytes of outputs that most last caches keep until the next kernel reads them: those are stored there."""
+ROWS = 4
+"""Rows whose lines may be open at once: of more, lines leave in pieces."""
+
+
+def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: int = FAVOURITES) -> Iterator[Opts]:
+    """`found`, where each of the first `favourites` comes after itself with `NT` on outputs that no cache will keep, if the model takes
+    that to be faster."""
+    kernel, target = trials.kernel, trials.target
+    if all_contractions(kernel):  # results leave register tiles in pieces of lines, and seldom
+        yield from found
+        return
+    far = [b for b in kernel.outputs if is_far(target, b.shape, b.dtype.size) and buffer_bytes(b.shape, b.dtype.size) > LEAST]
+    for n, opts in enumerate(found):
+        if far and n < favourites and not any(o.op == "NT" for o in opts) and _few_rows(trials, opts):
+            past = trials.legal((*opts, *(opt("NT", b.name) for b in far)))
+            if past is not None and past != opts and estimate(trials.apply(past), threads) < estimate(trials.apply(opts), threads):
+                yield past
+        yield opts
+
+
+def _few_rows(trials: Trials, opts: Opts) -> bool:
+    """Whether every nest stores a few runs of consecutive elements at most side by side."""
+    state = trials.apply(opts)
+    for n in state.nests:
+        for x in accesses(trials.kernel, n):
+            if x.store:
+                run, rows = 1, 1
+                for a in sorted(n.axes, key=lambda a: x.stride(a) or 0):
+                    together = x.stride(a) == run
+                    run, rows = (run * state.plans[a].copies, rows) if together else (run, rows * state.plans[a].copies)
+                if rows > ROWS:
+                    return False
+    return True

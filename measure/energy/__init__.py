@@ -1,0 +1,1 @@
+"""Joules of a call: the counters of processors and GPUs, and how a candidate is run beside them."""

@@ -1,0 +1,42 @@
+"""Seeds that store large outputs past the caches."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright import kernels
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.ir import KernelBuilder
+from tilewright.ir.dtypes import float32
+from tilewright.ir.kernel import Kernel
+from tilewright.targets import named
+
+
+def doubled(h: int, w: int) -> Kernel:
+    """A kernel that reads and writes h × w floats once."""
+    kb = KernelBuilder("doubled")
+    i, j = kb.axis("h", h), kb.axis("w", w)
+    kb.store("y", float32, (h, w), (i, j), 2 * kb.input("x", (h, w), float32)[i, j])
+    return kb.build()
+
+
+def past(kernel: Kernel, level: str) -> list[bool]:
+    """Of the ranked and the quick seeds' first, whether it has NT."""
+    target = named(level)
+    return [any(o.op == "NT" for o in make(kernel, target, 1)[0]) for make in (seeds, quick_seeds)]
+
+
+@pytest.mark.parametrize("level", ["haswell", "cascadelake", "neoverse-n1"])
+def test_large_outputs_are_stored_past_the_caches(level: str) -> None:
+    assert past(doubled(4096, 4096), level) == [True, True]
+    assert past(doubled(256, 256), level) == [False, False], "the next kernel finds it in a cache"
+
+
+def test_products_keep_their_tiles() -> None:
+    target = named("haswell")
+    with_nt = [o for o in seeds(kernels.make("matmul", {"m": 2048, "n": 2048, "k": 16}), target, 1) if any(x.op == "NT" for x in o)]
+    assert with_nt == []
+
+
+def test_the_same_without_comes_next() -> None:
+    first, second, *_ = seeds(doubled(4096, 4096), named("haswell"), 1)
+    assert [o for o in first if o.op != "NT"] == list(second)
