@@ -2,10 +2,11 @@
 
     python benchmarks/fleet.py [--part gain overhead winners] [--seconds 3] [--entries 8]
 
-`gain`: entries an hour with two slots over one, on a device whose times are scripted and pass without the processor, each search with
-the same seconds; the two workers stand for two machines, with a lock each. `overhead`: what sending, reading and writing a row through the
-fleet costs a candidate more than writing it here. `winners`: two workers that share this machine's lock tune real kernels; how many of
-their searches overlapped, and each winner beside that of a plain run here, in pairs. All is over TLS.
+`gain`: entries an hour with two slots over one, on the tests' fake device, whose times are scripted, each search with the same seconds.
+Building and checking are real work, which two searches share this machine's cores for; the two workers stand for two machines, with a
+lock each. `overhead`: what sending, reading and writing a row through the fleet costs a candidate more than writing it here. `winners`:
+two workers that share this machine's lock tune real kernels; how many of their searches overlapped, and each winner beside that of a
+plain run here, in pairs. All is over TLS.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ from typing import Any
 import msgpack
 
 ROOT = Path(__file__).resolve().parents[1]
-WAITING = f"{ROOT / 'benchmarks' / 'waiting_device.py'}:WaitingDevice"
-CALL_S = 0.003
-"""Seconds that a call takes on that device, at least."""
+FAKE = f"{ROOT / 'tests' / 'fake_device.py'}:FakeDevice"
 TUNE = [sys.executable, "-m", "tilewright.cli"]
 KERNELS = (("matmul", "m=64,n=64,k=64"), ("softmax", "m=64,n=512"), ("add", "m=256,n=256"), ("layernorm", "m=64,n=512"))
 
@@ -93,11 +92,8 @@ def gain(entries: int, seconds: float) -> dict[str, Any]:
     rate = {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as t:
-            script = Path(t) / "script.json"
-            script.write_text(json.dumps({"time": CALL_S}))
-            os.environ["TILEWRIGHT_FAKE_SCRIPT"] = str(script)
-            with fleet(workers, WAITING, Path(t), shared=False) as (url, _), Cache.open(Path(t) / "c.db") as cache:
-                wanted = load(manifest(Path(t), WAITING, [("add", f"m={64 + 8 * i},n=64") for i in range(entries)], seconds), "all")
+            with fleet(workers, FAKE, Path(t), shared=False) as (url, _), Cache.open(Path(t) / "c.db") as cache:
+                wanted = load(manifest(Path(t), FAKE, [("matmul", f"m={64 + 8 * i},n=64,k=64") for i in range(entries)], seconds), "all")
                 engine = DaskEngine(url, security(url, "client", Path(t) / "tls"))
                 began = time.monotonic()
                 done = tune_on_fleet(wanted, cache, engine, FleetOptions())
