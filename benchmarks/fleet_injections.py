@@ -38,6 +38,8 @@ KILLERS = 0.04
 """Share of the candidates that take their worker down, where that is what is injected."""
 FLEET_BUDGET = 4.0
 """Seconds of a run."""
+CANDIDATE = re.compile(r"^ *(?:-|[\d.]+ ?\S+) +(?:-|\S+x) +(?:ok|slow|illegal|build|wrong|crash|timeout)\b", re.M)
+"""A line about a candidate, as `tune run -v` prints it."""
 ROWS_S = 0.5
 """Seconds of rows that a client's death may cost."""
 
@@ -143,7 +145,7 @@ class Injected:
     def told(self) -> int:
         """Candidates that the client told of."""
         assert self.client is not None
-        return len(re.findall(r"^\s*\d+ .*(?:ok|slow|illegal|build|wrong|crash|timeout)\b", self.client.output(), re.M))
+        return len(CANDIDATE.findall(self.client.output()))
 
 
 Injection = Callable[[Injected], None]

@@ -31,7 +31,6 @@ class Costs:
     """Processor seconds and bytes. Those of the server and of mirrors are from the figures of the team cache's design: 1,000 rows in 0.2 s,
     100,000 rows pulled in 10 s at most, a question that has no news 0.7 ms."""
 
-    scheduler_idle_share: float
     heartbeat_s: float
     task_s: float
     message_s: float
@@ -200,8 +199,7 @@ class Simulation:
         def station(s: Station) -> dict[str, Any]:
             waits = sorted(s.waits) or [0.0]
             most = max(s.by, key=lambda k: s.by[k]) if s.by else ""
-            base = self.costs.scheduler_idle_share if s is self.scheduler else 0.0
-            return {"share": base + s.used / self.seconds, "p99_s": waits[int(0.99 * (len(waits) - 1))], "most": most}
+            return {"share": s.used / self.seconds, "p99_s": waits[int(0.99 * (len(waits) - 1))], "most": most}
 
         busiest = max(self.clients, key=lambda c: c.used)
         a_day = DAY_S / self.seconds

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import bundles
 from ..cache.keys import Key
+from ..cache.objectives import TIME
 from ..ir.errors import CacheError, FleetError, OptError, UsageError
 from ..search.result import Result
 
@@ -43,6 +44,8 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache) -> d
     travel."""
     if entry.given is not None or entry.made is None:
         raise UsageError(f"{entry.title} cannot travel: its kernel has no name or file that another machine could make it from")
+    if entry.objective != TIME:
+        raise UsageError(f"{entry.title} cannot travel: a fleet tunes for the time; run `tune run --manifest` on its own machine")
     key = key_of(entry, slot)
     rows = related(entry.made, entry.shape, key, cache)
     return {

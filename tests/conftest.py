@@ -20,9 +20,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell's job in the background ignores Ctrl-C, and so would every process that a test starts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from hypothesis import HealthCheck, settings
 from thorough import left_out
 from turns import Turns
 
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])  # how long inputs take to draw is the machine's affair
+settings.load_profile("busy")
 BESIDE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if BESIDE > 1:
     # before anyone imports NumPy: each of the processes shall have its share of the cores, and not all of them

@@ -42,7 +42,7 @@ class Address:
             raise CacheError(f"cannot understand the cache {hidden(url)}: write {EXAMPLE}, with %40 for an @ in a name")
         scheme = found["scheme"]
         if scheme not in _DRIVERS:
-            raise CacheError(f"a cache on {scheme} is not supported: use a file, or a {EXAMPLE} URL")
+            raise CacheError(f"cannot use the cache {hidden(url)}: one on {scheme} is not supported; use a file, or a {EXAMPLE} URL")
         pairs = parse_qsl(found["query"] or "", keep_blank_values=True)
         secret = {k.lower(): v for k, v in pairs if k.lower() in SECRETS}
         return cls(

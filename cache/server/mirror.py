@@ -10,6 +10,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,21 +88,22 @@ class Mirror:
             self.discard()
         if not self.path.is_file():
             self._make()
-        with self._open() as c:
+        with self._open() as c, ThreadPoolExecutor(1) as ahead:
             while True:
+                # the server reads the next ones while these are checked and written
+                coming = ahead.submit(server.changes, new.upto, new.epoch, CHUNK) if new.more else None
                 values, bad = _checked(new.records)
                 c.execute("BEGIN IMMEDIATE")
                 here = _position(c) or _NOWHERE
-                if here.change == at.change:
+                mine = here.change == at.change  # else another process pulled too: go on from where it is
+                if mine:
                     more = _apply(c, new, values, fresh=new.again and at.change > 0)
-                    added, gone, refused, again = added + more.added, gone + more.gone, refused + bad, False
-                    if not new.more:
-                        c.execute("COMMIT")
-                        break
-                    here = Position(new.epoch, new.upto, "")
-                c.execute("COMMIT")  # where another process pulled too, go on from where it is
-                at = here
-                new = server.changes(at.change, at.epoch, CHUNK)
+                    added, gone, refused = added + more.added, gone + more.gone, refused + bad
+                c.execute("COMMIT")
+                if mine and coming is None:
+                    break
+                at = Position(new.epoch, new.upto, "") if mine else here
+                new = coming.result() if mine and coming is not None else server.changes(at.change, at.epoch, CHUNK)
         if refused:
             warnings.warn(
                 f"{refused} rows of the cache {server.place} are not what was written there; they are left out", CacheWarning, stacklevel=3

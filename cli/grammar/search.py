@@ -14,14 +14,7 @@ def add_run(p: Grammar) -> None:
     """`tune run`."""
     add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
     p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
-    p.add_argument(
-        "--fleet",
-        metavar="URL",
-        help="tune on the machines of a fleet (`tune fleet`): each entry of --manifest on one of its target, one --kernel on all "
-        "devices that are equal; tls://host:8786",
-    )
-    p.add_argument("--slots", type=at_least(1), metavar="N", help="with --fleet and --kernel: use at most N devices")
-    add_tls(p)
+    _add_fleet(p)
     add_where(p, device=None, every=True)
     _add_sizes(p)
     add_targets(p)
@@ -75,6 +68,18 @@ def add_run(p: Grammar) -> None:
     shown.add_argument(
         "-v", "--verbose", action="store_true", help="a line for each candidate: its time, its factor to the best, how it ended, and why"
     )
+
+
+def _add_fleet(p: Grammar) -> None:
+    """What says that others measure."""
+    p.add_argument(
+        "--fleet",
+        metavar="URL",
+        help="tune on the machines of a fleet (`tune fleet`): each entry of --manifest on one of its target, one --kernel on all "
+        "devices that are equal; tls://host:8786",
+    )
+    p.add_argument("--slots", type=at_least(1), metavar="N", help="with --fleet and --kernel: use at most N devices")
+    add_tls(p)
 
 
 def _add_sizes(p: ArgumentParser) -> None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...cache.objectives import ENERGIES, FRONTS, TIME
+from ...cache.objectives import ENERGIES, FRONTS, TIME, objective
+from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, duration, opts_text, table
 
 if TYPE_CHECKING:
     from ...search import Result
     from ..terminal.listing import Listing
+
+
+def only_time(args: Namespace) -> None:
+    """Raise UsageError where --objective asks for something else."""
+    if objective(args.objective) != TIME:
+        said = "--objective is for one kernel of one shape on this machine"
+        raise UsageError(f"{said}; several shapes, functions of tensors, and fleets are tuned for the time")
+
+
+def shown_as(result: Result) -> list[str]:
+    """The schedule itself, where `tune show` would look up another: that of the time."""
+    from ...opts.opt import short
+
+    return [] if result.objective == TIME else ["--opts", short(result.opts)]
 
 
 def rows(result: Result) -> Iterator[tuple[str, str]]:

@@ -13,14 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...cache.keys import for_text
-from ...cache.objectives import TIME, objective
+from ...cache.objectives import objective
 from ...ir.errors import DeviceError, UsageError
 from ..terminal.json_file import writable, write
 from ..terminal.live import Quiet, display, outcomes, rates
 from ..terminal.said import wrapped
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
 from .beside import against, beside_rows, facts, peak_share, rivalry
-from .objectives import about_time, front
+from .objectives import about_time, front, only_time, shown_as
 from .objectives import rows as objective_rows
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _other(args: Namespace) -> int | None:
     if args.fleet:
         from .on_fleet import run as run_on_fleet
 
+        only_time(args)
         return run_on_fleet(args, begin(args), summary)
     if args.slots:
         raise UsageError("--slots says how many devices of a --fleet time one kernel")
@@ -63,22 +64,16 @@ def _other(args: Namespace) -> int | None:
     from . import shapes
 
     if shapes.asked(args):
-        _one_shape(args)
+        only_time(args)
         return shapes.run(args)
     from ..functions.asked import is_tensor_function
 
     if is_tensor_function(args.kernel, args.shape):
         from ..functions.tuned import run as run_function
 
-        _one_shape(args)
-
+        only_time(args)
         return run_function(args)
     return None
-
-
-def _one_shape(args: Namespace) -> None:
-    if objective(args.objective) != TIME:
-        raise UsageError("--objective is for one kernel of one shape; several shapes, and functions of tensors, are tuned for the time")
 
 
 def _run(args: Namespace) -> int:
@@ -287,13 +282,6 @@ def state(result: Result) -> str:
     if not result.confirmed:
         return "tuned; its second check is still to be made"
     return "tuned and verified" if result.verified else "tuned"
-
-
-def shown_as(result: Result) -> list[str]:
-    """The schedule itself, where `tune show` would look up another: that of the time."""
-    from ...opts.opt import short
-
-    return [] if result.objective == TIME else ["--opts", short(result.opts)]
 
 
 def show_words(kernel: str, result: Result) -> list[str]:

@@ -15,6 +15,7 @@ from tilewright.fleet.local import LocalEngine
 from tilewright.fleet.many import tune_on_fleet
 from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed
 from tilewright.fleet.under_way import FleetOptions
+from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.entries import Entry, Manifest, Place
 
 SPEC = f"{Path(__file__).parents[1] / 'fake_device.py'}:FakeDevice"
@@ -81,6 +82,11 @@ def test_a_job_that_is_not_what_it_says_fails_before_anything_is_measured(change
             running.result(30)
     finally:
         engine.close()
+
+
+def test_an_entry_for_another_objective_than_the_time_stays_where_it_is(tmp_path: Path) -> None:
+    with cache.open(tmp_path / "c.db") as store, pytest.raises(UsageError, match="for energy cannot travel: a fleet tunes for the time"):
+        travel.payload(replace(add(8), objective="energy"), slot(), travel.EntryTerms(1.0, 1, True, None, False), store)
 
 
 def test_a_search_is_interrupted_once() -> None:

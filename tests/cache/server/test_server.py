@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
+from tilewright.cache.server import mirror
 from tilewright.cache.server.address import Address
 from tilewright.cache.server.errors import Forbidden, Unreachable
+from tilewright.cache.server.mirror import Mirror
 from tilewright.cache.server.writer import ServerWriter
 from tilewright.ir.errors import CacheError
 
@@ -84,6 +87,23 @@ def test_tables_of_an_earlier_schema_are_migrated(url: str, make_row, key: Key) 
     with cache.open(url) as store:
         assert store.best(key) == row
         assert store.record(make_row()) == 1 and len(store.rows()) == 2
+
+
+def test_one_connection_is_kept_but_not_across_a_fork_nor_after_it_broke(server: Cache, make_row) -> None:
+    def backend() -> int:
+        return int(server.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_backend_pid()").scalar_one(), reading=True))
+
+    server.record(make_row())
+    first = backend()
+    assert backend() == first and server.record(make_row()) == 1 and backend() == first
+    child = os.fork()
+    if not child:
+        os._exit(0 if backend() != first and server.record(make_row()) == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0 and backend() == first, "the child leaves its parent's connection alone"
+    other = ServerWriter(server.team.address)
+    other.execute(f"SELECT pg_terminate_backend({first})")
+    other.close()
+    assert server.record(make_row()) == 1 and backend() != first and len(server.rows()) == 4
 
 
 # the mirror ---------------------------------------------------------------------------------------------------------
@@ -237,3 +257,23 @@ def test_what_could_not_be_written_answers_here_and_is_sent_later(line, url: str
         assert not file.exists()
     with cache.open(url) as other:
         assert other.rows() == [row]
+
+
+def test_a_pull_of_many_parts_brings_all_also_beside_another(server: Cache, url: str, make_row, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "CHUNK", 3)
+    server.record([make_row() for _ in range(11)])
+    other = Mirror(server.team.address)
+    asked = server.team.writer.changes
+
+    def changes(*words):
+        found = asked(*words)
+        if found.upto == 6:  # meanwhile another process pulls everything
+            other.pull(ServerWriter(server.team.address))
+        return found
+
+    monkeypatch.setattr(server.team.writer, "changes", changes)
+    server.team.pull()
+    assert len(server.rows()) == 11
+    assert server.team.mirror.reader.table("SELECT sum(total) AS n FROM tilewright_tally") == [{"n": 11}]
+    server.team.pull(again=True)
+    assert len(server.rows()) == 11
