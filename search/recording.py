@@ -138,7 +138,7 @@ class RecordedTemplate:
         self.params: dict[str, tuple[Any, ...]] = {}
         for k in dict.fromkeys(k for e in entries for k in e.params):
             values = list(dict.fromkeys(e.params[k] for e in entries if k in e.params))
-            self.params[k] = tuple(sorted(values) if all(isinstance(v, int) for v in values) else values)
+            self.params[k] = tuple(sorted(values) if all(isinstance(v, (int, float)) for v in values) else values)
 
     def make(self, params: dict[str, Any]) -> Schedule:
         """Raises OptError for choices that were not recorded."""

@@ -24,6 +24,7 @@ from .pipeline import Pipeline, width_of
 from .record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
+from .strategy import BUSY, Strategy, ask
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .record import Recorder
     from .result import Job, Result
     from .space import Schedule, Space, State
-    from .strategy import Strategy
 
 log = logger("search")
 
@@ -161,7 +161,7 @@ class TuningRun:
             return 1
         self._recall()
         self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost))
-        asked = self.strategy.ask(int(min(room, BATCH * width)))
+        asked = ask(self.strategy, int(min(room, BATCH * width)), BUSY * width - pipe.pending)
         return self._submit(pipe, asked, {})
 
     def _recall(self) -> None:

@@ -40,7 +40,20 @@ def seconds(m: Measured) -> float:
 def batch(trials: float, most: int = 12) -> int:
     """How many schedules to ask for in one go in a search of `trials` measurements: a strategy learns from nothing
     that is still under way, so a short search asks often."""
-    return max(1, int(min(most, trials / 25)))
+    return max(1, int(min(most, trials / 50)))
+
+
+BUSY = 4
+"""Schedules that are under way at least, where builders work beside what is measured."""
+
+
+def ask(strategy: Strategy, most: int, least: int) -> list[Schedule]:
+    """Up to `most` schedules. A strategy that asks for little while it knows little is asked again until `least` are
+    there, so that no builder waits for it."""
+    out = strategy.ask(most)
+    while out and len(out) < min(most, least) and (more := strategy.ask(min(most, least) - len(out))):
+        out = [*out, *more]
+    return out
 
 
 class Strategy(ABC):

@@ -16,6 +16,8 @@ Columns = dict[str, "Column"]
 Family = Callable[["Machine", "np.random.Generator"], tuple[Columns, Columns]]
 MOST = 8_000
 """Configurations of a space at most; a larger one is sampled."""
+WHOLE = 12_000
+"""Configurations of a space with all its neighbours at most."""
 
 
 def grid(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator) -> Columns:
@@ -31,3 +33,24 @@ def grid(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.rand
     if len(chosen) > MOST:
         chosen = np.sort(rng.choice(chosen, MOST, replace=False))
     return {k: v[chosen] for k, v in columns.items()}
+
+
+def thinned(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator) -> Columns:
+    """The whole product of the parameters' values, where `keep` holds. Values are left out, drawn from the parameters
+    that have the most, until at most `WHOLE` configurations remain: unlike a sample, it has every neighbour, as a
+    space has that somebody measured in full."""
+    import numpy as np
+
+    left = {k: list(v) for k, v in values.items()}
+    while True:
+        sizes = [len(v) for v in left.values()]
+        total = int(np.prod(sizes))
+        if total <= 100 * WHOLE:
+            at = np.unravel_index(np.arange(total), sizes)
+            columns = {k: np.asarray(v, dtype=float)[i] for (k, v), i in zip(left.items(), at)}
+            chosen = np.flatnonzero(keep(columns))
+            if len(chosen) <= WHOLE:
+                return {k: v[chosen] for k, v in columns.items()}
+        weights = (np.array(sizes) - 1.0) ** 2
+        name = list(left)[rng.choice(len(sizes), p=weights / weights.sum())]
+        left[name].pop(int(rng.integers(len(left[name]))))

@@ -9,6 +9,7 @@ from ..recording import RecordedEntry, Recording
 from .columns import options, schedule
 from .families import FAMILIES
 from .families_more import MORE
+from .families_rugged import RUGGED
 from .physics import machine, run
 
 
@@ -16,7 +17,7 @@ def made_up(family: str, seed: int) -> Recording:
     """A space of a family on the machine of a seed."""
     import numpy as np
 
-    make = {**FAMILIES, **MORE}[family]
+    make = {**FAMILIES, **MORE, **RUGGED}[family]
     rng = np.random.default_rng([seed, len(family)])
     on = machine(seed)
     columns, work = make(on, rng)

@@ -32,26 +32,54 @@ PIECE = 200_000
 
 
 class Encoder:
-    """Points of a family as rows of numbers: one column for a parameter of numbers, one for each value of others."""
+    """Points of a family as rows of numbers: one column for a parameter of numbers, one for each value of others, and
+    one for each two parameters of more than two numbers, with the logarithm of their product. Much of what a machine
+    does depends on products (threads of a block, elements of a tile): a dozen results then say something of points
+    that have no single value in common with them."""
 
     def __init__(self, family: Family) -> None:
         import numpy as np
 
         self._columns: list[Any] = []
         self.groups: list[int] = []
+        """Of each column, which length it shares: that of its parameter or pair."""
+        numeric: list[tuple[int, Matrix]] = []
         for p, (values, numbers) in enumerate(zip(family.values, family.scaled)):
             if len(values) < 2:
                 continue
             table = np.eye(len(values)) / 2**0.5 if numbers is None else np.array(numbers)[:, None]
             self._columns.append((p, table))
             self.groups += [len(self._columns) - 1] * table.shape[1]
-        self.count = len(self._columns)
+            if numbers is not None and len(values) > 2:
+                numeric.append((p, logarithms(values)))
+        self.single = len(self._columns)
+        self._pairs = [(a, u, b, v, *_range(u, v)) for i, (a, u) in enumerate(numeric) for b, v in numeric[:i]]
+        self.groups += range(self.single, self.single + len(self._pairs))
+        self.count = self.single + len(self._pairs)
 
     def __call__(self, points: Sequence[ChoicePoint]) -> Matrix:
         import numpy as np
 
         at = np.array([p.at for p in points], dtype=int).reshape(len(points), -1)
-        return np.concatenate([table[at[:, p]] for p, table in self._columns] or [np.zeros((len(points), 1))], axis=1)
+        columns = [table[at[:, p]] for p, table in self._columns] or [np.zeros((len(points), 1))]
+        columns += [((u[at[:, a]] + v[at[:, b]] - least) / width)[:, None] for a, u, b, v, least, width in self._pairs]
+        return np.concatenate(columns, axis=1)
+
+
+def logarithms(values: Sequence[float]) -> Matrix:
+    """Of numbers, those that are not positive one octave below the least that is."""
+    import numpy as np
+
+    v = np.array(values, dtype=float)
+    least = v[v > 0].min() if (v > 0).any() else 1.0
+    out: Matrix = np.log(np.where(v > 0, v, least / 2))
+    return out
+
+
+def _range(u: Matrix, v: Matrix) -> tuple[float, float]:
+    """The least sum of one of each, and how far the greatest is from it."""
+    least = float(u.min() + v.min())
+    return least, float(u.max() + v.max()) - least or 1.0
 
 
 class Process:
@@ -64,8 +92,10 @@ class Process:
         self._rng = np.random.default_rng(seed)
         self._groups = np.array(encoder.groups or [0])
         self._count = max(1, encoder.count)
-        # the last column is the noise; a length of about the root of the number of parameters says that each matters alike
-        self._typical = np.concatenate([np.full(self._count, np.log(0.5 * self._count**0.5)), [np.log(0.05)]])
+        # the last column is the noise; a length of about the root of how many there are says that each matters alike
+        single, pairs = encoder.single or 1, encoder.count - encoder.single
+        lengths = [np.full(single, np.log(0.5 * single**0.5)), np.full(pairs, np.log(0.5 * max(1, pairs) ** 0.5))]
+        self._typical = np.concatenate([*lengths, [np.log(0.05)]])
         self._spread = np.concatenate([np.full(self._count, 1.0), [0.8]])
         self._thetas = self._draw(HYPOTHESES)
 

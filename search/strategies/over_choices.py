@@ -31,6 +31,12 @@ def first(trials: float) -> int:
     return max(LEAST_FIRST, min(MOST_FIRST, int(min(trials, 1000) / 10)))
 
 
+def at_once(told: int) -> int:
+    """How many schedules to ask for in one go, without start schedules, when so many were told: a tenth, for what is
+    asked for with little known is little better than drawn evenly."""
+    return max(1, told // 10)
+
+
 class OverChoices(Strategy):
     """A search whose schedules are instances of templates. The first are drawn evenly (see `first`): a walk or a
     model that starts from one point knows only its surroundings. Start schedules, and the instances nearest to them,
@@ -46,6 +52,8 @@ class OverChoices(Strategy):
         self._points = points if points is not None else ChoicePoints(space)
         self._first = MOST_FIRST
         self._asked: set[str] = set()
+        self._pending: dict[str, ChoicePoint] = {}
+        """Points that were asked for and not told yet, by the hash of what they make."""
         self._times: dict[ChoicePoint, float] = {}
         """Seconds of every measured point, infinity where it failed."""
         self._best = math.inf
@@ -76,6 +84,7 @@ class OverChoices(Strategy):
         if state is None:
             return
         self._asked.add(state.hash)
+        self._pending.pop(state.hash, None)
         point, t = self._points.of(state), seconds(measurement)
         if point is None and t < self._best and self._near is not None:
             point = self._located(opts, state)
@@ -104,6 +113,8 @@ class OverChoices(Strategy):
             return None
         self._dry = 0
         self._asked.add(state.hash)
+        if point is not None:
+            self._pending[state.hash] = point
         out.append(state.opts)
         return state
 

@@ -19,7 +19,7 @@ from .beam import Beam
 from .choices import ModelledChoices
 from .evolve import Evolve
 from .genetic import Genetic
-from .over_choices import OverChoices, first
+from .over_choices import OverChoices, at_once, first
 from .random import RandomWalk
 from .uniform import UniformChoices
 
@@ -80,6 +80,7 @@ class Portfolio(Strategy):
         self._turns: dict[str, int] = dict.fromkeys(self._arms, 0)
         self._owner: dict[str, str] = {}
         self._best = math.inf
+        self._told = 0
 
     def expect(self, trials: float) -> None:
         if self._first is not None and not self._owner:
@@ -91,6 +92,8 @@ class Portfolio(Strategy):
         begun = self._begin(n) if self._first is not None and self._left > 0 else []
         if begun:
             return begun
+        if self._first is not None:
+            n = min(n, at_once(self._told))
         out: list[Schedule] = []
         asleep: set[str] = set()
         while len(out) < n:
@@ -145,6 +148,7 @@ class Portfolio(Strategy):
             # a candidate at half the best's speed is worth nothing, one level with it half of a gain
             self._yield[owner].append(1.0 if t < 0.995 * self._best else max(0.0, closeness - 0.5))
         self._best = min(self._best, t)
+        self._told += 1
         if self._first is not None:
             self._first.tell(opts, measurement)
         for arm in self._arms.values():

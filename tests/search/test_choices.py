@@ -14,9 +14,10 @@ from tilewright.search.choices.moves import cross, step
 from tilewright.search.choices.points import ChoicePoint, ChoicePoints, scaled
 from tilewright.search.choices.process import Encoder, Process, factor
 from tilewright.search.replay import RecordedEntry, replay
-from tilewright.search.strategies.over_choices import first
+from tilewright.search.strategies.choices import FamilyModel, ModelledChoices
+from tilewright.search.strategies.over_choices import at_once, first
 from tilewright.search.strategies.portfolio import Portfolio
-from tilewright.search.strategy import batch
+from tilewright.search.strategy import ask, batch
 
 NAMES = ("uniform", "choices", "anneal", "genetic")
 
@@ -80,6 +81,41 @@ def test_points_with_one_other_value_come_near_ones_first() -> None:
     assert [p.at for p in around[:4]] == [(1, 2, 0, 1), (3, 2, 0, 1), (2, 1, 0, 1), (2, 3, 0, 1)]
 
 
+def test_points_with_the_same_product_share_a_column() -> None:
+    (family,) = ChoicePoints(Space(bowl())).families
+    encoder = Encoder(family)
+    # a: 1 to 32 by doubling, b: 1 to 6; the others have two values, or none that are numbers
+    assert encoder.count == encoder.single + 1 == 5 and len(encoder.groups) == 6
+    rows = encoder([ChoicePoint(0, at) for at in ((2, 0, 0, 0), (1, 1, 0, 0), (0, 3, 0, 0), (3, 0, 0, 0))])
+    assert rows[:3, -1] == pytest.approx(rows[0, -1]) and rows[3, -1] > rows[0, -1], "1 * 4, 2 * 2, 4 * 1; 8 * 1"
+    assert rows[:, -1].min() >= 0 and rows[:, -1].max() <= 1
+
+
+def test_the_model_expects_failures_beside_failures() -> None:
+    (family,) = ChoicePoints(Space(bowl())).families
+    model = FamilyModel(family, 0)
+    known = [ChoicePoint(0, (a, b, c, 0)) for a in (0, 2, 3, 5) for b in (0, 2, 4) for c in (0, 1)]
+    valid = [1.0 if p.at[0] < 3 else 0.0 for p in known]
+    unseen = model.encoder([ChoicePoint(0, (1, 3, 0, 0)), ChoicePoint(0, (4, 3, 0, 0))])
+    mean, _ = model.predict(model.validity, known, valid, unseen)
+    assert mean[0] > 0.7 and mean[1] < 0.3
+
+
+def test_little_is_asked_for_where_little_is_known() -> None:
+    assert [at_once(n) for n in (0, 12, 35, 200)] == [1, 1, 3, 20]
+    where = Space(bowl())
+    search = ModelledChoices(where)
+    search.expect(100)
+    first_ones = search.ask(10)
+    for opts in first_ones:
+        search.tell(opts, bowl().apply(opts))
+    asked = search.ask(12)
+    assert len(first_ones) == 10 and len(asked) == 1
+    assert search.ask(12) != asked, "what is under way is not asked for again"
+    assert len({str(o) for o in ask(search, 12, 4)}) == 4, "builders are kept busy all the same"
+    assert len(ask(search, 12, -3)) == 1 and len(ask(search, 2, 4)) == 2
+
+
 def test_factor_by_blocks_is_the_inverse_of_cholesky() -> None:
     import numpy as np
 
@@ -140,7 +176,7 @@ def test_a_portfolio_without_templates_goes_on_without() -> None:
 
 
 def test_short_searches_ask_often_and_draw_little() -> None:
-    assert [batch(n) for n in (10, 50, 100, 1000)] == [1, 2, 4, 12]
+    assert [batch(n) for n in (10, 50, 100, 1000)] == [1, 1, 2, 12]
     assert [first(n) for n in (10, 90, 100, 1000, math.inf)] == [6, 9, 10, 12, 12]
 
 

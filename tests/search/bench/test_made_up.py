@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from tilewright.search.bench.families import FAMILIES
 from tilewright.search.bench.families_more import MORE
+from tilewright.search.bench.families_rugged import RUGGED
+from tilewright.search.bench.grid import WHOLE, Columns, thinned
 from tilewright.search.bench.made_up import made_up
 from tilewright.search.strategy import seconds
 
@@ -26,4 +29,18 @@ def test_a_space(family: str) -> None:
 
 
 def test_families_have_different_names() -> None:
-    assert len({**FAMILIES, **MORE}) == len(FAMILIES) + len(MORE) == 7
+    assert len({**FAMILIES, **MORE, **RUGGED}) == len(FAMILIES) + len(MORE) + len(RUGGED) == 10
+
+
+def test_a_thinned_space_has_every_neighbour() -> None:
+    import numpy as np
+
+    def keep(c: Columns) -> Any:
+        return c["a"] + c["b"] <= 25
+
+    values = {"a": range(30), "b": range(30), "c": range(30), "d": range(4)}
+    found = thinned(values, keep, np.random.default_rng(0))
+    points = set(zip(*(found[k].tolist() for k in values)))
+    assert WHOLE / 4 < len(points) <= WHOLE
+    left = [sorted(set(found[k])) for k in values]
+    assert points == {(a, b, c, d) for a in left[0] for b in left[1] for c in left[2] for d in left[3] if a + b <= 25}
