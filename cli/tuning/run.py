@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...cache.keys import for_text
 from ...cache.objectives import objective
-from ...ir.errors import DeviceError, UsageError
+from ...ir.errors import UsageError
 from ..terminal.json_file import writable, write
-from ..terminal.live import Quiet, display, outcomes, rates
+from ..terminal.live import display, outcomes, rates
 from ..terminal.said import wrapped
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
 from .beside import against, beside_rows, facts, peak_share, rivalry
+from .limits import believable, probe_once
 from .objectives import about_time, front, only_time, shown_as
 from .objectives import rows as objective_rows
 
@@ -140,67 +139,9 @@ def warn_if_busy(args: Namespace) -> None:
         print(wrapped(f"note: {said}, and differ from call to call"), file=sys.stderr)
 
 
-def believable(result: Result, args: Namespace) -> Result:
-    """The result, its share of the roofline corrected: more than the machine can do means that its limits were measured
-    while it was busy, so they are measured again."""
-    from ...devices import get
-    from ...measure.roofline import SURE
-
-    if result.roofline_pct is None or result.roofline_pct <= SURE or result.origin == "cached" or result.t_min is None:
-        return result
-    from ...kernels import is_path
-    from ...search.task import TuningTask
-
-    print(wrapped(f"{result.roofline_pct:.0f} % of the roofline cannot be: the machine's limits are measured again"), file=sys.stderr)
-    device = get(args.device)
-    try:
-        device.limits(probe=True)
-    except DeviceError as error:
-        warnings.warn(str(error), stacklevel=2)
-        return result
-    if is_path(args.kernel):
-        return result
-    task = TuningTask(args.kernel, dict(result.shape), args.dtype, device, args.threads, None, args.allow or ())
-    roof = task.roofline()
-    return result if roof is None else replace(result, roofline_pct=roof.percent(result.t_min))
-
-
 def begin(args: Namespace) -> str:
     """What the search begins with, in the words of `tune`."""
     return "auto" if args.seeds in (None, "seeds", "auto") else str(args.seeds)
-
-
-def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
-    """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
-    share of the roofline to show, and the model ranks by guesses."""
-    from ... import cache
-    from ...cache.keys import allowed, policy
-    from ...devices import get
-    from ...kernels import make
-    from ...measure.energy.find import check
-    from ...plan import key_of
-    from ...search.aims import Aim
-
-    device = get(args.device)
-    device.check()
-    if args.threads is not None:
-        device.check_threads(args.threads)
-    if args.mode == "require" or device.limits() is not None:
-        return
-    with cache.open(args.cache) as store:
-        key = key_of(
-            make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())), objective(args.objective)
-        )
-        if not args.retune and store.best(key) is not None:
-            return
-    if Aim(args.objective).energy:
-        check(device)  # what cannot be measured is said before anything takes time
-    progress.phase("measuring this machine's limits, once")
-    try:
-        device.limits(probe=True)
-    except DeviceError as error:  # a search works without them
-        warnings.warn(str(error), stacklevel=2)
-    progress.restart()
 
 
 def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({})) -> None:
