@@ -44,16 +44,17 @@ DEADLINE_S = 60.0
 """Seconds that the compiled reference may take."""
 
 
-def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, Expect] | None:
+def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, Expect] | None:
     """What `verify.expectations` gives, made by compiled code; None where NumPy is as quick, there is no formula (`bounded`), or the code was
-    not right at every sampled point. `exact`: no rounding can happen on these inputs, so results must be equal."""
+    not right at every sampled point. `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of
+    roundings are (`exact.drift`)."""
     if kernel.symbols or evaluation_work(kernel) < HEAVY:
         return None
-    made = judged(kernel, exact)
+    made = judged(kernel, exact, drift)
     if made is None:
         return None
     try:
-        points = sampled_points(kernel, inputs, exact)
+        points = sampled_points(kernel, inputs, exact, drift)
         arrays = _computed(made, inputs)
     except TilewrightError as e:
         log.info("NumPy makes the reference of %s: %s", kernel.name, e)

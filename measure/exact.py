@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from ..ir.body import Fold, Reduce, Scan, Value
 from ..ir.buffer import load_parts
@@ -75,6 +76,20 @@ def is_exact(kernel: Kernel, vars: Mapping[str, int]) -> bool:
             return False
         largest[item.name] = top
     return all(s.combine is None and magnitude(s.expr) is not None for s in kernel.stores)
+
+
+def drift(kernel: Kernel, vars: Mapping[str, int]) -> float:
+    """By how much more than at random the roundings of a float sum of the kernel may grow on inputs that repeat a few values: √K for the
+    longest, of K terms. What is added again and again is rounded the same way again and again, so errors add up by K, not √K."""
+    env = {s: vars[s.arg.name] for s in kernel.symbols if s.arg.name in vars}
+
+    def terms(of: Reduce | Scan) -> int:
+        extents = [a.arg.extent for a in (of.axes if isinstance(of, Reduce) else (of.axis,))]
+        return prod(index_value(e, env) if isinstance(e, Node) else e for e in extents)
+
+    values = [v for item in kernel.body for v in (item.block if isinstance(item, Fold) else (item,))]
+    sums = [v.expr for v in values if isinstance(v.expr, Reduce | Scan) and v.expr.combine == "add" and v.expr.dtype.is_float]
+    return max((float(terms(s)) for s in sums), default=1.0) ** 0.5
 
 
 def _magnitude(n: Node, memo: Mapping[Node, float], largest: Mapping[str, float]) -> float | None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
     """What candidates are measured on. `timed`: they will be, so operands are there as often as it takes to pass the caches."""
     from .compare import Checker
-    from .exact import is_exact
     from .memory import Operands
     from .on_device import reference as device_reference
     from .roofline import rotations
@@ -37,7 +36,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
         values = special.generate(kernel, vars, data.seed, wild, data.subnormal, huge)
     else:
         values = inputs.generate(kernel, vars, data.seed, whole)
-        reference = device_reference.plan(judged, device, values, whole and is_exact(judged, vars))
+        reference = device_reference.plan(judged, device, values, *_roundings(judged, vars, whole))
 
     def on_host() -> Checker:
         return Checker(_expects(judged, data, values, vars), _checking(device))
@@ -55,16 +54,23 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     return bench
 
 
+def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bool, float]:
+    """Whether none can happen, and how much further than at random they may add up."""
+    from .exact import drift, is_exact
+
+    exact = whole and is_exact(judged, vars)
+    return exact, drift(judged, vars) if whole and not exact else 1.0
+
+
 def _expects(judged: Kernel, data: Data, values: Mapping[str, Any], vars: Mapping[str, int]) -> dict[str, Expect]:
     """The references on the host: by compiled code where that is quicker than NumPy, and right."""
     from .compiled_reference import compiled_expectations
-    from .exact import is_exact
     from .verify import expectations, special_expectations
 
     if data.special:
         return special_expectations(judged, values, vars, data.seed)
     whole = data.kind == "whole"
-    compiled = compiled_expectations(judged, values, whole and is_exact(judged, vars))
+    compiled = compiled_expectations(judged, values, *_roundings(judged, vars, whole))
     return expectations(judged, values, vars, whole) if compiled is None else compiled
 
 

@@ -91,27 +91,29 @@ class DeviceReference:
                 raise DeviceError(f"the device's reference of {name} is {there} (weight {bound}) at {at}, the host's {value} ({weight})")
 
 
-def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: bool) -> DeviceReference | None:
+def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> DeviceReference | None:
     """How the device makes the references, or None where the host shall: for kernels that are soon done, or have no bounded form.
-    `exact`: no rounding can happen on these inputs, so results must be equal."""
+    `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of roundings are."""
     from ...ir.cost import cost
     from ...opts.defaults import plain_threads
     from ...plan import compile as build
 
     if not device.compares or kernel.symbols or cost(kernel).flops < HEAVY:
         return None
-    made = judged(kernel, exact)
+    made = judged(kernel, exact, drift)
     if made is None:
         return None
     try:
         built = build(made, plain_threads(made, device.target), device)
-        return DeviceReference(built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact))
+        return DeviceReference(
+            built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact, drift)
+        )
     except TilewrightError as e:
         log.info("the reference is computed on the host: %s", e)
         return None
 
 
-def judged(kernel: Kernel, exact: bool) -> Kernel | None:
+def judged(kernel: Kernel, exact: bool, drift: float = 1.0) -> Kernel | None:
     """A kernel whose outputs, for each output NAME of `kernel`, are NAME (the float64 reference), NAME_weight (float32, one over the bound) and
     NAME_flags (uint8, as `Comparison.flags`). None where there is no bounded form."""
     found = bounded(kernel)
@@ -121,7 +123,7 @@ def judged(kernel: Kernel, exact: bool) -> Kernel | None:
     out: list[Store] = []
     for b in kernel.outputs:
         value, error = stores[b.name], stores[b.name + ERROR]
-        weight = 1.0 / maximum(_bound(b.dtype, value.expr, error.expr), const(TINY, float64))
+        weight = 1.0 / maximum(_bound(b.dtype, value.expr, drift * error.expr), const(TINY, float64))
         kept = value.expr
         if exact:
             weight = const(1.0 / TINY, float64)
@@ -140,7 +142,7 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
     return known * SLACK + maximum(size * (of.eps / 2), const(HALF_SUBNORMAL[of.name], float64))
 
 
-def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, tuple[Array, Array, Array]]:
+def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, tuple[Array, Array, Array]]:
     """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
     points alone."""
     from ...ir.evaluation.reference import evaluate_points
@@ -149,7 +151,7 @@ def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> 
     results = evaluate_points(kernel, inputs, POINTS, seed=1)
     for b in kernel.outputs:
         at, value, scale = results[b.name]
-        e = expected(b.name, b.dtype, (len(at),), value, scale, None, exact)
+        e = expected(b.name, b.dtype, (len(at),), value, drift * scale, None, exact)
         assert e.weight is not None
         out[b.name] = at, e.value, e.weight
     return out

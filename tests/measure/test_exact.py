@@ -1,0 +1,26 @@
+"""Inputs on which no rounding can happen, and those on which roundings add up."""
+
+from __future__ import annotations
+
+from tilewright import kernels
+from tilewright.ir import KernelBuilder
+from tilewright.ir.dtypes import float32
+from tilewright.measure.exact import drift
+from tilewright.measure.inputs import generate
+from tilewright.measure.verify import expectations
+
+
+def test_sums_of_a_few_values_may_drift() -> None:
+    """Each of 4096 additions of the same few squares to the same large sum is rounded the same way: √K roundings do not bound that."""
+    kb = KernelBuilder("spread")
+    i, k, l, m = kb.axis("i", 8), kb.axis("n@mean", 4096), kb.axis("n@sum", 4096), kb.axis("m", 8)
+    x = kb.input("x", (4096, 8), float32)
+    mean = kb.sum("mean", (m,), k, x[k, m] * (1.0 / 4096))
+    total = kb.sum("total", (i,), l, (x[l, i] - mean[i]) * (x[l, i] - mean[i]))
+    kb.store("y", float32, (8,), (i,), total[i] * (1.0 / 4095))
+    kernel = kb.build()
+    assert drift(kernel, {}) == 64.0
+    values = generate(kernel, {}, 0, whole=True)
+    narrow, wide = (expectations(kernel, values, {}, whole)["y"].weight for whole in (False, True))
+    assert (wide < narrow / 20).all() and (wide > narrow / 64.1).all()
+    assert drift(kernels.make("matmul", {"m": 4, "n": 4, "k": 9}), {}) == 3.0
