@@ -40,6 +40,8 @@ def diff(args: Namespace) -> int:
 def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool) -> None:
     from rich.text import Text
 
+    from ...cache.keys import for_text
+
     out = console(wide=wide)
     out.print(f"A: {a.place} ({len(a.rows)} measurements)", markup=False, soft_wrap=True)
     out.print(f"B: {b.place} ({len(b.rows)} measurements)", markup=False, soft_wrap=True)
@@ -54,7 +56,7 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
         times = [duration(x.t_min or x.t_med or 0.0) if x is not None else "-" for x in (d.a, d.b)]
         state = Text(str(d.state), style=colour.get(str(d.state), "dim"))
         opts = [kept_opts(x.opts_display) if x is not None else Text("-") for x in (d.a, d.b)]
-        cells: list[str | Text] = [Text(r.name), Text(shape_of(r)), Text(r.dtype), Text(r.device), str(r.threads), state, *times]
+        cells: list[str | Text] = [Text(r.name + for_text(r.objective)), Text(shape_of(r)), Text(r.dtype), Text(r.device), str(r.threads), state, *times]
         listed.add_row(*cells, factor(d.ratio) if d.ratio else "-", *opts, Text(r.target))
     out.print(listed)
 
@@ -69,7 +71,7 @@ def _counts(found: list[KeyDifference]) -> None:
 
 def _difference(d: KeyDifference) -> dict[str, Any]:
     r = d.about
-    key = {"name": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device}
+    key = {"name": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device, "objective": r.objective}
     strict = {f: getattr(d.key, f) for f in ("kernel", "target", "threads", "compiler", "policy")}
     counts = {"both": d.both, "only_a": d.more_a, "only_b": d.more_b}
     return {**key, **strict, "state": str(d.state), "ratio": d.ratio, "a": _answer(d.a), "b": _answer(d.b), "measurements": counts}
