@@ -53,6 +53,7 @@ class DaskEngine:
         self._topic = TOPIC + self._client.id
         try:
             self._agree()
+            self._scheduler = self._client.sync(self._client.scheduler.identity, n_workers=0, callback_timeout=ASK_S)["id"]
             self._client.subscribe_topic(self._topic, self._heard)
             self._client.subscribe_topic("all", self._noted)
         except BaseException:
@@ -67,11 +68,17 @@ class DaskEngine:
     def slots(self) -> list[FleetSlot]:
         """Who is there now. Raises FleetError where the scheduler does not answer."""
         scheduler = self._client.scheduler
+        if scheduler is None:  # Dask's client gave up
+            raise FleetError(f"the scheduler at {self.url} is gone")
         try:
             identity = self._client.sync(scheduler.identity, callback_timeout=ASK_S)
             busy = self._client.sync(scheduler.processing, workers=None, callback_timeout=ASK_S)
         except (OSError, TimeoutError, RuntimeError) as e:
             raise FleetError(f"the scheduler at {self.url} does not answer any more ({type(e).__name__})") from None
+        if identity["id"] != self._scheduler:  # it was started anew, and does not know what this client listens to
+            self._scheduler = identity["id"]
+            self._client.subscribe_topic(self._topic, self._heard)
+            self._client.subscribe_topic("all", self._noted)
         workers = identity["workers"]
         found = [
             slot_of(address, w["tilewright"], self._versions, tuple(map(title_of, busy.get(address, ()))))
@@ -103,10 +110,16 @@ class DaskEngine:
             self._known.setdefault(slot.address, slot)
             self._under_way[job.id] = (running, None)
         running.set_running_or_notify_cancel()
-        future = self._client.submit(
-            site.perform, envelope, key=key, workers=[slot.address], allow_other_workers=False, pure=False, retries=0,
-            resources={"timing" if job.kind != "build" else "build": 1},
-        )  # fmt: skip
+        try:
+            future = self._client.submit(
+                site.perform, envelope, key=key, workers=[slot.address], allow_other_workers=False, pure=False, retries=0,
+                resources={"timing" if job.kind != "build" else "build": 1},
+            )  # fmt: skip
+        except Exception as e:  # a client that lost its scheduler says so in several ways
+            with self._guard:
+                self._under_way.pop(job.id, None)
+            _settle(running, error=FleetError(f"the scheduler at {self.url} is gone ({type(e).__name__})"))
+            return running
         with self._guard:
             if job.id in self._under_way:
                 self._under_way[job.id] = (running, future)

@@ -71,7 +71,7 @@ class FleetSlot:
     build: int = 0
     host: str = ""
     refused: str = ""
-    running: tuple[str, ...] = ()
+    running: tuple[str, ...] = field(default=(), compare=False)
     machine: str = ""
     alone: bool = True
 

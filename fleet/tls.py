@@ -65,8 +65,7 @@ def make(folder: Path, days: int = DAYS) -> list[Path]:
     except ImportError as e:
         raise FleetError(f"making certificates needs the package cryptography ({e}): {EXTRA}") from None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         out: list[Path] = []
         if (folder / AUTHORITY).exists() != (folder / AUTHORITY_KEY).exists():
             raise FleetError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Iterable, Mapping
+from math import prod, sqrt
 
 from ..ir.body import Fold, Reduce, Scan, Value
 from ..ir.buffer import load_parts
@@ -83,13 +83,15 @@ def drift(kernel: Kernel, vars: Mapping[str, int]) -> float:
     longest, of K terms. What is added again and again is rounded the same way again and again, so errors add up by K, not √K."""
     env = {s: vars[s.arg.name] for s in kernel.symbols if s.arg.name in vars}
 
-    def terms(of: Reduce | Scan) -> int:
-        extents = [a.arg.extent for a in (of.axes if isinstance(of, Reduce) else (of.axis,))]
+    def terms(axes: Iterable[Node]) -> int:
+        extents = [a.arg.extent for a in axes]
         return prod(index_value(e, env) if isinstance(e, Node) else e for e in extents)
 
     values = [v for item in kernel.body for v in (item.block if isinstance(item, Fold) else (item,))]
     sums = [v.expr for v in values if isinstance(v.expr, Reduce | Scan) and v.expr.combine == "add" and v.expr.dtype.is_float]
-    return max((float(terms(s)) for s in sums), default=1.0) ** 0.5
+    adds = [s for s in kernel.stores if s.combine == "add" and s.buffer.dtype.is_float]
+    most = [float(terms(s.axes)) for s in adds] + [float(terms(s.axes if isinstance(s, Reduce) else (s.axis,))) for s in sums]
+    return sqrt(max(most, default=1.0))
 
 
 def _magnitude(n: Node, memo: Mapping[Node, float], largest: Mapping[str, float]) -> float | None:

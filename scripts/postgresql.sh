@@ -5,12 +5,12 @@
 set -uo pipefail
 
 without() { echo "== no PostgreSQL server: $1; the tests that need one are skipped"; exit 0; }
-program() { command -v "$1" || ls /usr/lib/postgresql/*/bin/"$1" 2>/dev/null | tail -n 1; }
+program() { command -v "$1" || ls /usr/lib/postgresql/*/bin/"$1" /usr/sbin/"$1" /sbin/"$1" 2>/dev/null | head -n 1; }
 
 action=${1:-} folder=${2:-}
 [ -n "$folder" ] || { echo "usage: postgresql.sh start|stop FOLDER" >&2; exit 2; }
 as=()
-if [ "$(id -u)" -eq 0 ]; then as=(runuser -u postgres --); fi  # the server refuses to run as root
+if [ "$(id -u)" -eq 0 ]; then as=("$(program runuser)" -u postgres --); fi  # the server refuses to run as root
 
 if [ "$action" = stop ]; then
   if [ -d "$folder/data" ]; then (cd "$folder" && "${as[@]}" "$(program pg_ctl)" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1); fi
@@ -38,7 +38,7 @@ if [ "$(id -u)" -eq 0 ]; then id postgres >/dev/null 2>&1 || without "it does no
 mkdir -p "$folder" && { [ "$(id -u)" -ne 0 ] || chown postgres "$folder"; }
 cd "$folder" || without "$folder cannot be used"
 # what it holds is gone after the tests, so nothing is flushed to the disk
-"${as[@]}" "$initdb" -D "$folder/data" -U postgres -A trust -N >/dev/null 2>&1 || without "initdb failed in $folder"
+"${as[@]}" "$initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C -N >/dev/null 2>&1 || without "initdb failed in $folder"
 "${as[@]}" "$pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 \
   -o "-k '$folder' -c listen_addresses= -c fsync=off -c synchronous_commit=off -c max_connections=60" start >/dev/null 2>&1 || without "it did not start: $(tail -n 1 "$folder/log" 2>/dev/null)"
 echo "postgresql+psycopg://postgres@/postgres?host=$folder" >"$folder/url"

@@ -74,6 +74,8 @@ class Deciding:
             if decision.winner is not None or not (rest or (seed is not None and rival is None)):
                 break
             finalists = rest
+            if rival is not None:
+                seed = None  # it failed as well
         decision = replace(decision, failed=tuple(failed))
         if rival is None and seed is not None and decision.winner is not None:
             said = f"it needs {decision.winner.measurement.scratch} bytes beside its arguments, the best seed {seed.measurement.scratch}"

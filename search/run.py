@@ -132,11 +132,12 @@ class TuningRun:
                 return stop
             # with a start schedule on its way, think after it was measured
             if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
-                idle = idle + 1 if self._fill(pipe) == 0 else 0
+                new, asked = self._fill(pipe)
+                idle = 0 if new else idle + (asked or BATCH)
             if not pipe.pending:
                 if self.strategy is None:
                     return "the start schedules are measured"
-                if self.strategy.done or idle > 20:
+                if self.strategy.done or idle > 20 * BATCH:
                     return EXHAUSTED
                 continue
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
@@ -151,18 +152,18 @@ class TuningRun:
                 self.progress.phase("searching")
             self._measure(taken)
 
-    def _fill(self, pipe: Pipeline) -> int:
-        """Ask for more, so that builders never wait; returns how many schedules were new."""
+    def _fill(self, pipe: Pipeline) -> tuple[int, int]:
+        """Ask for more, so that builders never wait; how many schedules were new, of how many."""
         assert self.strategy is not None
         # what remains of a trial budget counts those under way
         width, trials = width_of(self.measurer), self.meter.trials_left
         room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost)) - pipe.pending
         if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
-            return 1
+            return 1, 1
         self._recall()
         self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost))
         asked = ask(self.strategy, int(min(room, BATCH * width)), BUSY * width - pipe.pending)
-        return self._submit(pipe, asked, {})
+        return self._submit(pipe, asked, {}), len(asked)
 
     def _recall(self) -> None:
         """Once, when the start schedules were measured: tell the strategy what earlier searches found."""

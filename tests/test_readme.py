@@ -67,6 +67,9 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for command in commands():
+        if "--fleet" in command:  # needs machines: docs/fleet.md, and tests/fleet run such commands
+            assert build_parser().parse_args(command).fleet == "tls://host:8786"
+            continue
         assert main(quick(command)) == 0, (command, capsys.readouterr())
     assert (tmp_path / "result.json").is_file()
 

@@ -201,6 +201,7 @@ def _apply(c: sqlite3.Connection, new: Changes, values: list[tuple[Any, ...]], *
         touched = [k for (k,) in c.execute("SELECT DISTINCT key_hash FROM measurement WHERE digest IN (SELECT digest FROM gone)")]
         gone = c.execute("DELETE FROM measurement WHERE digest IN (SELECT digest FROM gone)").rowcount
         _count(c, touched)
+        c.execute("DROP TABLE gone")
     added = _insert(c, values)
     c.executemany("INSERT OR REPLACE INTO tilewright_meta VALUES (?, ?)", zip(_NAMES, (new.epoch, str(new.upto), now()), strict=True))
     return MirrorPull(added, gone)

@@ -56,7 +56,15 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
         times = [duration(x.t_min or x.t_med or 0.0) if x is not None else "-" for x in (d.a, d.b)]
         state = Text(str(d.state), style=colour.get(str(d.state), "dim"))
         opts = [kept_opts(x.opts_display) if x is not None else Text("-") for x in (d.a, d.b)]
-        cells: list[str | Text] = [Text(r.name + for_text(r.objective)), Text(shape_of(r)), Text(r.dtype), Text(r.device), str(r.threads), state, *times]
+        cells: list[str | Text] = [
+            Text(r.name + for_text(r.objective)),
+            Text(shape_of(r)),
+            Text(r.dtype),
+            Text(r.device),
+            str(r.threads),
+            state,
+            *times,
+        ]
         listed.add_row(*cells, factor(d.ratio) if d.ratio else "-", *opts, Text(r.target))
     out.print(listed)
 

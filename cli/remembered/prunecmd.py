@@ -23,13 +23,14 @@ SHOWN = 20
 def prune(store: Cache, args: Namespace) -> int:
     """Find, show, keep a copy where one is asked for, and delete."""
     from ...cache import bundles
-    from ...cache.holdings import hold
+    from ...cache.holdings import Holding, hold
     from ...cache.prune import plan
 
     rules = asked(args)
     if store.path is not None and not store.path.exists():
         raise CacheError(f"there is no cache {store.path}, so there is nothing to prune")
-    held = hold(store.location)
+    # a server's location is without its password, so it is not opened again
+    held = Holding(store.location, "server", tuple(store.rows())) if store.path is None else hold(store.location)
     if held.kind == "bundle":
         raise UsageError(f"{held.place} is a bundle: merge it into a cache, prune that, and export it again")
     found, place = plan(held.rows, rules), held.place

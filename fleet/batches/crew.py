@@ -76,9 +76,11 @@ class Crew:
         new = new[: max(0, self.wanted - len(self.equal) - joining)]
         if self.equal or flying:
             self._since = None
-        elif new and not self.times:
+        elif new and not self.times:  # nobody was timed yet: they are compared with each other
             self.equal, new, self._since = new, [], None
-        elif not new:
+        elif new:  # nobody is left to compare it with, and it must go on somewhere
+            self.equal, new, self._since = new[:1], new[1:], None
+        else:
             self._wait()
         return new
 

@@ -1,5 +1,4 @@
-"""Candidates on their way to devices and back, with the rule for lost workers: one job under way a slot, never sent again by the
-engine; what becomes of a loss is decided here (`losses`)."""
+"""Candidates on their way to devices and back: one job under way a slot; `losses` decides what becomes of one that is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from . import plain
 from .build_queue import BuildQueue
 from .crew import Crew
 from .flights import BatchFlight, BatchOrder, ask_to_stop, batch_job, lost, sent_build, why_failed
-from .losses import CONVICTED, FRUITLESS, BatchPart, LossRule, split
+from .losses import CONVICTED, FRUITLESS, GUILTY, BatchPart, LossRule, split
 
 log = logger("fleet")
 
@@ -26,7 +25,6 @@ MOST = 12
 """Candidates of one job: so many share the cost of a trip and of a runner's child."""
 LISTEN_S = 0.1
 """Seconds between two looks at what workers say."""
-GUILTY = f"{CONVICTED} workers were lost over it, the last with nothing else to do"
 
 
 class Dispatcher:
@@ -186,10 +184,8 @@ class Dispatcher:
 
     def _late(self, flight: BatchFlight, order: BatchOrder | None) -> None:
         """Its worker stands still, or is another client's: others take over. It is asked again when it has answered."""
-        where = flight.slot.host or flight.slot.address
-        log.info(
-            "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
-        )
+        how = "stands still" if flight.heard else "is busy for another client"
+        log.info("the worker on %s %s; others go on with what it had", flight.slot.host or flight.slot.address, how)
         flight.give_up()
         self.crew.rest(flight.slot)
         self._queue.gone(flight.slot.address)
@@ -208,7 +204,7 @@ class Dispatcher:
             self._queue.gone(address)
             self.crew.lose(address, f"the worker on {flight.slot.host or address} was lost")
             log.info("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
-            if order is not None and not probing and not flight.given_up:
+            if not probing and not flight.given_up:
                 self._after(flight, order)
             return
         why = why_failed(flight)
@@ -242,15 +238,18 @@ class Dispatcher:
         if slot not in self.crew.equal and self.crew.joins(slot) is None:
             self._join += [slot, *[s for s in self.crew.equal[:1] if s not in self._join]]
 
-    def _after(self, flight: BatchFlight, order: BatchOrder) -> None:
-        """The rule for a worker that was lost, or stands still."""
-        verdict = self._rule.after(flight.part, order.results, flight.begun, flight.slot.host)
-        for i in verdict.guilty:
-            build = order.items[i]
-            order.results[i] = self.guilty[i] = Measurement(tuple(build.opts), Outcome.crash, detail=GUILTY, sha=build.sha)
+    def _after(self, flight: BatchFlight, order: BatchOrder | None) -> None:
+        """The rule for a worker that was lost, or stands still. Without an order (it built) nobody is blamed, but it counts."""
+        if order is None:
+            self._rule.after(BatchPart(()), (), ())
+        else:
+            verdict = self._rule.after(flight.part, order.results, flight.begun, flight.slot.host)
+            for i in verdict.guilty:
+                build = order.items[i]
+                order.results[i] = self.guilty[i] = Measurement(tuple(build.opts), Outcome.crash, detail=GUILTY, sha=build.sha)
+            order.todo.extendleft(reversed(verdict.again))
         if self._rule.fruitless > FRUITLESS:
             raise MeasureError(f"{FRUITLESS} workers were lost in a row without one result; see what they print, and give them more memory")
-        order.todo.extendleft(reversed(verdict.again))
 
     # one at a time --------------------------------------------------------------------------------------------------
     def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 CONVICTED = 2
 """Workers lost over a candidate, the last of them with nothing else to do, after which it is never sent again."""
+GUILTY = f"{CONVICTED} workers were lost over it, the last with nothing else to do"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _slurm(s: FleetLaunch) -> Iterator[str]:
         yield f"--account={s.account}"
     if s.exclusive:
         yield "--exclusive"
-    yield f"--signal=TERM@{GRACE_S}"
+    yield f"--signal=B:TERM@{GRACE_S}"  # B: the shell itself, whose place the worker takes
     yield "--output=%x-%j.log"
 
 

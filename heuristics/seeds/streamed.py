@@ -28,9 +28,10 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
         return
     far = [b for b in kernel.outputs if is_far(target, b.shape, b.dtype.size) and buffer_bytes(b.shape, b.dtype.size) > LEAST]
     for n, opts in enumerate(found):
-        if far and n < favourites and not any(o.op == "NT" for o in opts) and _few_rows(trials, opts):
-            past = trials.legal((*opts, *(opt("NT", b.name) for b in far)))
-            if past is not None and past != opts and estimate(trials.apply(past), threads) < estimate(trials.apply(opts), threads):
+        alone = trials.legal(opts) if far and n < favourites and not any(o.op == "NT" for o in opts) else None
+        if alone is not None and _few_rows(trials, alone):
+            past = trials.legal((*alone, *(opt("NT", b.name) for b in far)))
+            if past is not None and past != alone and estimate(trials.apply(past), threads) < estimate(trials.apply(alone), threads):
                 yield past
         yield opts
 

@@ -30,6 +30,8 @@ JUMPS = 40
 """Points two or three values away from each of those."""
 LEAST_CHANCE = 0.02
 """Of being valid, as it is believed: a model of few failures is never sure."""
+SECOND_CHANCE = 0.1
+"""How often a template with less than two valid results, of which there is no model, is asked for a point all the same."""
 AGAIN = 1.15
 """The model's hypotheses are chosen anew when there are so many times more results."""
 
@@ -64,6 +66,9 @@ class ModelledChoices(OverChoices):
             while len(out) < n and not self.done:
                 self._take(self._points.uniform(self._rng), out)
             return
+        poor = [f for f in self._points.families if sum(p.template == f.index for p in valid) < 2]
+        if poor and self._rng.random() < SECOND_CHANCE:
+            self._take(self._points.uniform(self._rng, self._rng.choice(poor)), out)
         best = min(by_point.values())
         while len(out) < n:
             how = self._rng.choice((NEAR, BOLD, TRUSTING)) if self._stale > STUCK else TRUSTING
@@ -102,7 +107,8 @@ class ModelledChoices(OverChoices):
             found.update(dict.fromkeys(self._points.beside(p)))
             found.update(dict.fromkeys(jump(f, p, self._rng) for _ in range(JUMPS)))
         found.update(dict.fromkeys(self._points.draw(f, self._rng) for _ in range(DRAWN)))
-        return [p for p in found if self._new(p) and not self._points.illegal(p)]
+        under_way = set(self._pending.values())
+        return [p for p in found if p not in under_way and self._new(p) and not self._points.illegal(p)]
 
 
 class FamilyModel:

@@ -133,7 +133,7 @@ def test_a_study_is_drawn_by_optuna_into_the_page(tune: Tune, filled: Path, tmp_
 def test_mistakes_with_studies_say_what_to_do(tune: Tune, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = str(tmp_path / "r.html")
     assert "--study is a part of the page that --html writes" in tune("report", "--study", "x").err
-    monkeypatch.setattr("tilewright.cli.report.study._library", lambda: "")
+    monkeypatch.setattr("tilewright.cli.report.study.library", lambda: "")
     for url in ("none.log", "sqlite:///none.db", f"sqlite:///{filled}"):
         done = tune("report", "--html", page, "--study", url)
         assert done.code == 2 and "there is no study at" in done.err, done.err

@@ -7,6 +7,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -106,6 +107,8 @@ def test_a_lock_and_a_process_that_are_left_are_seen(file: Path, tmp_path: Path)
     tool = start(tmp_path, "kernels")
     tool.wait(Verdict())
     left = subprocess.Popen(["sleep", "60"], env={**os.environ, "TILEWRIGHT_FAULTS_RUN": tool.mark})
+    while left.pid not in processes(tool.mark):  # a process that was just started shows no environment for a moment
+        time.sleep(0.01)
     v = Verdict()
     tool.clean(v, seconds=0.1)
     assert v.orphans == 1 and left.wait(10) == -9 and not processes(tool.mark)

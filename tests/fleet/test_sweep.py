@@ -46,6 +46,8 @@ def test_each_entry_follows_the_one_that_warms_it(tmp_path: Path, fails: bool) -
             both.wait()  # the first of both trees are under way at once, though a third slot is idle
             with guard:
                 assert len(began) == 2
+            both.wait()  # neither ends before both have looked
+            with guard:
                 ended.append(me)
             if fails and me[0] == "add":
                 raise ValueError("it broke")

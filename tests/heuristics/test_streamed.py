@@ -40,3 +40,10 @@ def test_products_keep_their_tiles() -> None:
 def test_the_same_without_comes_next() -> None:
     first, second, *_ = seeds(doubled(4096, 4096), named("haswell"), 1)
     assert [o for o in first if o.op != "NT"] == list(second)
+
+
+def test_what_is_not_legal_is_not_asked_about() -> None:
+    kb = KernelBuilder("turned")
+    i, j = kb.axis("i", 1 << 25), kb.axis("j", 9)
+    kb.store("y", float32, (9, 1 << 25), (i, j), kb.input("x", (1 << 25, 9), float32)[i, j], indices=(j, i))
+    assert seeds(kb.build(), named("avx2"), 1)

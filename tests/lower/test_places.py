@@ -50,7 +50,7 @@ def test_every_schedule_finds_the_place(text: str, combine: Combine, dtype: DTyp
         check_compiled(kernel, opts)
 
 
-@pytest.mark.parametrize("text", ["Un8 Jp", "Up4 Jp", "Up2 Un4 Jp"])
+@pytest.mark.parametrize("text", ["Un8 Jp", "Up4 Jp", "Up2 Un4 Jp", "Tp4 Up2 Jp", "Rp3 Jp"])
 def test_what_is_special(text: str) -> None:
     """Ties, nothing but the least number, NaN among others: as the kernel is written."""
     inf, nan = np.inf, np.nan

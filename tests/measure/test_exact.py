@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright import kernels
 from tilewright.ir import KernelBuilder
-from tilewright.ir.dtypes import float32
+from tilewright.ir.dtypes import float32, int32
 from tilewright.measure.exact import drift
 from tilewright.measure.inputs import generate
 from tilewright.measure.verify import expectations
@@ -24,3 +24,11 @@ def test_sums_of_a_few_values_may_drift() -> None:
     narrow, wide = (expectations(kernel, values, {}, whole)["y"].weight for whole in (False, True))
     assert (wide < narrow / 20).all() and (wide > narrow / 64.1).all()
     assert drift(kernels.make("matmul", {"m": 4, "n": 4, "k": 9}), {}) == 3.0
+
+
+def test_scattered_sums_may_drift_too() -> None:
+    kb = KernelBuilder("bins")
+    i = kb.axis("n", 256)
+    x, at = kb.input("x", (256,), float32), kb.input("at", (256,), int32, range=(0, 1))
+    kb.store("y", float32, (2,), (i,), 0.1 * x[i], indices=(at[i],), combine="add")
+    assert drift(kb.build(), {}) == 16.0

@@ -114,6 +114,16 @@ def test_the_least_scratch_memory_wins_and_the_time_decides_among_equals() -> No
     assert r.t_min == pytest.approx(best)
 
 
+def test_a_seed_with_the_least_scratch_memory_that_is_wrong_gives_way() -> None:
+    where, engine = space()
+    frugal = next(s for s in where.seeds())
+    m = Frugal(engine.seconds, second_check=lambda o: Outcome.wrong if o == frugal else Outcome.ok)
+    m.scratch = lambda opts: 0 if opts == frugal else 8192  # type: ignore[method-assign, assignment]
+    job = Job("matmulish", {"m": 64}, "float32", "fake", 2, "beam", objective="scratch")
+    r = TuningRun(where, m, create("beam", where), [Start(frugal)], job, Meter(Budget(None, 30)), Silent(), Book()).run()
+    assert r.exit_code == 0 and r.scratch == 8192 and r.counts["wrong"] == 1
+
+
 @pytest.mark.parametrize("strategy", ["beam", "optuna:nsga2"])
 def test_a_front_has_both_ends_and_nothing_that_another_beats(strategy: str) -> None:
     r, _, book = searched("time,scratch", strategy, 60)

@@ -374,7 +374,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
     with pytest.raises(
         UsageError,
-        match=r"cannot open the study postgresql\+psycopg2://me@localhost/x: it needs the Python package psycopg2: pip install psycopg2",
+        match=r"cannot open the study postgresql\+psycopg2://me:\*\*\*@localhost/x: it needs the Python package psycopg2: pip install psycopg2",
     ):
         keeper("postgresql+psycopg2://me:secret@localhost/x")
 

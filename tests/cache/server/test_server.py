@@ -277,3 +277,14 @@ def test_a_pull_of_many_parts_brings_all_also_beside_another(server: Cache, url:
     assert server.team.mirror.reader.table("SELECT sum(total) AS n FROM tilewright_tally") == [{"n": 11}]
     server.team.pull(again=True)
     assert len(server.rows()) == 11
+
+
+def test_deletions_in_several_parts_of_one_pull(server: Cache, url: str, make_row, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "CHUNK", 3)
+    for _ in range(2):
+        rows = [make_row() for _ in range(8)]
+        server.record(rows)
+        server.remove(rows[:1])
+    fresh = Mirror(server.team.address)
+    fresh.pull(ServerWriter(server.team.address), again=True)
+    assert fresh.reader.table("SELECT count(*) AS n FROM measurement") == [{"n": 14}]

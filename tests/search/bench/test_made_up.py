@@ -28,6 +28,15 @@ def test_a_space(family: str) -> None:
     assert all(e.cost_s > 0 for e in one.entries)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("family", RUGGED)
+def test_a_rugged_space(family: str) -> None:
+    space = made_up(family, 3)
+    valid = sorted(t for e in space.entries if (t := seconds(e)) < math.inf)
+    assert len(valid) < len(space.entries), "failures"
+    assert valid[len(valid) // 2] > 1.1 * valid[0], "worth a search"
+
+
 def test_families_have_different_names() -> None:
     assert len({**FAMILIES, **MORE, **RUGGED}) == len(FAMILIES) + len(MORE) + len(RUGGED) == 10
 
