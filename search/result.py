@@ -158,7 +158,7 @@ class Result:
         """One line for a log."""
         from ..measure.roofline import share
 
-        what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} threads"
+        what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} thread{'s' * (self.threads > 1)}"
         if self.t_min is None:
             return f"{what}: nothing valid found. {self.message}".rstrip()
         parts = [f"{self.t_min * 1e3:.4g} ms"]
