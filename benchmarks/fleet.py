@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgpack
 
@@ -122,7 +123,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
         time.sleep(seconds)
         return {"result": make(Job(job["kernel"], job["shape"], "float32", "cpu", 1, "none"), t_min=1e-6, t_med=1e-6, n=1).to_json()}
 
-    jobs.function = lambda kind: waits  # type: ignore[assignment]
+    mock.patch.object(jobs, "function", lambda kind: waits).start()
     settings.apply()
     place, rate = Place("here", threads=1), {}
     shapes = [{"m": 8 * (i + 1), "n": 8} for i in range(entries)]

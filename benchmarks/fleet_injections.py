@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ ROWS_S = 0.5
 """Seconds of rows that a client's death may cost."""
 
 
+def _joined_or_ended(worker: Tool) -> bool:
+    return "joined" in worker.output() or not worker.running()
+
+
 @dataclass
 class LocalFleet:
     """A scheduler and workers here. `script`: the file by which the device behaves."""
@@ -62,14 +67,16 @@ class LocalFleet:
         env = {"TILEWRIGHT_FAKE_SCRIPT": str(script)}
         scheduler = start(scratch, "fleet", "scheduler", "--host", "127.0.0.1", "--port", "0", "--insecure", env=env)
         found = re.compile(r"tcp://[\d.]+:\d+")
-        if not until(lambda: bool(found.search(scheduler.output())) or not scheduler.running(), 60) or not scheduler.running():
+        until(lambda: bool(found.search(scheduler.output())) or not scheduler.running(), 60)
+        said = found.search(scheduler.output())
+        if said is None or not scheduler.running():
             raise RuntimeError(f"no scheduler: {scheduler.tail()}")
-        url = found.search(scheduler.output())[0]  # type: ignore[index]
+        url = said[0]
         fleet = LocalFleet(scratch, script, scheduler, url, [])
         for i in range(workers):
             fleet.workers.append(start(scratch, "fleet", "worker", url, "--device", SPEC, "--name", f"host{i}", env=env))
         for w in fleet.workers:
-            if not until(lambda w=w: "joined" in w.output() or not w.running(), 60) or not w.running():  # type: ignore[misc]
+            if not until(partial(_joined_or_ended, w), 60) or not w.running():
                 raise RuntimeError(f"no worker: {w.tail()}")
         return fleet
 
@@ -137,10 +144,10 @@ class Injected:
             str(self.scratch / "result.json"),
         ]
         self.cache.parent.mkdir(exist_ok=True)
-        self.client = start(self.scratch, *words, "--random-seed", str(self.rng.randrange(1000)), env=self.env)
-        until(lambda: self.told() > 0 or not self.client.running(), 60)  # type: ignore[union-attr]
+        client = self.client = start(self.scratch, *words, "--random-seed", str(self.rng.randrange(1000)), env=self.env)
+        until(lambda: self.told() > 0 or not client.running(), 60)
         time.sleep(self.rng.uniform(0.0, 0.5 * FLEET_BUDGET))
-        return self.client
+        return client
 
     def told(self) -> int:
         """Candidates that the client told of."""

@@ -17,6 +17,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +127,11 @@ class Simulation:
         """Everything; the figures."""
         f = self.fleet
         for i in range(self.tuning):
-            self.at(self.random.uniform(0, f.entry_s), lambda now, i=i: self._entry(now, i % f.clients))  # type: ignore[misc]
-            self.at(self.random.uniform(0, f.batch * self.tuning / f.rows_s), lambda now, i=i: self._batch(now, i % f.clients))  # type: ignore[misc]
+            self.at(self.random.uniform(0, f.entry_s), partial(self._entry, client=i % f.clients))
+            self.at(self.random.uniform(0, f.batch * self.tuning / f.rows_s), partial(self._batch, client=i % f.clients))
         for c in range(f.clients):
-            self.at(self.random.uniform(0, f.look_s), lambda now, c=c: self._look(now, c))  # type: ignore[misc]
-            self.at(self.random.uniform(0, f.write_s), lambda now, c=c: self._write(now, c))  # type: ignore[misc]
+            self.at(self.random.uniform(0, f.look_s), partial(self._look, client=c))
+            self.at(self.random.uniform(0, f.write_s), partial(self._write, client=c))
         for _ in range(f.workers):
             self.at(self.random.uniform(0, self._heartbeat), self._alive)
         for _ in range(f.machines):

@@ -19,6 +19,7 @@ from ..seam import Worksite
 from . import plain
 from .described import DescribedDevice, DeviceFacts
 from .held import IDLE_S
+from .idle import IdleTimer
 from .subject import identity, task_of
 
 log = logger("fleet")
@@ -36,27 +37,12 @@ class _KeptPool:
 
         device = DescribedDevice(facts)
         task = task_of(payload["kernel"], device, facts.threads)
-        self.key, self.guard, self.closed, self._busy = key, threading.Lock(), False, True
+        self.key, self.guard, self.closed = key, threading.Lock(), False
         self.pool = BuildPool(BuilderSetup(task.kernel, device, compile, {}, MEMORY), 1)
-        self._timer: threading.Timer | None = None
-
-    def rest(self) -> None:
-        self._busy = False
-        self._timer = threading.Timer(IDLE_S, self._idle)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def wake(self) -> None:
-        self._busy = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _idle(self) -> None:
-        with self.guard:
-            if not self._busy:
-                self._end()
+        self.idle = IdleTimer(self._end, self.guard)
 
     def close(self) -> None:
+        self.idle.wake()
         with self.guard:
             self._end()
 
@@ -87,7 +73,7 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
                     out.append([payload["items"][i][0], made])
             builds.close()
         finally:
-            pool.rest()
+            pool.idle.rest(IDLE_S)
     return {"built": out}
 
 
@@ -97,10 +83,11 @@ def _pool(payload: Mapping[str, Any]) -> _KeptPool:
     key = identity({"kernel": payload["kernel"], "device": payload["device"]})
     have: _KeptPool | None = getattr(_of_thread, "pool", None)
     if have is not None:
-        have.wake()
+        have.idle.wake()
         with have.guard:
             if have.key == key and not have.closed:
                 return have
+        _replace(None)  # before anything is refused: nobody would end it otherwise
     facts = DeviceFacts.from_json(payload["device"])
     mine = devices.get(facts.spec).compiler_id()
     if mine != facts.compiler:
@@ -115,6 +102,5 @@ def _pool(payload: Mapping[str, Any]) -> _KeptPool:
 def _replace(pool: _KeptPool | None) -> None:
     have: _KeptPool | None = getattr(_of_thread, "pool", None)
     if have is not None:
-        have.wake()
         have.close()
     _of_thread.pool = pool

@@ -12,6 +12,7 @@ from ...cache.strict import canon
 from ...log import logger
 from ...measure.outcome import Measurement
 from . import plain
+from .idle import IdleTimer
 from .plain import TravellingBuild
 from .subject import identity, task_of
 
@@ -41,8 +42,7 @@ class HeldMeasurer:
         """Held while a job is at work: the idle timer waits for it."""
         self._made: dict[str, TravellingBuild | Measurement] = {}
         self._ahead: list[tuple[Builds, list[int], list[tuple[Opt, ...]]]] = []
-        self._timer: threading.Timer | None = None
-        self._busy = False
+        self._idle = IdleTimer(self._unasked, self.guard)
         self.closed = False
 
     # builds ---------------------------------------------------------------------------------------------------------
@@ -88,27 +88,20 @@ class HeldMeasurer:
             del self._made[next(iter(self._made))]
 
     # life -----------------------------------------------------------------------------------------------------------
-    def rest(self, still: bool, idle_s: float = IDLE_S) -> None:
+    def rest(self, still: bool) -> None:
         """A job is done: end after a while, unless another begins (`wake`). `still`: builders stand still until then, because
         another worker of this machine may be timing now."""
         if still and not self.closed:
             self.measurer.builders.hold()
-        self._busy = False
-        self._timer = threading.Timer(idle_s, self._idle)
-        self._timer.daemon = True
-        self._timer.start()
+        self._idle.rest(IDLE_S)
 
     def wake(self) -> None:
         """A job begins."""
-        self._busy = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._idle.wake()
 
-    def _idle(self) -> None:
-        with self.guard:
-            if not (self.closed or self._busy):
-                log.info("nobody asked for %.0f s: the processes that measure end", IDLE_S)
-                self.close()
+    def _unasked(self) -> None:
+        log.info("nobody asked for %.0f s: the processes that measure end", IDLE_S)
+        self.close()
 
     def close(self) -> None:
         """End its processes; safe to call twice."""
