@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from cache_rows import OPTS
+
 FIRST = """
 import sys, time
 from tilewright import cache
@@ -35,18 +37,10 @@ def main(rows: int = 10_000) -> None:
     keys = max(1, rows // 20)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.db"
-        opts = [
-            ["UPCAST", "a1", 32],
-            ["UPCAST", "a0", 8],
-            ["TILE", "a2", 256],
-            ["TILE", "a0", 128],
-            ["PARALLEL", "a0"],
-            ["STAGE", "b1", {"at": "a1"}],
-        ]
         with cache.open(path) as store:
             store.record(
-                Row(**{f: getattr(key(i), f) for f in ("kernel", "target", "threads", "compiler")}, name="matmul", shape={"m": i, "n": i, "k": i}, opts=opts,
-                    opts_display=opts, t_med=1e-3 + i * 1e-8, t_min=1e-3, n=30, verified=True, run_id=str(i), provenance={"host": "x" * 200})
+                Row(**{f: getattr(key(i), f) for f in ("kernel", "target", "threads", "compiler")}, name="matmul", shape={"m": i, "n": i, "k": i}, opts=OPTS,
+                    opts_display=OPTS, t_med=1e-3 + i * 1e-8, t_min=1e-3, n=30, verified=True, run_id=str(i), provenance={"host": "x" * 200})
                 for i in range(rows)
             )  # fmt: skip
         runs = [

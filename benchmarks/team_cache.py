@@ -21,6 +21,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from cache_rows import OPTS
+
 WRITER = """
 import json, sys
 from tilewright import cache
@@ -40,18 +42,10 @@ def fill(store: Any, count: int) -> list[Any]:
     from tilewright.cache import Row
     from tilewright.cache.rows import COLUMNS
 
-    opts = [
-        ["UPCAST", "a1", 32],
-        ["UPCAST", "a0", 8],
-        ["TILE", "a2", 256],
-        ["TILE", "a0", 128],
-        ["PARALLEL", "a0"],
-        ["STAGE", "b1", {"at": "a1"}],
-    ]
     keys = max(1, count // 20)
     rows = [
         Row(kernel=f"{i % keys:064x}", target="llvm:x86_64:znver5:avx2", threads=2, compiler="llvmlite-0.50", name="matmul", shape={"m": i, "n": i, "k": i},
-            opts=opts, opts_display=opts, t_med=1e-3 + i * 1e-8, t_min=1e-3, n=30, verified=True, run_id=str(i), provenance={"host": "x" * 200})
+            opts=OPTS, opts_display=OPTS, t_med=1e-3 + i * 1e-8, t_min=1e-3, n=30, verified=True, run_id=str(i), provenance={"host": "x" * 200})
         for i in range(count)
     ]  # fmt: skip
     names = ", ".join(f'"{n}"' for n in ("digest", "key_hash", *COLUMNS))
