@@ -36,7 +36,7 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: 
     env["XDG_STATE_HOME"] = str(tmp_path / "state")  # where nobody measured limits yet
     with Terminal(*SMALL, "--budget", "3s", env=env) as first:
         assert first.wait() == 0, first.text
-    for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", "% of roofline"):
+    for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", " of roofline"):
         assert drawn in first.text
     assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), (
         "the cursor is hidden while live, then shown"
@@ -67,7 +67,7 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: 
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
-        tune.until("% of roofline")
+        tune.until(" of roofline")
         tune.type("\x03")
         assert tune.wait() == 130
     assert "interrupted; the best so far is saved" in tune.text and "Traceback" not in tune.text
@@ -101,7 +101,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.slow
 def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
-        tune.until("% of roofline")
+        tune.until(" of roofline")
         below = children(tune.process.pid)
         assert below, "the search runs candidates in other processes"
         tune.process.kill()
