@@ -194,12 +194,19 @@ def overhead(rows: int = 400) -> dict[str, Any]:
 
 
 def winners(seconds: float) -> dict[str, Any]:
-    """The winners of two workers beside those of a plain run; overlaps of the workers' searches."""
-    with tempfile.TemporaryDirectory() as t, fleet(2, "cpu", Path(t), shared=True) as (url, env):
+    """The winners of two and of four workers beside those of a plain run, and those of a second plain run beside them: two searches of
+    one kernel differ by themselves. Overlaps of the workers' searches."""
+    with tempfile.TemporaryDirectory() as t:
         path = manifest(Path(t), "cpu", list(KERNELS), seconds)
-        _, plain = run(path, Path(t) / "plain.db", env)
-        _, fleeted = run(path, Path(t) / "fleet.db", env, "--fleet", url)
-        return {"overlaps": overlaps(Path(t) / "fleet.db"), "ratios": beside(plain, fleeted)}
+        _, plain = run(path, Path(t) / "plain.db", dict(os.environ))
+        _, second = run(path, Path(t) / "second.db", dict(os.environ))
+        found: dict[str, Any] = {"second plain run": {"ratios": beside(plain, second)}}
+        for workers in (2, 4):
+            cache = Path(t) / f"fleet{workers}.db"
+            with fleet(workers, "cpu", Path(t) / str(workers), shared=True) as (url, env):
+                _, fleeted = run(path, cache, env, "--fleet", url)
+            found[f"{workers} workers"] = {"overlaps": overlaps(cache), "ratios": beside(plain, fleeted)}
+        return found
 
 
 def overlaps(cache: Path) -> int:

@@ -130,7 +130,7 @@ def result_of(data: Any, entry: Entry) -> Result:
     try:
         for name in ("opts", "seed_opts"):
             values[name] = None if values[name] is None else parse(values[name])
-        values["history"] = tuple(values["history"])
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         values["opts"] = values["opts"] or ()
     except (OptError, TypeError) as e:
         raise FleetError(f"a worker sent a result that cannot be read: {e}") from None
