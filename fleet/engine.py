@@ -158,6 +158,8 @@ class DaskEngine:
             _settle(running, json.loads(said["done"]))
         elif "refused" in said:
             _settle(running, error=FleetError(json.loads(said["refused"])))
+        elif "left" in said:
+            _settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
         else:
             text, kind = json.loads(said["failed"])
             _settle(running, error=JobFailed(text, kind))

@@ -167,7 +167,8 @@ def test_a_worker_that_leaves_loses_its_jobs_and_nothing_waits(fleet: Fleet, eng
         with pytest.raises(SlotLost, match="leaving"):
             running.result(30)
     loss = engine.lost.get(timeout=30)
-    assert loss.slot == slot and {j.id for j in loss.jobs} == {at_work.job.id, behind.job.id}
+    # the one at work may have said that it leaves before it was gone
+    assert loss.slot == slot and {behind.job.id} <= {j.id for j in loss.jobs} <= {at_work.job.id, behind.job.id}
     with pytest.raises(SlotLost):
         engine.submit(slot, FleetJob("batch", {})).result(30)
     assert address not in {s.address for s in engine.slots()}
