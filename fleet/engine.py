@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from concurrent.futures import InvalidStateError
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -13,8 +12,12 @@ from typing import Any
 from ..ir.errors import FleetError
 from . import settings, site
 from .facts import dask, slot_of, versions
+from .keys import key_of
+from .lost import TOPIC as LOST
+from .lost import LostSlot, lost_slots
 from .scheduler import ENDS, TOPIC, reach, unreachable
 from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLost
+from .settled import settle, trouble
 
 ASK_S = 15.0
 """Seconds that the scheduler may take to answer; one that went away may be started again within them."""
@@ -39,6 +42,7 @@ class DaskEngine:
         self._closed = False
         self.strangers = 0
         """Workers of this scheduler that `tune fleet worker` did not start, as of the last look."""
+        self._names: set[str] = set()
         loop = distributed.utils.LoopRunner()
         loop.start()
         self._loop = loop
@@ -74,11 +78,12 @@ class DaskEngine:
         """Who is there now. Raises FleetError where the scheduler does not answer."""
         workers, busy = self._asked()
         found = [
-            slot_of(address, w["tilewright"], self._versions, tuple(map(title_of, busy.get(address, ()))))
+            slot_of(address, w["tilewright"], self._versions, busy.get(address, ()))
             for address, w in workers.items()
             if isinstance(w.get("tilewright"), dict)
         ]
         self.strangers = len(workers) - len(found)
+        self._names = {str(w["id"]) for w in workers.values()}
         with self._guard:
             found = [s for s in found if s.address not in self._gone]
             self._known.update((s.address, s) for s in found)
@@ -113,6 +118,15 @@ class DaskEngine:
         self._client.subscribe_topic("all", self._noted)
         self._connection = connection
 
+    def gone(self) -> list[LostSlot]:
+        """Who went away, whoever it worked for, the last 200 that the scheduler noted; who of them is back is as of the last look.
+        Raises FleetError where the scheduler does not answer."""
+        try:
+            events = self._client.sync(self._client.scheduler.events, topic=LOST, callback_timeout=ASK_S)
+        except (AttributeError, OSError, TimeoutError, RuntimeError) as e:  # a client that gave up has no scheduler
+            raise FleetError(f"the scheduler at {self.url} does not answer any more ({type(e).__name__})") from None
+        return lost_slots(events, self._names)
+
     def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
         """Send a job to a slot (see the seam)."""
         site.check_kind(job.kind)
@@ -143,7 +157,7 @@ class DaskEngine:
         except Exception as e:  # a client that lost its scheduler says so in several ways
             with self._guard:
                 self._under_way.pop(job.id, None)
-            _settle(running, error=SchedulerLost(f"{self._cut} ({type(e).__name__})"))
+            settle(running, error=SchedulerLost(f"{self._cut} ({type(e).__name__})"))
             return running
         with self._guard:
             if job.id in self._under_way:
@@ -171,7 +185,7 @@ class DaskEngine:
             if future is not None:
                 with suppress(Exception):  # the scheduler may be gone; then the worker stops by itself
                     future.cancel()
-            _settle(running, error=FleetError("this client has left the fleet"))
+            settle(running, error=FleetError("this client has left the fleet"))
         with suppress(Exception):  # a client that lost its scheduler says so in several ways
             for topic in ("all", self._topic):
                 self._client.unsubscribe_topic(topic)
@@ -190,12 +204,14 @@ class DaskEngine:
         if "message" in said:
             running.arrive(json.loads(said["message"]))
         elif "done" in said:
-            _settle(running, json.loads(said["done"]))
+            settle(running, json.loads(said["done"]))
         elif "refused" in said:
-            _settle(running, error=FleetError(json.loads(said["refused"])))
+            settle(running, error=FleetError(json.loads(said["refused"])))
+        elif "left" in said:
+            settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
         else:
             text, kind = json.loads(said["failed"])
-            _settle(running, error=JobFailed(text, kind))
+            settle(running, error=JobFailed(text, kind))
 
     def _noted(self, event: tuple[float, Any]) -> None:
         """Something happened to the fleet. A worker that leaves takes its tasks with it: Dask would keep those that were meant for it
@@ -215,7 +231,7 @@ class DaskEngine:
         self._lost.put(Loss(slot, tuple(r.job for r, _ in had)))
         for running, future in had:
             self._forget(running.job.id)
-            _settle(running, error=SlotLost(f"the worker {address} on {slot.host} is gone"))
+            settle(running, error=SlotLost(f"the worker {address} on {slot.host} is gone"))
             if future is not None:
                 future.release()
 
@@ -226,7 +242,7 @@ class DaskEngine:
             left = list(self._under_way.values())
             self._under_way.clear()
         for running, future in left:
-            _settle(running, error=SchedulerLost(self._cut))
+            settle(running, error=SchedulerLost(self._cut))
             if future is not None:
                 future.release()
 
@@ -239,11 +255,11 @@ class DaskEngine:
         if running is None or running.done():
             return
         if status == "error":
-            _settle(running, error=_trouble(future, running.slot))
+            settle(running, error=trouble(future, running.slot))
         elif status == "finished":
-            _settle(running, error=JobFailed("the job ended without saying how: its worker lost the scheduler meanwhile", "FleetError"))
+            settle(running, error=JobFailed("the job ended without saying how: its worker lost the scheduler meanwhile", "FleetError"))
         else:
-            _settle(running, error=SchedulerLost(self._cut))
+            settle(running, error=SchedulerLost(self._cut))
 
     # ----------------------------------------------------------------------------------------------------------------
     def _forget(self, job: str) -> None:
@@ -269,31 +285,3 @@ class DaskEngine:
             raise FleetError(
                 f"the scheduler at {self.url} has Dask's distributed {theirs}, this client {self._versions['dask']}: install the same on both"
             )
-
-
-def key_of(job: FleetJob) -> str:
-    """Dask's key of a job: its dashboard groups tasks by what stands before the first '-', the kernel's name."""
-    first = job.title.split(" ")[0].rpartition("/")[2].replace("-", "_") or job.kind
-    return f"{first}-{job.id} {job.title or job.kind}"
-
-
-def title_of(key: Any) -> str:
-    """The title of the job behind a key."""
-    return str(key).partition(" ")[2] or str(key)
-
-
-def _settle(running: Running, value: Any = None, error: BaseException | None = None) -> None:
-    with suppress(InvalidStateError):  # the other way in was first
-        if error is not None:
-            running.set_exception(error)
-        else:
-            running.set_result(value)
-
-
-def _trouble(future: Any, slot: FleetSlot) -> FleetError:
-    from distributed import KilledWorker
-
-    error = future.exception()
-    if isinstance(error, KilledWorker):
-        return SlotLost(f"the worker {slot.address} on {slot.host} is gone")
-    return JobFailed(f"the worker on {slot.host} could not run the job: {error}", type(error).__name__)
