@@ -88,6 +88,20 @@ def test_a_worker_that_is_killed_blames_nobody_and_its_results_are_kept() -> Non
         assert [n for _, n in s.script.began].count(5) == 2
 
 
+def test_results_are_told_as_they_arrive() -> None:
+    told: list[int] = []
+
+    def wait(n: int, site: Any) -> None:
+        if n == 5:
+            until(lambda: len(told) >= 5)
+
+    with Stage(1, Script(on_begin=wait)) as s:
+        s.measurer.arrived = lambda m: told.append(number(m.opts))
+        assert s.measured(8) == dict.fromkeys(range(8), "ok") and told == list(range(8))
+        s.measurer.again(s.built(8))
+        assert len(told) == 8
+
+
 def test_one_that_came_before_anybody_was_compared_waits_for_the_first() -> None:
     script = Script()
 
