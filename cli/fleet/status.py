@@ -31,12 +31,15 @@ def show(out: Console, url: str, slots: Sequence[FleetSlot], gone: Sequence[Lost
 def _there(out: Console, url: str, slots: Sequence[FleetSlot]) -> None:
     from rich.text import Text
 
-    shown = table(url, "host", "times on", "target", ">threads", "slot", "runs", "address?1")
+    shown = table(url, "host", "times on", "processor", ">threads", "runs", "slot?1", "address?2", "target?3")
     for s in slots:
         d = s.device
         runs = Text(f"cannot be used: {s.refused}", style="red") if s.refused else Text(", ".join(s.running) or "idle")
         kind = d.spec.rpartition("/")[2] if d is not None else f"builds {s.build} at a time"
-        shown.add_row(Text(s.host), Text(kind), Text(d.target if d else ""), str(d.threads) if d else "", s.name, runs, Text(s.address))
+        target = d.target if d else ""
+        processor = " ".join(target.split(":")[1:3])
+        threads = str(d.threads) if d else ""
+        shown.add_row(Text(s.host), Text(kind), Text(processor), threads, runs, s.name, Text(s.address), Text(target))
     out.print(shown)
     machines = len({s.host for s in slots})
     busy = sum(bool(s.running) for s in slots)
