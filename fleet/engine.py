@@ -12,6 +12,9 @@ from typing import Any
 from ..ir.errors import FleetError
 from . import settings, site
 from .facts import dask, slot_of, versions
+from .keys import key_of
+from .lost import TOPIC as LOST
+from .lost import LostSlot, lost_slots
 from .scheduler import TOPIC, reach, unreachable
 from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SlotLost
 
@@ -36,6 +39,7 @@ class DaskEngine:
         self._closed = False
         self.strangers = 0
         """Workers of this scheduler that `tune fleet worker` did not start, as of the last look."""
+        self._names: set[str] = set()
         loop = distributed.utils.LoopRunner()
         loop.start()
         self._loop = loop
@@ -81,15 +85,25 @@ class DaskEngine:
             self._client.subscribe_topic("all", self._noted)
         workers = identity["workers"]
         found = [
-            slot_of(address, w["tilewright"], self._versions, tuple(map(title_of, busy.get(address, ()))))
+            slot_of(address, w["tilewright"], self._versions, busy.get(address, ()))
             for address, w in workers.items()
             if isinstance(w.get("tilewright"), dict)
         ]
         self.strangers = len(workers) - len(found)
+        self._names = {str(w["id"]) for w in workers.values()}
         with self._guard:
             found = [s for s in found if s.address not in self._gone]
             self._known.update((s.address, s) for s in found)
         return sorted(found, key=lambda s: (s.host, s.name, s.address))
+
+    def gone(self) -> list[LostSlot]:
+        """Who went away, whoever it worked for, the last 200 that the scheduler noted; who of them is back is as of the last look.
+        Raises FleetError where the scheduler does not answer."""
+        try:
+            events = self._client.sync(self._client.scheduler.events, topic=LOST, callback_timeout=ASK_S)
+        except (AttributeError, OSError, TimeoutError, RuntimeError) as e:  # a client that gave up has no scheduler
+            raise FleetError(f"the scheduler at {self.url} does not answer any more ({type(e).__name__})") from None
+        return lost_slots(events, self._names)
 
     def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
         """Send a job to a slot (see the seam)."""
@@ -158,6 +172,8 @@ class DaskEngine:
             _settle(running, json.loads(said["done"]))
         elif "refused" in said:
             _settle(running, error=FleetError(json.loads(said["refused"])))
+        elif "left" in said:
+            _settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
         else:
             text, kind = json.loads(said["failed"])
             _settle(running, error=JobFailed(text, kind))
@@ -217,17 +233,6 @@ class DaskEngine:
             raise FleetError(
                 f"the scheduler at {self.url} has Dask's distributed {theirs}, this client {self._versions['dask']}: install the same on both"
             )
-
-
-def key_of(job: FleetJob) -> str:
-    """Dask's key of a job: its dashboard groups tasks by what stands before the first '-', the kernel's name."""
-    first = job.title.split(" ")[0].rpartition("/")[2].replace("-", "_") or job.kind
-    return f"{first}-{job.id} {job.title or job.kind}"
-
-
-def title_of(key: Any) -> str:
-    """The title of the job behind a key."""
-    return str(key).partition(" ")[2] or str(key)
 
 
 def _settle(running: Running, value: Any = None, error: BaseException | None = None) -> None:

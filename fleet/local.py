@@ -76,9 +76,9 @@ class LocalEngine:
 
     def slots(self) -> list[FleetSlot]:
         with self._guard:
+            at_work = {a: [x.running.job for x in sites if x.running.running()] for a, sites in self._sites.items()}
             return [
-                replace(s, running=tuple(x.running.job.title for x in self._sites[s.address] if x.running.running()))
-                for s in self._there.values()
+                replace(s, running=tuple(j.title for j in at_work[a]), jobs=tuple(j.id for j in at_work[a])) for a, s in self._there.items()
             ]
 
     def submit(self, slot: FleetSlot, job: FleetJob) -> Running:

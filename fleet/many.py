@@ -72,8 +72,8 @@ class FleetRun:
         self.cache, self.engine, self.options, self.show, self.told = cache, engine, options, show, told
         self.overall = Overall(len(manifest.entries), options.seconds, options.clock)
         self.entries = manifest.entries
-        self.titles = {e.title for e in manifest.entries}
-        """What runs under these names was sent by this run: the last look at the slots may have seen what is over by now."""
+        self.sent: set[str] = set()
+        """Ids of this run's jobs: the last look at the slots may have seen one that is over by now. Another client's may have its title."""
         self.waiting = deque(Todo(i, e) for i, e in enumerate(manifest.entries))
         self.busy: dict[str, Sent] = {}
         self.results: dict[int, Done] = {}
@@ -146,7 +146,7 @@ class FleetRun:
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
         at_work = [b.shown.slot for b in self.busy.values()]
-        idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.refused and self.titles.issuperset(s.running)]
+        idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.refused and self.sent.issuperset(s.jobs)]
         idle = [s for s in idle if not any(s.excludes(b) for b in at_work)]
         for todo in [t for t in self.waiting if self.ready(t)]:
             if not idle:
@@ -167,7 +167,9 @@ class FleetRun:
         try:
             self.writer.write(now=True)  # so that an entry that is sent again begins from all that arrived
             key = travel.key_of(entry, slot)
-            running = self.engine.submit(slot, FleetJob("entry", travel.payload(entry, slot, asked, self.cache), entry.title))
+            job = FleetJob("entry", travel.payload(entry, slot, asked, self.cache), entry.title)
+            self.sent.add(job.id)
+            running = self.engine.submit(slot, job)
         except TilewrightError as e:
             self._conclude(todo, Done(entry, FAILED, message=str(e)))
             return

@@ -13,6 +13,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from ..ir.errors import FleetError
 from . import settings
+from .lost import LostNotes
 
 TOPIC = "tilewright-"
 """Messages for a client have the topic of this and the client's name."""
@@ -92,6 +93,7 @@ def made(options: SchedulerOptions) -> Scheduler:
         dashboard_address=options.dashboard or settings.NO_PAGES,
     )
     scheduler.add_plugin(Forgetful(scheduler))
+    scheduler.add_plugin(LostNotes(scheduler))
     return scheduler
 
 

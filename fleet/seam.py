@@ -60,8 +60,8 @@ class FleetSlot:
 
     `address` says which one it is. A worker that was lost and came back is another slot, with another address. `width`: jobs
     that it times at once, 1 with a device and 0 without; `build`: builds that it makes at once, 0 for none. `host`: the
-    machine's name. `refused`: why this client cannot use it, '' where it can; `running`: titles of the jobs that run there.
-    `machine`: equal for slots that keep out of each other's way, '' where that is not known; `alone`: it times while nothing else
+    machine's name. `refused`: why this client cannot use it, '' where it can; `running`: titles of the jobs that run there, and
+    `jobs`: their ids. `machine`: equal for slots that keep out of each other's way, '' where that is not known; `alone`: it times while nothing else
     does on its machine, as a processor."""
 
     name: str
@@ -72,6 +72,7 @@ class FleetSlot:
     host: str = ""
     refused: str = ""
     running: tuple[str, ...] = field(default=(), compare=False)
+    jobs: tuple[str, ...] = field(default=(), compare=False)
     machine: str = ""
     alone: bool = True
 
@@ -81,7 +82,12 @@ class FleetSlot:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the same names."""
-        return {**asdict(self), "device": None if self.device is None else asdict(self.device), "running": list(self.running)}
+        return {
+            **asdict(self),
+            "device": None if self.device is None else asdict(self.device),
+            "running": list(self.running),
+            "jobs": list(self.jobs),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -22,7 +24,7 @@ from .scheduler import reach
 from .seam import SlotDevice
 
 AGAIN_S = 2.0
-"""Seconds between two attempts to find a scheduler that went away."""
+"""Seconds between two looks at the processes, and between two attempts to find a scheduler that went away, on the average."""
 
 
 class SlotWorker(Worker):
@@ -97,20 +99,32 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
 
 
 async def _until(over: asyncio.Event, nannies: Sequence[Nanny], options: WorkerOptions) -> None:
-    """Return when this worker should end, or when the scheduler is gone: then Dask ends the workers of their own accord, and
-    nothing but an attempt to reach it tells that from a worker that is being started again."""
+    """Return when this worker should end, or when the scheduler is gone: then Dask ends the workers' processes, and nothing but an
+    attempt to reach it tells that from one that is being started again. While all run, nobody is asked: they would notice."""
     missed = 0
     while not over.is_set() and missed < 2:
-        try:
-            await asyncio.wait_for(over.wait(), AGAIN_S)
-        except TimeoutError:
-            try:
-                await reach(options.url, options.security)
-                missed = 0
-            except FleetError:
-                missed += 1
+        await _pause(over)
         if any(n.status.name in ("closed", "failed") for n in nannies):
             return
+        if over.is_set() or all(_runs(n) for n in nannies):
+            missed = 0
+            continue
+        try:
+            await reach(options.url, options.security)
+            missed = 0
+        except FleetError:
+            missed += 1
+
+
+def _runs(nanny: Nanny) -> bool:
+    """Whether its process is there and has joined the scheduler."""
+    return nanny.process is not None and nanny.process.status.name == "running"
+
+
+async def _pause(over: asyncio.Event) -> None:
+    """Some time, shorter if this worker should end. A thousand machines that lost their scheduler must not all ask at once."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(over.wait(), AGAIN_S * random.uniform(0.5, 1.5))
 
 
 async def _back(over: asyncio.Event, options: WorkerOptions) -> None:
@@ -119,10 +133,7 @@ async def _back(over: asyncio.Event, options: WorkerOptions) -> None:
             await reach(options.url, options.security)
             return
         except FleetError:
-            try:
-                await asyncio.wait_for(over.wait(), AGAIN_S)
-            except TimeoutError:
-                continue
+            await _pause(over)
 
 
 def _nanny(options: WorkerOptions, slot: Mapping[str, Any], i: int, n: int) -> Nanny:

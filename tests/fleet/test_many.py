@@ -14,7 +14,7 @@ from tilewright.cache import Cache, Key, Row
 from tilewright.fleet.entry import Reports
 from tilewright.fleet.local import Died, LocalEngine
 from tilewright.fleet.many import tune_on_fleet
-from tilewright.fleet.seam import FleetSlot, SlotDevice, Worksite
+from tilewright.fleet.seam import FleetJob, FleetSlot, Running, SlotDevice, Worksite
 from tilewright.fleet.travel import bundle
 from tilewright.fleet.under_way import FleetOptions
 from tilewright.ir.errors import FleetError
@@ -263,9 +263,15 @@ def test_slots_of_one_machine_take_turns_and_share_the_budget_so(tuned: Callable
 
 
 def test_a_slot_that_was_just_seen_at_work_for_us_is_free_when_it_is_done(tmp_path: Path) -> None:
+    sent: list[str] = []
+
     class Late(LocalEngine):
+        def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
+            sent.append(job.id)
+            return super().submit(slot, job)
+
         def slots(self) -> list[FleetSlot]:
-            return [replace(s, running=(entry(1).title,)) for s in super().slots()]
+            return [replace(s, jobs=tuple(sent[-1:]), running=(entry(1).title,)) for s in super().slots()]
 
     engine, store = Late(slots(1), {"entry": lambda job, site: answer(job)}), cache.open(tmp_path / "c.db")
     try:
@@ -273,3 +279,50 @@ def test_a_slot_that_was_just_seen_at_work_for_us_is_free_when_it_is_done(tmp_pa
     finally:
         engine.close()
     assert [d.status for d in done] == ["tuned", "tuned"]
+
+
+def test_two_clients_with_one_manifest_leave_each_others_jobs_alone(tmp_path: Path) -> None:
+    """Their jobs have the same titles. The second is stopped in the middle; the first gets all that it asked for."""
+    begun, left, interrupted = threading.Semaphore(0), threading.Event(), []
+
+    def act(job: Mapping[str, Any], site: Worksite) -> Any:
+        reports = Reports(site)
+        begun.release()
+        try:
+            while not left.wait(0.002):
+                reports.phase("searching")
+        except KeyboardInterrupt:
+            interrupted.append(1)
+            return {"interrupted": True}
+        return answer(job)
+
+    def client(name: str, show: Any = lambda *_: None) -> None:
+        found[name] = tune_on_fleet(manifest(entry(1), entry(2)), cache.open(tmp_path / f"{name}.db"), engine, FleetOptions(), show)
+
+    def strike(under_way: Any, overall: Any) -> None:
+        if under_way and begun.acquire(timeout=30):
+            raise KeyboardInterrupt
+
+    engine, found = Shared(slots(3), {"entry": act}), dict[str, list[Done]]()
+    first = threading.Thread(target=client, args=("first",))
+    first.start()
+    try:
+        assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
+        client("second", strike)
+    finally:
+        left.set()
+        first.join(30)
+        engine.close()
+    assert [d.status for d in found["second"]] == ["interrupted", "left"] and interrupted == [1]
+    assert [d.status for d in found["first"]] == ["tuned", "tuned"]
+    assert engine.behind == 0, "no slot that another client uses is taken for an idle one"
+
+
+class Shared(LocalEngine):
+    """An engine of several clients. `behind`: jobs that were sent to a slot that was at work."""
+
+    behind = 0
+
+    def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
+        self.behind += any(s.address == slot.address and s.jobs for s in super().slots())
+        return super().submit(slot, job)
