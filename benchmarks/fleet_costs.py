@@ -1,4 +1,5 @@
-"""What a fleet costs, in processor time: the scheduler for each task, message, worker and question, and the client for each row.
+"""What a fleet costs, in processor time: the scheduler for each task, message, worker, question and look whether it is there, and
+the client for each row.
 
     python benchmarks/fleet_costs.py --json results/fleet-costs.json
 
@@ -118,6 +119,36 @@ async def of_dask() -> dict[str, float]:
     }
 
 
+async def of_joining() -> dict[str, float]:
+    """What it costs to look over TLS whether the scheduler is there, and to be a worker that joins it and leaves again; both ends, and the
+    making of a worker's own parts."""
+    from tilewright.fleet import scheduler, settings, tls
+    from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
+
+    settings.apply()
+    with tempfile.TemporaryDirectory() as folder:
+        tls.make(Path(folder))
+        secured = {role: tls.security("tls://x", role, Path(folder)) for role in tls.ROLES}
+        async with await scheduler.made(scheduler.SchedulerOptions("127.0.0.1", 0, secured["scheduler"])) as hub:
+            told = slots(WorkerOptions(hub.address, lock=f"{folder}/lock"))[0]
+
+            async def join() -> None:
+                async with SlotWorker(hub.address, slot=told, nthreads=1, security=secured["worker"], local_directory=folder):
+                    pass
+
+            out = {}
+            for name, act, n in (
+                ("reach_s", lambda: scheduler.reach(hub.address, secured["worker"]), 60),
+                ("join_s", join, 8),
+            ):
+                await act()
+                start = time.process_time()
+                for _ in range(n):
+                    await act()
+                out[name] = (time.process_time() - start) / n
+    return out
+
+
 async def _heartbeat(cluster: Any) -> float:
     worker = next(iter(cluster.workers.values()))
     start, n = time.process_time(), 200
@@ -170,7 +201,13 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--json", metavar="FILE", help="where to write it; default: standard output")
     args = p.parse_args()
-    found = {"measured": time.strftime("%Y-%m-%d"), "cores": os.cpu_count(), **of_rows(), **asyncio.run(of_dask())}
+    found = {
+        "measured": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        **of_rows(),
+        **asyncio.run(of_dask()),
+        **asyncio.run(of_joining()),
+    }
     text = json.dumps({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in found.items()}, indent=1) + "\n"
     if args.json:
         Path(args.json).write_text(text)

@@ -42,6 +42,8 @@ class Costs:
     row_parse_s: float
     row_write_s: float
     row_stored_bytes: float
+    reach_s: float
+    join_s: float
     server_row_s: float = 0.2e-3
     pull_row_s: float = 0.1e-3
     pull_ask_s: float = 0.7e-3
@@ -61,7 +63,8 @@ class Costs:
 class Fleet:
     """What is simulated. `busy_rows_s`: rows a second of a worker that tunes (a batch of 12 takes 0.56 s on a small matmul); `entry_s`:
     seconds of an entry; `machines`: those that have a mirror, and how often each pulls (seconds); `look_s`: how often a client asks who
-    is there."""
+    is there; `probe_s`: how often each `tune fleet worker` looks over TLS whether the scheduler is there, though its process runs (0:
+    never); `restart_s`: how long a worker's process lasts on the average. One that starts again looks once, and joins."""
 
     workers: int = 1000
     rows_a_day: float = 1e6
@@ -73,6 +76,8 @@ class Fleet:
     pull_s: float = 60.0
     look_s: float = 1.0
     write_s: float = 0.5
+    probe_s: float = 0.0
+    restart_s: float = 3600.0
 
     @property
     def busy(self) -> float:
@@ -134,6 +139,9 @@ class Simulation:
             self.at(self.random.uniform(0, f.write_s), partial(self._write, client=c))
         for _ in range(f.workers):
             self.at(self.random.uniform(0, self._heartbeat), self._alive)
+            self.at(self.random.expovariate(1 / f.restart_s), self._restart)
+            if f.probe_s:
+                self.at(self.random.uniform(0, f.probe_s), self._probe)
         for _ in range(f.machines):
             self.at(self.random.uniform(0, f.pull_s), self._pull)
         while self._events and self._events[0][0] < self.seconds:
@@ -188,6 +196,14 @@ class Simulation:
         self.scheduler.serve(now, self.costs.heartbeat_s, "signs of life")
         self.at(now + self._heartbeat, self._alive)
 
+    def _probe(self, now: float) -> None:
+        self.scheduler.serve(now, self.costs.reach_s, "looks whether it is there")
+        self.at(now + self.fleet.probe_s, self._probe)
+
+    def _restart(self, now: float) -> None:
+        self.scheduler.serve(now, self.costs.reach_s + self.costs.join_s, "workers that join")
+        self.at(now + self.random.expovariate(1 / self.fleet.restart_s), self._restart)
+
     def _pull(self, now: float) -> None:
         f, c = self.fleet, self.costs
         # each mirror takes every row once: on the average what came since its last time
@@ -228,9 +244,37 @@ def breaks(fleet: Fleet, costs: Costs, seconds: float) -> dict[str, float]:
     return out
 
 
+AGAIN_S = 2.0
+"""How often a worker without a scheduler looks for one, on the average (`fleet.worker.AGAIN_S`)."""
+GIVES_UP_S = 5.0
+"""How long it waits for an answer (`fleet.scheduler.CONNECT_S`)."""
+STARTS_S = 2.0
+"""How long its process then takes to start."""
+
+
+def all_back(workers: int, costs: Costs, seed: int = 0) -> float:
+    """Seconds from a scheduler's start until all workers have joined it, who all looked for it. One that waits too long for an answer
+    has cost it the time all the same, and looks again."""
+    rng, hub = random.Random(seed), Station()
+    events = [(rng.uniform(0, 1.5 * AGAIN_S), i, False) for i in range(workers)]
+    heapq.heapify(events)
+    last = 0.0
+    while events:
+        now, i, joins = heapq.heappop(events)
+        done = hub.serve(now, costs.join_s if joins else costs.reach_s, "")
+        if joins:
+            last = max(last, done)
+        elif done - now <= GIVES_UP_S:
+            heapq.heappush(events, (done + STARTS_S, i, True))
+        else:
+            heapq.heappush(events, (now + GIVES_UP_S + rng.uniform(0.5, 1.5) * AGAIN_S, i, False))
+    return last
+
+
 CASES = {
     "100 workers, 10⁶ rows a day": Fleet(workers=100, rows_a_day=1e6),
     "1,000 workers, 10⁶ rows a day": Fleet(),
+    "each worker looking every 2 s": Fleet(probe_s=2.0),
     "1,000 workers, 10⁷": Fleet(rows_a_day=1e7),
     "1,000 workers, 10⁸": Fleet(rows_a_day=1e8),
     "the same, looking every 30 s": Fleet(rows_a_day=1e8, look_s=30),
@@ -279,6 +323,8 @@ def main() -> None:
         print(f"{name}: scheduler mostly {x['scheduler']['most']} (99 % within {1e3 * x['scheduler']['p99_s']:.3g} ms), "
               f"client mostly {x['client']['most']}, server mostly {x['server']['most']}; "
               + ", ".join(f"{k} {v:,.0f} GB a day" for k, v in x["gb_a_day"].items()))  # fmt: skip
+    for workers in sorted({f.workers for f in cases.values()}):
+        print(f"{workers:,} workers are back {all_back(workers, costs):.0f} s after a scheduler that was started anew")
     limits = breaks(Fleet(**given) if given else Fleet(look_s=30), costs, min(args.seconds, 60.0))
     print("\n80 % busy at (rows a day): " + ", ".join(f"{part} {rows:.2g}" for part, rows in sorted(limits.items(), key=lambda x: x[1])))
     if args.json:

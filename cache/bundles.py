@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from ..files.output import replace
 from ..ir.errors import CacheError, OptError
-from .rows import COLUMNS, JSON_FIELDS, MAX_NAME, Row, from_dict, printable
+from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
 from .strict import canon, parse
 from .version import BUNDLE_SCHEMA
 
@@ -37,9 +37,7 @@ def dumps(rows: Iterable[Row]) -> Iterator[str]:
     # whether a row came with a bundle is this cache's knowledge, not the bundle's
     unique = {r.digest: r for r in (r.marked(imported=False) for r in rows)}
     yield canon(HEADER)
-    for r in sorted(unique.values(), key=_order):
-        values = r.to_dict()
-        yield canon({**values, **{f: parse(values[f], f"row, field {f}") for f in JSON_FIELDS}})
+    yield from map(line_of, sorted(unique.values(), key=_order))
 
 
 def _order(r: Row) -> tuple[Any, ...]:
@@ -93,12 +91,12 @@ def row_from(value: dict[str, Any], what: str) -> Row:
     unknown = sorted(set(value) - set(COLUMNS))
     if unknown:
         raise CacheError(f"{what}: unknown field {', '.join(map(ascii, unknown[:3]))}")
-    row = from_dict({f: canon(v) if f in JSON_FIELDS else v for f, v in value.items()}, what)
+    row = from_dict(value, what, nested=True)
     from ..opts.opt import parse as parse_opts
 
     for f in ("opts", "opts_display"):
         try:
-            found = parse_opts(getattr(row, f))
+            found = parse_opts(value[f])
         except OptError as e:
             raise CacheError(f"{what}, field {f}: {_one_line(str(e))}") from None
         if not all(len(str(o)) <= MAX_NAME and printable(str(o)) for o in found):

@@ -5,6 +5,7 @@ Driver, host, clocks and the value at which a symbol was tuned are provenance, n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -61,10 +62,15 @@ class Key:
     @property
     def hash(self) -> str:
         """One hex SHA-256 over all fields: the column a look-up searches."""
-        fields = [self.kernel, self.target, self.threads, self.compiler, self.policy]
-        # keys of the time are those that there were before there was anything else to make small
-        fields += [self.objective] if self.objective != TIME else []
-        return hashlib.sha256(canon(fields).encode()).hexdigest()
+        return _hash_of(self)
 
     def __str__(self) -> str:
         return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, {self.compiler}, policy {self.policy or 'strict'}{for_text(self.objective)}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _hash_of(key: Key) -> str:
+    fields = [key.kernel, key.target, key.threads, key.compiler, key.policy]
+    # keys of the time are those that there were before there was anything else to make small
+    fields += [key.objective] if key.objective != TIME else []
+    return hashlib.sha256(canon(fields).encode()).hexdigest()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from types import MappingProxyType, NoneType
 from typing import Any, get_type_hints
 
@@ -95,7 +96,7 @@ class Row:
     @property
     def digest(self) -> str:
         """SHA-256 of the whole content: equal measurements are stored once, and changed ones are noticed."""
-        return digest_of(self.to_dict())
+        return digest_of_record(_values(self))
 
     @property
     def shape_dict(self) -> dict[str, int]:
@@ -135,11 +136,13 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Fields by name, scalars only."""
-        return {f: getattr(self, f) for f in COLUMNS}
+        return dict(zip(COLUMNS, _values(self)))
 
 
 JSON_FIELDS = ("shape", "opts", "opts_display", "provenance")
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
+_PLAIN = tuple(c for c in COLUMNS if c not in JSON_FIELDS)
+_values = attrgetter(*COLUMNS)
 _HINTS = get_type_hints(Row)
 TYPES: dict[str, tuple[type, bool]] = {
     f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS
@@ -180,12 +183,24 @@ _JSON: dict[type, Callable[[Any], str]] = {
 
 
 def digest_of_record(content: Sequence[Any]) -> str:
-    """`digest_of` for scalars in the order of `COLUMNS`, in less time: a mirror's pull asks for a hundred thousand."""
+    """`digest_of` for scalars in the order of `COLUMNS`, whatever follows them, in less time."""
     try:
         text = ",".join([name + _JSON[type(value := content[i])](value) for i, name in _ORDER])
     except KeyError:
-        return digest_of(dict(zip(COLUMNS, content, strict=True)))
+        return digest_of(dict(zip(COLUMNS, content)))
     return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+
+
+def line_of(row: Row) -> str:
+    """A row as one line of canonical JSON, in which JSON fields are nested. Raises CacheError for text in them that is no JSON."""
+    content = _values(row)
+    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else _JSON[type(v)](v) for i, _ in _ORDER for v in (content[i],))
+    return "{" + ",".join(name + part for (_, name), part in zip(_ORDER, parts)) + "}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _nested(field: str, text: str) -> str:
+    return canon(parse(text, f"row, field {field}"))
 
 
 def check(row: Row, what: str = "row") -> Row:
@@ -193,18 +208,19 @@ def check(row: Row, what: str = "row") -> Row:
     return from_dict(row.to_dict(), what)
 
 
-def from_dict(values: dict[str, Any], what: str = "row") -> Row:
-    """A checked Row from plain data; every field must be there and no other. Raises CacheError naming the field."""
+def from_dict(values: dict[str, Any], what: str = "row", *, nested: bool = False) -> Row:
+    """A checked Row from plain data; every field must be there and no other. `nested`: JSON fields are not texts, but what
+    `strict.parse` made of them. Raises CacheError naming the field."""
     unknown, missing = sorted(set(values) - set(COLUMNS)), sorted(set(COLUMNS) - set(values))
     if unknown or missing:
         said = [f"unknown field {', '.join(map(ascii, unknown[:3]))}"] * bool(unknown) + [f"missing field {', '.join(missing[:3])}"] * bool(
             missing
         )
         raise CacheError(f"{what}: {'; '.join(said)}")
-    clean = {f: _scalar(f, values[f], what) for f in COLUMNS}
+    clean = {f: _scalar(f, values[f], what) for f in (_PLAIN if nested else COLUMNS)}
     for f, kind in zip(JSON_FIELDS, (dict, list, list, dict), strict=True):
         try:
-            clean[f] = _json(f, kind, clean[f])
+            clean[f] = _scalar(f, _text_of(f, kind, values[f]), what) if nested else _json(f, kind, clean[f])
         except CacheError as e:
             raise CacheError(f"{what}{e}") from None
     row = Row(**clean)
@@ -224,7 +240,10 @@ def from_dict(values: dict[str, Any], what: str = "row") -> Row:
 @functools.lru_cache(maxsize=4096)
 def _json(field: str, kind: type[Any], text: str) -> str:
     """The one form of a JSON field; the measurements of a kernel have most of them in common. Errors are the end of a sentence."""
-    inside = parse(text, f", field {field}")
+    return _text_of(field, kind, parse(text, f", field {field}"))
+
+
+def _text_of(field: str, kind: type[Any], inside: Any) -> str:
     if not isinstance(inside, kind):
         raise CacheError(f": field {field} must hold a JSON {'object' if kind is dict else 'list'}")
     if field == "shape" and not all(type(v) is int and v >= 0 and printable(k) for k, v in inside.items()):
@@ -243,6 +262,8 @@ def _is_utc(when: str) -> bool:
 def _scalar(field: str, value: Any, what: str) -> Any:
     kind: Any
     kind, optional = TYPES[field]
+    if type(value) is str and kind is str and value.isascii() and len(value) <= MAX_NAME and (field in JSON_FIELDS or value.isprintable()):
+        return value
     if value is None and optional:
         return None
     if kind is float and isinstance(value, (int, float)) and type(value) is not bool:

@@ -11,12 +11,13 @@ from ..ir.errors import CacheError
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 MAX_DEPTH = 32
 """Objects and lists inside one another."""
-_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.S)
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.S)
+_BRACKETS = re.compile(r"[\[\]{}]")
 
 
 def canon(value: Any) -> str:
     """`value` as one deterministic line of JSON: sorted keys, no spaces, ASCII, no NaN or infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANON(value)
 
 
 def parse(text: str, what: str) -> Any:
@@ -25,12 +26,12 @@ def parse(text: str, what: str) -> Any:
     if text.startswith("\ufeff"):
         raise CacheError(f"{what}: begins with a byte order mark; save it as UTF-8 without one")
     # counted before the decoder recurses: how deep that may go depends on the Python it runs in
-    if depth(text) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH:
         raise CacheError(f"{what}: nested too deeply")
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_int, parse_float=_float)
-        # an unpaired surrogate parses, but neither SQLite nor a UTF-8 file can hold it
-        json.dumps(value, ensure_ascii=False).encode()
+        value = _decoder.decode(text)
+        if "\\u" in text or not text.isascii():  # an unpaired surrogate parses, but neither SQLite nor a UTF-8 file can hold it
+            json.dumps(value, ensure_ascii=False).encode()
     except CacheError as e:
         raise CacheError(f"{what}: {e}") from None
     except ValueError as e:
@@ -41,14 +42,13 @@ def parse(text: str, what: str) -> Any:
 def depth(text: str) -> int:
     """How deep brackets nest in JSON text, those in strings left out; a guess for what is not JSON."""
     now = most = 0
-    for token in _NESTING.finditer(text):
-        c = token[0]
+    for c in _BRACKETS.findall(_STRINGS.sub("", text)):
         if c in "[{":
             now += 1
             most = max(most, now)
             if most > MAX_DEPTH:
                 break
-        elif c in "]}":
+        else:
             now -= 1
     return most
 
@@ -75,3 +75,7 @@ def _float(digits: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise CacheError("a number is too large")
     return value
+
+
+_CANON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_int=_int, parse_float=_float)

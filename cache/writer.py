@@ -47,7 +47,8 @@ class RowWriter(ABC):
 
     def record(self, rows: Iterable[Row]) -> int:
         """Add the rows that are not there yet; returns how many were. All or none."""
-        values = list({r.digest: {"digest": r.digest, "key_hash": r.key.hash, **r.to_dict()} for r in rows}.values())
+        unique = {r.digest: r for r in rows}
+        values = [{"digest": d, "key_hash": r.key.hash, **r.to_dict()} for d, r in unique.items()]
 
         def work(c: sa.Connection) -> int:
             from .schema import measurement
@@ -88,33 +89,33 @@ class RowWriter(ABC):
                 count(c)
             return gone
 
-        return self._run(work)
+        return self._run(work, long=True)
 
     def remove(self, digests: Sequence[str]) -> int:
         """Delete these rows, all or none; returns how many were there."""
         from .schema import remove
 
-        return self._run(lambda c: remove(c, digests, CHUNK)) if digests else 0
+        return self._run(lambda c: remove(c, digests, CHUNK), long=True) if digests else 0
 
     @abstractmethod
     def close(self) -> None:
         """Let go of the database."""
 
     # ----------------------------------------------------------------------------------------------------------------
-    def _run(self, work: Callable[[sa.Connection], T]) -> T:
-        """`work` in one transaction, on a prepared database. Tried again while another writer holds the file: SQLite's own waiting
+    def _run(self, work: Callable[[sa.Connection], T], *, long: bool = False) -> T:
+        """`work` in one transaction, on a prepared database; `long`: it may take minutes. Tried again while another writer holds the file: SQLite's own waiting
         does not cover the change to WAL and the recovery of a log, which fail at once."""
         deadline = time.monotonic() + self.patience_s
         while True:
             try:
-                return self._once(work)
+                return self._once(work, long=long)
             except Busy:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))
 
     @abstractmethod
-    def _once(self, work: Callable[[sa.Connection], T]) -> T:
+    def _once(self, work: Callable[[sa.Connection], T], *, long: bool = False) -> T:
         """`work` in one transaction, on tables that are there. Raises Busy where another writer holds the database."""
 
 
@@ -136,7 +137,7 @@ class Writer(RowWriter):
             self._wrote = False
             _settle(self.path)
 
-    def _once(self, work: Callable[[sa.Connection], T]) -> T:
+    def _once(self, work: Callable[[sa.Connection], T], *, long: bool = False) -> T:
         import sqlalchemy as sa
 
         from . import schema

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
+from .keys import id_of, title_of
 from .seam import FleetSlot, SlotDevice
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def host() -> str:
     return platform.node() or "?"
 
 
-def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], running: tuple[str, ...]) -> FleetSlot:
-    """The slot behind what a worker said of itself (`SlotWorker.facts`)."""
+def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], keys: Sequence[Any]) -> FleetSlot:
+    """The slot behind what a worker said of itself (`SlotWorker.facts`); `keys`: Dask's, of the jobs that it has."""
     device = None if said["device"] is None else SlotDevice(**said["device"])
     return FleetSlot(
         name=device.slot_name if device is not None else "",
@@ -87,7 +88,8 @@ def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], runn
         build=int(said["build"]),
         host=str(said["host"]),
         refused=difference(said, ours),
-        running=running,
+        running=tuple(map(title_of, keys)),
+        jobs=tuple(map(id_of, keys)),
         machine=str(said["machine"]),
         alone=bool(said["exclusive"]),
     )

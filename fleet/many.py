@@ -21,7 +21,7 @@ from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, L
 from . import travel
 from .fits import fitting
 from .row_writer import ClientWriter
-from .seam import FleetJob, JobFailed, SlotLost
+from .seam import FleetJob, JobFailed, SchedulerLost, SlotLost
 from .under_way import Sent, Todo, UnderWay
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class FleetRun:
         self.cache, self.engine, self.options, self.show, self.told = cache, engine, options, show, told
         self.overall = Overall(len(manifest.entries), options.seconds, options.clock)
         self.entries = manifest.entries
-        self.titles = {e.title for e in manifest.entries}
-        """What runs under these names was sent by this run: the last look at the slots may have seen what is over by now."""
+        self.sent: set[str] = set()
+        """Ids of this run's jobs: the last look at the slots may have seen one that is over by now. Another client's may have its title."""
         self.waiting = deque(Todo(i, e) for i, e in enumerate(manifest.entries))
         self.busy: dict[str, Sent] = {}
         self.results: dict[int, Done] = {}
@@ -146,7 +146,7 @@ class FleetRun:
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
         at_work = [b.shown.slot for b in self.busy.values()]
-        idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.refused and self.titles.issuperset(s.running)]
+        idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.refused and self.sent.issuperset(s.jobs)]
         idle = [s for s in idle if not any(s.excludes(b) for b in at_work)]
         for todo in [t for t in self.waiting if self.ready(t)]:
             if not idle:
@@ -167,7 +167,9 @@ class FleetRun:
         try:
             self.writer.write(now=True)  # so that an entry that is sent again begins from all that arrived
             key = travel.key_of(entry, slot)
-            running = self.engine.submit(slot, FleetJob("entry", travel.payload(entry, slot, asked, self.cache), entry.title))
+            job = FleetJob("entry", travel.payload(entry, slot, asked, self.cache, self.writer.unwritten), entry.title)
+            self.sent.add(job.id)
+            running = self.engine.submit(slot, job)
         except TilewrightError as e:
             self._conclude(todo, Done(entry, FAILED, message=str(e)))
             return
@@ -229,6 +231,9 @@ class FleetRun:
         except SlotLost as e:
             self._was_lost(todo, str(e))
             return
+        except SchedulerLost as e:
+            self._was_lost(todo, str(e), blamed=False)
+            return
         except TilewrightError as e:
             if isinstance(e, JobFailed) and e.kind == "KeyboardInterrupt":
                 self._was_lost(todo, "its worker was stopped")
@@ -245,13 +250,17 @@ class FleetRun:
         else:
             self._conclude(todo, Done(entry, CACHED if result.origin == "cached" else TUNED, result))
 
-    def _was_lost(self, todo: Todo, why: str) -> None:
-        """Sent once more, from all that arrived; the second time it failed."""
+    def _was_lost(self, todo: Todo, why: str, blamed: bool = True) -> None:
+        """Sent once more, from all that arrived; the second time that it is `blamed` it failed."""
         if self.stopping:
             self._conclude(todo, Done(todo.entry, INTERRUPTED))
             return
         self._looked = float("-inf")  # look before anything is sent
-        if todo.attempt < TRIES:
+        if not blamed:
+            log.info("%s: %s; it is sent anew", todo.entry.title, why)
+            todo.without_s = None
+            self.waiting.appendleft(todo)
+        elif todo.attempt < TRIES:
             log.info("%s lost: %s; it is sent once more", todo.entry.title, why)
             todo.attempt, todo.without_s = todo.attempt + 1, None
             self.waiting.appendleft(todo)

@@ -13,19 +13,31 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from ..ir.errors import FleetError
 from . import settings
+from .lost import LostNotes
 
 TOPIC = "tilewright-"
 """Messages for a client have the topic of this and the client's name."""
 CONNECT_S = 5.0
 
 
+ENDS = "scheduler-ends"
+"""What clients are told before an orderly end: they would hear of workers that leave, as after a fault of these."""
+HEARD_S = 0.1
+"""Seconds in which they hear it: messages leave every 10 ms."""
+
+
 class Forgetful(SchedulerPlugin):  # type: ignore[misc, unused-ignore]
-    """Lets go of the messages that were kept for a client, when the client leaves."""
+    """Lets go of the messages that were kept for a client, when the client leaves. Tells clients when the scheduler ends."""
 
     name = "tilewright"
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+
+    async def before_close(self) -> None:
+        """Dask calls it."""
+        self._scheduler.log_event("all", {"action": ENDS})
+        await asyncio.sleep(HEARD_S)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Dask calls it."""
@@ -92,6 +104,7 @@ def made(options: SchedulerOptions) -> Scheduler:
         dashboard_address=options.dashboard or settings.NO_PAGES,
     )
     scheduler.add_plugin(Forgetful(scheduler))
+    scheduler.add_plugin(LostNotes(scheduler))
     return scheduler
 
 

@@ -36,13 +36,16 @@ class DaskSite:
         self.threads: int = 1 if device is None else device["threads"]
         self.folder: str = worker.local_directory
         self.flag = threading.Event()
+        self.leaving = False
+        """Whether it is stopped only since its worker ends. What it has by then is no answer: others do the job again."""
 
     @property
     def stopped(self) -> bool:
-        """Whether the client asked for it, or let go of the task, or is gone (the scheduler lets go for it then)."""
+        """Whether the client asked for it, or let go of the task, or is gone (the scheduler lets go for it then), or the worker ends."""
         if not self.flag.is_set():
             task = self._worker.state.tasks.get(self._key)
-            if task is None or task.state in _LEFT or str(self._worker.status.name) in ("closing", "closed", "failed"):
+            self.leaving = str(self._worker.status.name) in ("closing", "closed", "failed")
+            if self.leaving or task is None or task.state in _LEFT:
                 self.flag.set()
         return self.flag.is_set()
 
@@ -50,7 +53,7 @@ class DaskSite:
         self.tell("message", message)
 
     def tell(self, what: str, value: Any) -> None:
-        """`what`: message, done, failed or refused. As JSON text, for Dask's own encoding makes tuples of lists. TypeError for what is no
+        """`what`: message, done, failed, refused or left. As JSON text, for Dask's own encoding makes tuples of lists. TypeError for what is no
         JSON data."""
         self._worker.log_event(self._topic, {"job": self._id, what: json.dumps(value)})
 
@@ -66,14 +69,15 @@ def perform(envelope: Mapping[str, Any]) -> None:
         return
     _UNDER_WAY[site._id] = site
     try:
-        site.tell("done", _alone(worker, envelope, site))
+        what, value = "done", _alone(worker, envelope, site)
     except KeyboardInterrupt:
-        site.tell("failed", ["it was stopped", "KeyboardInterrupt"])
+        what, value = "failed", ["it was stopped", "KeyboardInterrupt"]
     except Exception as e:
         log.info("job %s failed: %s: %s", envelope["kind"], type(e).__name__, e)
-        site.tell("failed", [str(e) or type(e).__name__, type(e).__name__])
+        what, value = "failed", [str(e) or type(e).__name__, type(e).__name__]
     finally:
         _UNDER_WAY.pop(site._id, None)
+    site.tell(*("left", None) if site.leaving else (what, value))
 
 
 def _alone(worker: SlotWorker, envelope: Mapping[str, Any], site: DaskSite) -> Any:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,13 +18,15 @@ from distributed import Nanny, Worker
 
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
+from ..log import logger
 from . import machine_lock, settings
 from .facts import described, exclusive, host, machine, versions
 from .scheduler import reach
 from .seam import SlotDevice
 
+log = logger("fleet")
 AGAIN_S = 2.0
-"""Seconds between two attempts to find a scheduler that went away."""
+"""Seconds between two looks at the processes, and between two attempts to find a scheduler that went away, on the average."""
 
 
 class SlotWorker(Worker):
@@ -78,16 +82,21 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
+    joined = False
     while not over.is_set():
         nannies = [_nanny(options, slot, i, len(told)) for i, slot in enumerate(told)]
         try:
             try:
                 await asyncio.gather(*nannies)
             except (RuntimeError, OSError, TimeoutError) as e:
-                raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
-            for nanny, slot in zip(nannies, told):
-                say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
-            await _until(over, nannies, options)
+                if not joined:
+                    raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
+                log.info("could not join again: %s", e.__cause__ or e)  # the scheduler went away once more meanwhile
+            else:
+                joined = True
+                for nanny, slot in zip(nannies, told):
+                    say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
+                await _until(over, nannies, options)
         finally:
             await asyncio.gather(*(n.close(timeout=5) for n in nannies), return_exceptions=True)
         if not over.is_set():
@@ -97,20 +106,32 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
 
 
 async def _until(over: asyncio.Event, nannies: Sequence[Nanny], options: WorkerOptions) -> None:
-    """Return when this worker should end, or when the scheduler is gone: then Dask ends the workers of their own accord, and
-    nothing but an attempt to reach it tells that from a worker that is being started again."""
+    """Return when this worker should end, or when the scheduler is gone: then Dask ends the workers' processes, and nothing but an
+    attempt to reach it tells that from one that is being started again. While all run, nobody is asked: they would notice."""
     missed = 0
     while not over.is_set() and missed < 2:
-        try:
-            await asyncio.wait_for(over.wait(), AGAIN_S)
-        except TimeoutError:
-            try:
-                await reach(options.url, options.security)
-                missed = 0
-            except FleetError:
-                missed += 1
+        await _pause(over)
         if any(n.status.name in ("closed", "failed") for n in nannies):
             return
+        if over.is_set() or all(_runs(n) for n in nannies):
+            missed = 0
+            continue
+        try:
+            await reach(options.url, options.security)
+            missed = 0
+        except FleetError:
+            missed += 1
+
+
+def _runs(nanny: Nanny) -> bool:
+    """Whether its process is there and has joined the scheduler."""
+    return nanny.process is not None and nanny.process.status.name == "running"
+
+
+async def _pause(over: asyncio.Event) -> None:
+    """Some time, shorter if this worker should end. A thousand machines that lost their scheduler must not all ask at once."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(over.wait(), AGAIN_S * random.uniform(0.5, 1.5))
 
 
 async def _back(over: asyncio.Event, options: WorkerOptions) -> None:
@@ -119,10 +140,7 @@ async def _back(over: asyncio.Event, options: WorkerOptions) -> None:
             await reach(options.url, options.security)
             return
         except FleetError:
-            try:
-                await asyncio.wait_for(over.wait(), AGAIN_S)
-            except TimeoutError:
-                continue
+            await _pause(over)
 
 
 def _nanny(options: WorkerOptions, slot: Mapping[str, Any], i: int, n: int) -> Nanny:

@@ -89,6 +89,16 @@ class Core:
     """Instructions to compare indices that vary along the lanes."""
     compared_once: float = 0.25
     """Instructions to compare indices that do not: the comparison is mostly moved out of the loop."""
+    noted: float = 1.0
+    """Instructions to note beside an extreme whether an element is a number."""
+    noted_by_masks: float = 0.5
+    """The same with registers for the truths of vectors."""
+    placed: float = 2.0
+    """Instructions to keep the place of an extreme, but for one of each step."""
+    placed_by_masks: float = 1.0
+    """The same with registers for the truths of vectors."""
+    truths: int = 6
+    """Truths of vectors that may be carried in registers of their own."""
     overhead: int = 2
     """Instructions a loop adds to its body."""
     branch: float = 0.4

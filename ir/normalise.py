@@ -1,6 +1,6 @@
 """The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants
 folded, masked weights masked (`masked_weights`), narrow integers computed narrowly (`narrowing`),
-choices by parity made places of a group (`parity`).
+choices by parity made places of a group (`parity`), what nests compute again named (`repeated`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
 neither, and a and b are used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of
@@ -23,6 +23,7 @@ from .masked_weights import mask_weights
 from .narrowing import narrow
 from .node import Node, as_node, axis, const, make
 from .parity import split_by_parity
+from .repeated import name_repeated
 from .rewrite import Rewriter
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
@@ -37,7 +38,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = narrow(split_by_parity(mask_weights(found)))
+    found = name_repeated(narrow(split_by_parity(mask_weights(found))))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

@@ -13,6 +13,7 @@ from ..program.builder import Builder
 from ..program.program import Val
 from . import arcs, trigonometric
 from .float_emitter import FloatEmitter
+from .networks import network
 from .power32 import power
 from .reciprocal_root import over_root
 
@@ -86,5 +87,5 @@ def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val |
     return value(usual)
 
 
-KINDS = {"div": quotient, "atan": arc, "or": sign, "where": point, "cast": power}
+KINDS = {"div": quotient, "atan": arc, "or": sign, "where": point, "cast": power, "max": network, "min": network}
 """What may know a better way for an operator."""

@@ -62,6 +62,11 @@ class Target:
         return self.language.neighbours and self.arch == "x86_64"
 
     @property
+    def keeps_nan(self) -> bool:
+        """Whether the instructions for the larger and the smaller of two floats are NaN where either is; x86's are not."""
+        return self.kind != "cpu" or self.arch != "x86_64" or self.groups
+
+    @property
     def key(self) -> str:
         """The identity used by caches: the code that this target gets, not the core count or the cache sizes; but a GPU's
         multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""

@@ -31,13 +31,22 @@ def classify(error: Exception, address: Address, *, writing: bool = True) -> Cac
         return Forbidden(f"{where} does not let you in ({text}): check the user, the database, and the password in ~/.pgpass or PGPASSWORD")
     if state in ("55P03", "40001", "40P01"):
         return Busy(f"{where} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
-    if state.startswith(("08", "57P", "53")) or (
-        not state and type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
+    if (
+        state.startswith(("08", "57P", "53"))
+        or state == "57014"
+        or (  # 57014: it took longer than a statement may
+            not state and type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
+        )
     ):
         return Unreachable(f"{where} does not answer ({text}): try again later, or {ELSEWHERE}")
     if state == "42P01":
         return CacheError(f"the tables of {where} are not there, or not in its search_path ({text}): `tune cache roles` makes them")
     return CacheError(f"{where} cannot be used ({text}): {ELSEWHERE}")
+
+
+def stands_still(address: Address, seconds: float) -> Unreachable:
+    """The error for a server that said nothing for so long."""
+    return Unreachable(f"the cache {address} does not answer (nothing came for {seconds:g} s): try again later, or {ELSEWHERE}")
 
 
 def _refused(text: str) -> bool:

@@ -9,27 +9,31 @@ import contextlib
 import os
 import sqlite3
 import warnings
+from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ...ir.errors import CacheError
-from ..keys import FIELDS as KEY_FIELDS
-from ..keys import Key
 from ..lookup import Reader
 from ..recover import CacheWarning, Damaged, classify
-from ..rows import COLUMNS, Row, digest_of_record, now, objective_in
+from ..rows import COLUMNS, Row, now
 from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address
-from .writer import Changes, ServerWriter
+from .ahead import CheckedChanges, ReadAhead
+from .records import Record
+from .writer import ServerWriter
 
-CHUNK = 20_000
-"""Rows that are asked for, and written, at a time: some ten megabytes."""
+CHUNK, HURRIED_CHUNK = 10_000, 2_000
+"""Rows that are asked for, and written, at a time: some ten megabytes, and what also a slow line carries in seconds."""
 _CACHE_KIB = 65536
 """Memory for pages while rows are added: their digests lie anywhere in the index."""
+_VERIFIED, _OUTCOME = COLUMNS.index("verified"), COLUMNS.index("outcome")
+_TOGETHER = 1000
+"""Rows that one statement adds. SQLite writes for tens of milliseconds then without holding up Python's other threads."""
 _NAMES = ("mirror.epoch", "mirror.change", "mirror.pulled")
 _WAIT_S = 30.0
 
@@ -83,27 +87,28 @@ class Mirror:
         until then stays."""
         added = gone = refused = 0
         at = _NOWHERE if again else self.position() or _NOWHERE
-        new = server.changes(at.change, at.epoch, CHUNK)
-        if again:  # now that the server has answered
-            self.discard()
-        if not self.path.is_file():
-            self._make()
-        with self._open() as c, ThreadPoolExecutor(1) as ahead:
-            while True:
-                # the server reads the next ones while these are checked and written
-                coming = ahead.submit(server.changes, new.upto, new.epoch, CHUNK) if new.more else None
-                values, bad = _checked(new.records)
-                c.execute("BEGIN IMMEDIATE")
-                here = _position(c) or _NOWHERE
-                mine = here.change == at.change  # else another process pulled too: go on from where it is
-                if mine:
-                    more = _apply(c, new, values, fresh=new.again and at.change > 0)
-                    added, gone, refused = added + more.added, gone + more.gone, refused + bad
-                c.execute("COMMIT")
-                if mine and coming is None:
-                    break
-                at = Position(new.epoch, new.upto, "") if mine else here
-                new = coming.result() if mine and coming is not None else server.changes(at.change, at.epoch, CHUNK)
+        with ReadAhead(server, CHUNK if server.patience_s >= 1 else HURRIED_CHUNK) as ahead:
+            ahead.begin(at.change, at.epoch)
+            part = ahead.take()
+            if again:  # now that the server has answered
+                self.discard()
+            if not self.path.is_file():
+                self._make()
+            with self._open() as c:
+                while True:
+                    c.execute("BEGIN IMMEDIATE")
+                    here = _position(c) or _NOWHERE
+                    mine = here.change == at.change  # else another process pulled too: go on from where it is
+                    if mine:
+                        more = _apply(c, part, fresh=part.new.again and at.change > 0)
+                        added, gone, refused = added + more.added, gone + more.gone, refused + part.refused
+                    c.execute("COMMIT")
+                    if mine and not part.new.more:
+                        break
+                    at = Position(part.new.epoch, part.new.upto, "") if mine else here
+                    if not mine:
+                        ahead.begin(at.change, at.epoch)
+                    part = ahead.take()
         if refused:
             warnings.warn(
                 f"{refused} rows of the cache {server.place} are not what was written there; they are left out", CacheWarning, stacklevel=3
@@ -116,7 +121,7 @@ class Mirror:
             return  # the first pull makes it
         with self._open() as c:
             c.execute("BEGIN IMMEDIATE")
-            _insert(c, [(r.digest, r.key.hash, *r.to_dict().values()) for r in rows])
+            _insert(c, [(*r.to_dict().values(), r.digest, r.key.hash) for r in rows])
             c.execute("COMMIT")
 
     def discard(self) -> None:
@@ -171,26 +176,9 @@ def _position(c: sqlite3.Connection) -> Position | None:
     return Position(epoch, int(change), pulled)
 
 
-def _checked(records: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], int]:
-    """(digest, hash of the key, fields) of each row that is what was written, and how many are not. Whether the fields
-    make sense is asked when they are read, as of any file."""
-    hashes: dict[tuple[Any, ...], str] = {}
-    places = [COLUMNS.index(f) for f in KEY_FIELDS]
-    told = COLUMNS.index("provenance")
-    out, bad = [], 0
-    for *content, digest in records:
-        if digest_of_record(content) != digest:
-            bad += 1
-            continue
-        key = (*(content[p] for p in places), objective_in(content[told]))
-        if key not in hashes:
-            hashes[key] = Key(*key).hash  # a row under another key's hash would answer for it
-        out.append((digest, hashes[key], *content))
-    return out, bad
-
-
-def _apply(c: sqlite3.Connection, new: Changes, values: list[tuple[Any, ...]], *, fresh: bool) -> MirrorPull:
+def _apply(c: sqlite3.Connection, part: CheckedChanges, *, fresh: bool) -> MirrorPull:
     """Deletions first: a row that is there now was added after its deletion."""
+    new = part.new
     gone = 0
     if fresh:
         gone = c.execute("DELETE FROM measurement").rowcount
@@ -202,21 +190,46 @@ def _apply(c: sqlite3.Connection, new: Changes, values: list[tuple[Any, ...]], *
         gone = c.execute("DELETE FROM measurement WHERE digest IN (SELECT digest FROM gone)").rowcount
         _count(c, touched)
         c.execute("DROP TABLE gone")
-    added = _insert(c, values)
+    added = _insert(c, part.rows)
     c.executemany("INSERT OR REPLACE INTO tilewright_meta VALUES (?, ?)", zip(_NAMES, (new.epoch, str(new.upto), now()), strict=True))
     return MirrorPull(added, gone)
 
 
-def _insert(c: sqlite3.Connection, values: list[tuple[Any, ...]]) -> int:
-    """Add rows that are not there; how many were added."""
-    names = ", ".join(f'"{n}"' for n in ("digest", "key_hash", *COLUMNS))
-    marks = ", ".join("?" * (2 + len(COLUMNS)))
+def _insert(c: sqlite3.Connection, values: list[Record]) -> int:
+    """Add rows that are not there: fields, digest, hash of the key. How many were added."""
+    names = (*COLUMNS, "digest", "key_hash")
+    marks = f"({', '.join('?' * len(names))})"
     before = c.total_changes
-    c.executemany(f"INSERT OR IGNORE INTO measurement ({names}) VALUES ({marks})", values)
+    most = min(_TOGETHER, c.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(names))
+    whole = len(values) - len(values) % most
+    for n, rows in ((most, values[:whole]), (1, values[whole:])):
+        given = (tuple(chain.from_iterable(rows[i : i + n])) for i in range(0, len(rows), n))
+        c.executemany(f"INSERT OR IGNORE INTO measurement ({', '.join(map(_quoted, names))}) VALUES {', '.join([marks] * n)}", given)
     added = c.total_changes - before
-    if added:
-        _count(c, {v[1] for v in values})
+    if added == len(values):
+        _count_more(c, values)
+    elif added:
+        _count(c, {v[-1] for v in values})
     return added
+
+
+def _count_more(c: sqlite3.Connection, values: list[Record]) -> None:
+    """Add rows that were all new to the tally."""
+    total = Counter([v[-1] for v in values])
+    usable = Counter([v[-1] for v in values if v[_VERIFIED] and v[_OUTCOME] == "ok"])
+    some = c.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // 3
+    counts = [(k, n, usable[k]) for k, n in total.items()]
+    for i in range(0, len(counts), some):
+        part = counts[i : i + some]
+        c.execute(
+            f"INSERT INTO tilewright_tally VALUES {', '.join(['(?, ?, ?)'] * len(part))} "
+            "ON CONFLICT (key_hash) DO UPDATE SET total = total + excluded.total, usable = usable + excluded.usable",
+            tuple(chain.from_iterable(part)),
+        )
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _count(c: sqlite3.Connection, keys: Iterable[str]) -> None:

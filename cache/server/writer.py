@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,8 @@ from ..recover import Newer, Older
 from ..version import SERVER_SCHEMA
 from ..writer import RowWriter
 from .address import Address
-from .errors import WRITER, Forbidden, classify
+from .errors import WRITER, Forbidden, classify, stands_still
+from .silence import SilenceWatch
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_S, HURRIED_S = 10, 2
 """How long a server may take to answer: at the start or end of something, and in the middle of a search."""
+ANSWER_S, HURRIED_ANSWER_S, LONG_S = 30, 5, 600
+"""How long a statement may take, and how long nothing may come of it: at the start or end of something, in the middle of a search, and
+where much is changed or read at once. A server whose process is stopped or whose disk hangs counts as one that is away."""
 SILENT_S = 10
 """How long sent data may stay unacknowledged before the connection counts as lost, and how long a transaction may lie idle."""
 _MAKING = 7316294  # any fixed number: one process at a time makes the tables
@@ -48,6 +53,8 @@ class ServerWriter(RowWriter):
         self.address = address
         self._process = 0
         self._ready = False
+        self._here = threading.local()
+        """`watch`: over this thread's transaction, None outside of one."""
 
     def prepare(self) -> None:
         """Make or migrate the tables, where this user may, and see that rows can be added. Raises CacheError."""
@@ -71,17 +78,20 @@ class ServerWriter(RowWriter):
             name = c.exec_driver_sql("SELECT value FROM tilewright_meta WHERE name = 'epoch'").scalar_one()
             last = c.exec_driver_sql("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tilewright_change").scalar_one()
             start = after if name == epoch and after <= last else 0
-            rows = sa.text(f"SELECT {queries.FIELDS}, change FROM measurement WHERE change > :start ORDER BY change LIMIT :limit")
-            new = c.execute(rows, {"start": start, "limit": limit}).all()
+            rows = f"SELECT {queries.FIELDS} FROM measurement WHERE change > %s ORDER BY change LIMIT %s"
+            # the driver's own tuples: a pull asks for a hundred thousand, and COPY would leave their decoding to Python
+            new = c.exec_driver_sql(rows, (start, limit)).cursor.fetchall()
             more = len(new) == limit
+            last_digest = sa.text("SELECT change FROM measurement WHERE digest = :digest")
+            last_change = c.execute(last_digest, {"digest": new[-1][-1]}).scalar_one() if more else 0
             # not beyond what this transaction sees: a number that is drawn already may belong to one that is still open
             seen = c.exec_driver_sql(
                 "SELECT greatest((SELECT max(change) FROM measurement), (SELECT max(change) FROM tilewright_deleted), 0)"
             ).scalar_one()
-            upto = new[-1][-1] if more else max(start, seen)
+            upto = last_change if more else max(start, seen)
             gone = sa.text("SELECT digest FROM tilewright_deleted WHERE change > :start AND change <= :upto")
             deleted = c.execute(gone, {"start": start, "upto": upto}).scalars().all()
-            return Changes(str(name), upto, not start, tuple(tuple(r[:-1]) for r in new), tuple(deleted), more)
+            return Changes(str(name), upto, not start, tuple(new), tuple(deleted), more)
 
         return self._transaction(work, reading=True)
 
@@ -92,7 +102,7 @@ class ServerWriter(RowWriter):
     def execute(self, script: str) -> None:
         """Run SQL statements in one transaction, as whoever the address names."""
         quoted = script.replace("%", "%%")  # to drivers, a % begins a parameter
-        self._run(lambda c: c.exec_driver_sql(quoted))
+        self._run(lambda c: c.exec_driver_sql(quoted), long=True)
 
     def close(self) -> None:
         """Let go of the connection; the next call makes another."""
@@ -101,30 +111,46 @@ class ServerWriter(RowWriter):
             self._engine = None
 
     # ----------------------------------------------------------------------------------------------------------------
-    def _once(self, work: Callable[[sa.Connection], T]) -> T:
-        return self._transaction(work)
+    def _once(self, work: Callable[[sa.Connection], T], *, long: bool = False) -> T:
+        return self._transaction(work, long=long)
 
-    def _transaction(self, work: Callable[[sa.Connection], T], *, reading: bool = False) -> T:
+    @property
+    def _limit_s(self) -> float:
+        return ANSWER_S if self.patience_s >= 1 else HURRIED_ANSWER_S
+
+    def _transaction(self, work: Callable[[sa.Connection], T], *, reading: bool = False, long: bool = False) -> T:
         import sqlalchemy as sa
 
+        watch = self._here.watch = SilenceWatch(LONG_S if long else self._limit_s)
         try:
             with self._connected().begin() as c:
                 if reading:  # one moment for all that is asked
                     c.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                # who is cut off in the middle must not hold the lock that others wait for
+                # who is cut off in the middle must not hold the lock that others wait for; a server that is slow says so before the watch
                 c.exec_driver_sql(
                     f"SELECT set_config('lock_timeout', '{max(50, round(1000 * self.patience_s))}', true), "
+                    f"set_config('statement_timeout', '{round(900 * (LONG_S if reading else watch.limit_s))}', true), "
                     f"set_config('idle_in_transaction_session_timeout', '{1000 * SILENT_S}', true)"
                 )
                 if not (reading or self._ready):
-                    _prepare(c, self.place)
+                    _prepare(c, self.place, watch)
                 result = work(c)
             self._ready = self._ready or not reading
             return result
         except sa.exc.DBAPIError as e:
+            if watch.fired:
+                raise stands_still(self.address, watch.limit_s) from None
             raise classify(e.orig if isinstance(e.orig, Exception) else e, self.address, writing=not reading) from None
         except OverflowError as e:
             raise CacheError(f"the cache {self.place} cannot hold a number this large ({e})") from None
+        finally:
+            self._here.watch = None
+            watch.done()
+
+    def _heard(self) -> None:
+        """Something came from the server, in a transaction of this thread."""
+        if (watch := getattr(self._here, "watch", None)) is not None:
+            watch.heard()
 
     def _connected(self) -> sa.Engine:
         """The engine of this process, with its one kept connection: a forked child must not use its parent's."""
@@ -154,13 +180,36 @@ class ServerWriter(RowWriter):
             more["sslpassword"] = a.sslpassword
         url = sa.URL.create(a.driver, a.user, a.password, a.host or None, a.port, a.database or None, given)
         try:
-            engine = sa.create_engine(url, pool_size=1, max_overflow=8, pool_pre_ping=True, connect_args=more, hide_parameters=True)
+            engine = sa.create_engine(url, pool_size=1, max_overflow=8, connect_args=more, hide_parameters=True)
         except ImportError as e:
             raise CacheError(f"the cache {self.place} needs a driver that works here ({e}): pip install 'tilewright[postgresql]'") from None
 
         @sa.event.listens_for(engine, "do_connect")
         def hurry(dialect: Any, record: Any, words: Any, parameters: dict[str, Any]) -> None:
             parameters.setdefault("connect_timeout", CONNECT_S if self.patience_s >= 1 else HURRIED_S)
+
+        @sa.event.listens_for(engine, "connect")
+        def note(connection: Any, record: Any) -> None:
+            record.info["fresh"] = True
+
+        @sa.event.listens_for(engine, "checkout")
+        def see(connection: Any, record: Any, proxy: Any) -> None:
+            """What SQLAlchemy's `pool_pre_ping` does, which has no limit."""
+            watch: SilenceWatch | None = getattr(self._here, "watch", None)
+            if watch is not None:  # else it is not for a transaction of ours
+                watch.over(connection)
+            try:
+                if not record.info.pop("fresh", False):
+                    engine.dialect.do_ping(connection)
+            except engine.dialect.dbapi.Error as e:  # type: ignore[union-attr]
+                if watch is not None and watch.fired:
+                    record.invalidate(e)
+                    raise stands_still(a, watch.limit_s) from None
+                raise sa.exc.DisconnectionError from None
+
+        @sa.event.listens_for(engine, "after_cursor_execute")
+        def heard(*words: Any) -> None:
+            self._heard()
 
         return engine
 
@@ -177,12 +226,14 @@ def _schema(c: sa.Connection, place: str) -> int | None:
     return schema.version_of(c)
 
 
-def _prepare(c: sa.Connection, place: str) -> None:
+def _prepare(c: sa.Connection, place: str, watch: SilenceWatch) -> None:
     """Make or migrate the tables. Raises Newer, and Forbidden where they cannot be written."""
     from .. import schema
 
     found = _schema(c, place)
     if found is None or found < SERVER_SCHEMA:
+        watch.limit_s = LONG_S
+        c.exec_driver_sql(f"SELECT set_config('statement_timeout', '{1000 * LONG_S}', true)")
         c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MAKING})")
         schema.prepare(c)
     elif found > SERVER_SCHEMA:

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import FleetError, UsageError
-from ..terminal.style import console, table
+from ..terminal.style import console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ...fleet.seam import FleetSlot
     from ...fleet.tls import Role
 
 
@@ -73,40 +70,27 @@ def certificates(args: Namespace) -> int:
 
 
 def status(args: Namespace) -> int:
-    """Print who is there."""
+    """Print who is there, and who was lost."""
+    from .status import show
+
     secured = security(args.url, "client", args.tls)
     from ...fleet.engine import DaskEngine
 
     engine = DaskEngine(args.url, secured)
     try:
-        slots, strangers = engine.slots(), engine.strangers
+        slots, strangers, gone = engine.slots(), engine.strangers, engine.gone()
     finally:
         engine.close()
     if args.format == "json":
-        _say(json.dumps({"schema": 1, "url": args.url, "slots": [s.to_json() for s in slots], "other_workers": strangers}, indent=1))
+        from ...fleet.lost import times_lost
+
+        said = {"slots": [s.to_json() for s in slots], "other_workers": strangers, "lost": [g.to_json() for g in gone]}
+        _say(json.dumps({"schema": 1, "url": args.url, **said, "times_lost": dict(times_lost(gone))}, indent=1))
         return 0
-    _table(console(), args.url, slots)
+    show(console(), args.url, slots, gone)
     if strangers:
         _say(f"{strangers} workers there were not started by `tune fleet worker`, and take no jobs of ours")
     return 0
-
-
-def _table(out: Console, url: str, slots: list[FleetSlot]) -> None:
-    from rich.text import Text
-
-    if not slots:
-        out.print(f"no worker has joined {url}: tune fleet worker {url}", markup=False, soft_wrap=True)
-        return
-    shown = table(url, "host", "times on", "target", ">threads", "slot", "runs", "address?1")
-    for s in slots:
-        d = s.device
-        runs = Text(f"cannot be used: {s.refused}", style="red") if s.refused else Text(", ".join(s.running) or "idle")
-        kind = d.spec.rpartition("/")[2] if d is not None else f"nothing, builds {s.build} at a time"
-        shown.add_row(Text(s.host), Text(kind), Text(d.target if d else ""), str(d.threads) if d else "", s.name, runs, Text(s.address))
-    out.print(shown)
-    machines = len({s.host for s in slots})
-    busy = sum(bool(s.running) for s in slots)
-    out.print(f"{machines} machine{'s' * (machines != 1)}, {len(slots)} slot{'s' * (len(slots) != 1)}, {busy} busy", markup=False)
 
 
 def _say(text: str) -> None:

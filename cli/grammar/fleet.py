@@ -22,8 +22,9 @@ ACTIONS = {
         "  tune fleet worker tls://host:8786\n  tune fleet worker tls://host:8786 --device cpu --device cuda:0",
     ),
     "status": (
-        "machines, slots, what runs, and what cannot be used",
-        "Lists the slots of a fleet: where each is, what it times on, and what runs there now.\n\n  tune fleet status tls://host:8786",
+        "machines, slots, what runs, what cannot be used, and what was lost",
+        "Lists the slots of a fleet: where each is, what it times on, and what runs there now. Workers that went away are "
+        "listed too, with the jobs that they had.\n\n  tune fleet status tls://host:8786",
     ),
     "certificates": (
         "make the certificates of a fleet",

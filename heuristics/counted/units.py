@@ -9,6 +9,7 @@ from ...program.ops import COMPARISONS
 from ...program.program import Instr, Val
 from ...targets import Target
 from ..machine import MachineModel
+from .halves import half_of_one
 
 
 @dataclass(slots=True)
@@ -62,6 +63,9 @@ class Units:
         v = s.out
         if v is None:
             return Uses(issued=1.0, loads=1.0), 0.0
+        if v.lanes > 1 and half_of_one(self.made, s):
+            n = 0.5 * self.pieces(s.args[-1])
+            return Uses(arith=n, issued=n), self.machine.core.latency
         key = (s.op, v.dtype, v.lanes, *((a.dtype, a.lanes) for a in s.args[:2]), s.attr, any(map(self.joined, (v, *s.args))))
         found = self.known.get(key)
         if found is None:

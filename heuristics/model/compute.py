@@ -21,6 +21,7 @@ from ...opts.strides import stride as stride_of
 from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .extremes import beside
 from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips
@@ -85,7 +86,7 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
         more = _work(_body(s, other, machine), known)
         work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
         known |= set(_evaluated(s, other, [*other.evaluated]))
-    return _reduction(body, work, len(group))
+    return _reduction(body, work, group)
 
 
 def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
@@ -161,14 +162,17 @@ def _components(body: Body, n: Node, lane: Part | None) -> bool:
     return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
 
 
-def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
-    """Cycles of a reduction, or of several `together`: the innermost loops over its axes, and what is done around them."""
+def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
+    """Cycles of a reduction, or of several of a `group` in one loop: the innermost loops over its axes, and what is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
+    together = len(group)
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
     accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
+    compared, flags = beside(s, core, group, steps // together, body.count(space))
+    arith += compared
     loops = s.loops(nest)
     inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
@@ -178,7 +182,7 @@ def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
-    cycles = busy + _spilled(body, space, accs, unroll) * unroll
+    cycles = busy + _spilled(body, space, accs + flags, unroll) * unroll
     cycles += core.branch if cycles < core.short else 0.0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry)
 

@@ -8,6 +8,7 @@ that lengthen the run, a few loops that interleave runs, and every loop outside 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from ...ir import index as ix
 from ...ir.node import Node
@@ -32,7 +33,20 @@ def jump_cycles(
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
     each = costs.far if is_far(s.target, shape, size) else costs.shared if buffer_bytes(shape, size) > s.target.l2 else costs.near
-    return jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine) * each
+    found = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
+    return found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)
+
+
+def _windows(indices: tuple[Node, ...]) -> float:
+    """How often an access reads an element because windows along its dimensions overlap: those of a stencil or a convolution."""
+    often = 1.0
+    for i in indices:
+        terms, _ = ix.parts(i)
+        reach = {t: (abs(k), ix.upper(t.arg.extent)) for t, k in terms.items() if t.op == "axis"}
+        if len(reach) > 1 and len(reach) == len(terms):
+            steps = prod(n for _, n in reach.values())
+            often *= max(1.0, steps / (1 + sum(k * (n - 1) for k, n in reach.values())))
+    return often
 
 
 def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: MachineModel) -> float:

@@ -17,6 +17,7 @@ from ...opts.opt import Opt, Opts, opt
 from ...opts.structure import Contraction, extent, shared_axes, stepped, strides_of
 from ...targets import Target
 from ..model import estimate
+from ..model.extremes import is_noted
 from .legal import Trials
 from .windows import window_guesses
 
@@ -86,10 +87,12 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     for a in c.reduce:
         depth *= extent(a)
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (13, 2), (4, 6), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    if is_noted(c.nest, target):
+        tiles = [(3, 2), (2, 3), (2, 2), (6, 1), (1, 4)]  # beside each accumulator there is a note of what is no number
     if depth <= SHALLOW and target.registers < 32:  # little but stores: of whole lines, where two rows are written in turns
         tiles += [(2, 4)]
     # heights that divide the rows need no masks
-    most = 26 if target.registers >= 32 else 12
+    most = 0 if is_noted(c.nest, target) else 26 if target.registers >= 32 else 12
     tiles += [
         (mr, nv) for mr in range(13, 4, -1) for nv in (2, 3) if tall % mr == 0 and most // 2 <= mr * nv <= most and (mr, nv) not in tiles
     ]

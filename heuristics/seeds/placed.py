@@ -48,12 +48,15 @@ def joined_places(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterat
 
 
 def _joined(opts: Opts, joins: dict[str, str]) -> Iterator[Opts]:
-    """A schedule with places in the loops of their extremes; with half of each register tile too, since there are twice as many
-    accumulators."""
+    """A schedule with places in the loops of their extremes; with a half or a quarter of each register tile too, since there are two or
+    three times as many accumulators."""
     alike = tuple(dict.fromkeys(replace(o, on=joins.get(o.on, o.on)) for o in opts))
     fuse = tuple(opt("FUSE", family) for family in dict.fromkeys(joins.values()))
     yield (*alike, *fuse)
     for i, o in enumerate(alike):
-        if o.op == "UPCAST" and isinstance(o.arg, int) and o.on not in joins.values() and o.arg % 2 == 0:
-            half = (opt("UPCAST", o.on, o.arg // 2),) if o.arg > 2 else ()
-            yield (*alike[:i], *half, *alike[i + 1 :], *fuse)
+        if o.op != "UPCAST" or not isinstance(o.arg, int) or o.on in joins.values():
+            continue
+        for part in (2, 4):
+            if o.arg % part == 0:
+                less = (opt("UPCAST", o.on, o.arg // part),) if o.arg > part else ()
+                yield (*alike[:i], *less, *alike[i + 1 :], *fuse)

@@ -173,7 +173,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
-        _picked(windows(kernel, lanes), (3, 5, 1, 0)),
+        _picked(windows(kernel, lanes), (3, 6, 1, 0)),
         _picked(scans(kernel, lanes, threads), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(paired_results(kernel, target, threads, lanes), (0, 1)),

@@ -4,15 +4,16 @@ partials for reductions, rows in parallel."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 
 from ...ir.kernel import Kernel
-from ...ir.node import Node
+from ...ir.node import Node, walk
 from ...opts.defaults import family_name, fit, site_name, waste
+from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.pages import is_far
 from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes
 from ...targets import Target
+from ..machine import SLOW
 
 NARROW = 24
 """Vectors of sums across rows that are all kept in registers."""
@@ -26,16 +27,15 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
     stay in scratch, so that memory is read in long runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
-    lane = lane_axis(kernel, found[0]) if len(found) == 1 else None
+    lane = lane_axis(kernel, found[0]) if found else None
     if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
         return
-    along = [
-        a
-        for a in found[0].reduce_axes
-        if all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in accesses(kernel, found[0]) if not x.store)
-    ]
+    along = [next((a for a in n.reduce_axes if _down(kernel, n, a, lane)), None) for n in found]
+    down = list(dict.fromkeys(a for a in along if a is not None))
+    if None in along:
+        return
     width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
-    for a in along[:1]:
+    for a in down if len(found) == 1 else ():
         if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
             # all results in registers, chunks of the rows side by side
             pad = (opt("PADTO", site_name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
@@ -46,17 +46,25 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                     opt("UPCAST", site_name(lane), width),
                     opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2),
                 )
-    for a, strip in product(along[:1], (1024, 2048)):
+    for strip in (1024, 2048) if len(found) == 1 else (512, 1024, 2048):  # (what one reduction reads the next one reads again)
         strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
         strip -= strip % (4 * lanes)
         if 4 * lanes < strip < extent(lane):
             cut = (opt("UPCAST", site_name(lane), 4 * lanes), opt("TILE", site_name(lane), strip), opt("PARALLEL", site_name(lane)))
-            yield (*cut, opt("UNROLL", site_name(a), 8), opt("MOVE", site_name(a), before=f"{site_name(lane)}.t"))
+            moves = tuple(opt("MOVE", site_name(a), before=f"{site_name(lane)}.t") for a in down)
+            slow = {a for n in found if any(x.op in SLOW for x in walk(n.expr)) for a in n.reduce_axes}
+            yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
+
+
+def _down(kernel: Kernel, n: Nest, a: Node, lane: Node) -> bool:
+    """Whether a step along an axis is one down the columns that lie side by side along `lane`, in all that a nest reads over it."""
+    mine = [x for x in accesses(kernel, n) if not x.store and a in x.strides]
+    return bool(mine) and all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in mine)
 
 
 def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, and
-    the steps of a row are spelled out."""
+    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, or read where they are,
+    and the steps of a row are spelled out."""
     for n in nests(kernel):
         lane = lane_axis(kernel, n) if n.kind == "reduce" else None
         slid = [
@@ -88,6 +96,8 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                     *grid,
                     opt("STAGE", slid[0].buffer.name, at=site_name(outer[-1]), order="row"),
                 )
+                if copies:  # or read where they are
+                    yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid[:1])
 
 
 def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:

@@ -15,6 +15,7 @@ from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
 from .loops import carry
+from .numbers_only import NumbersOnly
 from .prefetch import fetch
 
 
@@ -40,6 +41,7 @@ class Accumulators:
         self.masks: list[Node] = []
         self.final: list[Val] = []
         """What the loops ended with, where several reductions share them."""
+        self.numbers: NumbersOnly | None = None
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -50,20 +52,44 @@ class Accumulators:
         """Accumulate through the reduce loops."""
         if empty:
             return accs
-        return carry(self.low, loops, accs, self._steps)
+        return self.ended(carry(self.low, loops, [*accs, *self.beside(loops)], self._steps))
 
-    def _steps(self, accs: list[Val]) -> list[Val]:
+    def beside(self, loops: Sequence[Part]) -> list[Val]:
+        """What is carried through the reduce loops beside the accumulators."""
+        self.numbers = None
+        steps = len(self.partials) * len(self.ev.assignments(self.unrolled))
+        b, target, ev = self.low.b, self.low.sched.target, self.ev
+        extreme = self.combine in ("max", "min") and self.dtype.is_float and self.dot is None and ev.lane is not None
+        if not extreme or target.keeps_nan or not b.expand or not (loops or steps > 2):
+            return []
+        self.numbers = NumbersOnly(b, target, self.combine, self.dtype, len(self.live), ev.width)
+        return self.numbers.start()
+
+    def ended(self, carried: Sequence[Val]) -> list[Val]:
+        """The accumulators after the reduce loops, of what these carried."""
+        accs, noted = list(carried[: len(self.keys)]), carried[len(self.keys) :]
+        return accs if self.numbers is None else self.numbers.finish(accs, noted, len(self.partials))
+
+    def _steps(self, carried: list[Val]) -> list[Val]:
         """One step of the innermost loop for every accumulator."""
-        self.begin()
-        accs = list(accs)
+        self.begin(carried)
+        accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
             for i, (s, p) in enumerate(self.keys):
                 accs[i] = self.step(accs[i], {**s, **p, **u})
-        return accs
+        return self.noted(accs)
 
-    def begin(self) -> None:
-        """Before the steps of an iteration: nothing is known of the ones before."""
+    def noted(self, carried: list[Val]) -> list[Val]:
+        """What is carried on after the steps of an iteration, of what they left and what was carried beside the accumulators."""
+        if self.numbers is None:
+            return carried
+        return carried[: len(self.keys)] + self.numbers.carried()
+
+    def begin(self, carried: Sequence[Val]) -> None:
+        """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
         self.ev.reset()
+        if self.numbers is not None:
+            self.numbers.begin(carried[len(self.keys) :])
         # operands of a matrix instruction are 0 past the extent
         self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
         if self.dot is not None:
@@ -86,6 +112,8 @@ class Accumulators:
         x = ev.value(expr, asg)
         for m in masks:
             x = b.op("select", m, x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)
+        if self.numbers is not None:
+            return self.numbers.step(self.live.index({p.name: asg[p.name] for p in self.space}), acc, x)
         return b.op(self.combine, acc, x)
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:

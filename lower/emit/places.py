@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.dtypes import int32
 from ...opts.nests import Nest, identity
 from ...program.program import Val
 from ..expr import NestEval
@@ -22,6 +23,12 @@ class PlaceAccumulators(Accumulators):
         self.of: Accumulators | None = None
         self.before: Val | None = None
         """The extreme's accumulator before the step."""
+        self.larger = self.dtype is int32 and not low.sched.target.keeps_nan
+        """Whether a later index is taken as the larger one. Of vectors that is less work than a selection."""
+
+    def identity(self) -> Val:
+        """The first index: it stays where no element is better than none."""
+        return self.low.b.const(0, self.dtype, self.ev.width if self.ev.lane is not None else 1)
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """The index after one more element."""
@@ -31,7 +38,12 @@ class PlaceAccumulators(Accumulators):
         better = b.op("lt", self.before, x) if of.combine == "max" else b.op("lt", x, self.before)
         for m in (self.ev.value(m, asg) for m in self.masks):
             better = b.op("and", better, m)
-        return b.op("select", better, self.ev.value(self.n.expr, asg), acc, dtype=self.dtype)
+        at = self.ev.value(self.n.expr, asg)
+        if not self.larger:
+            return b.op("select", better, at, acc, dtype=self.dtype)
+        if "avx512" in self.low.sched.target.features:
+            return b.op("select", better, b.op("max", acc, at), acc, dtype=self.dtype)
+        return b.op("max", acc, b.op("select", better, at, b.const(0, self.dtype), dtype=self.dtype))
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:
         """Of the partial results that reached the extreme the first; where nothing is better than none, the first of all."""

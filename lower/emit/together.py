@@ -21,14 +21,15 @@ def run_together(
     of_extremes(each)
     if empty:
         return list(starts)
+    starts = [[*s, *a.beside(loops)] for a, s in zip(each, starts, strict=True)]
     ends = list(accumulate((len(s) for s in starts), initial=0))
     first = dict(zip(each, ends, strict=False))
     members = sorted(each, key=lambda a: not isinstance(a, PlaceAccumulators))
 
     def steps(carried: list[Val]) -> list[Val]:
         accs = list(carried)
-        for a in each:
-            a.begin()
+        for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
+            a.begin(carried[lo:hi])
         for u in each[0].ev.assignments(each[0].unrolled):
             for i in range(max(len(a.keys) for a in each)):
                 for a in members:
@@ -37,9 +38,9 @@ def run_together(
                             a.before = accs[first[a.of] + i]
                         s, p = a.keys[i]
                         accs[first[a] + i] = a.step(accs[first[a] + i], {**s, **p, **u})
-        return accs
+        return [v for a, (lo, hi) in zip(each, pairwise(ends), strict=True) for v in a.noted(accs[lo:hi])]
 
     final = carry(low, loops, [v for s in starts for v in s], steps)
     for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
-        a.final = final[lo:hi]
+        a.final = a.ended(final[lo:hi])
     return [a.final for a in each]

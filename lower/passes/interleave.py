@@ -20,8 +20,9 @@ divider for each byte."""
 CHAIN = 10
 """Operations that wait for each other from which a run is worth reordering: those of reductions and transposes are fewer."""
 
-LONGEST = 2000
-"""Instructions of a run above which the time this takes is not worth it: accesses to one array are compared in pairs."""
+LONGEST, ACCESSED = 6000, 1000
+"""Instructions of a run, and accesses among them, above which the time this takes is not worth it: accesses to one array are compared in
+pairs."""
 
 
 def interleave(phase: Phase, registers: int) -> None:
@@ -47,7 +48,7 @@ def _block(block: Block, registers: int) -> None:
 
 
 def _run(run: list[Instr], registers: int) -> list[Instr]:
-    if len(run) > LONGEST or sum(map(_works, run)) < 2 * CHAIN:
+    if len(run) > LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(_works, run)) < 2 * CHAIN:
         return run
     first, rest, made = [], [], set()
     for s in run:  # constants and indices come first: they are ready, and belong to no chain

@@ -74,6 +74,9 @@ class Line:
         ) as c:
             self.behind = (c.info.host, c.info.port)
         self.folder, self.up = folder, False
+        self.flows = threading.Event()
+        self.flows.set()
+        """Cleared: connections stay open, and nothing passes, as with a server whose processes are stopped."""
         query = "&".join(f"{k}={v.replace('=', '%3D')}" for k, v in (*(q for q in address.query if q[0] != "host"), ("host", str(folder))))
         self.url = f"postgresql://{address.user or ''}:{address.password or 'sesame'}@/{address.database}?{query}"
         self.pairs: list[socket.socket] = []
@@ -107,10 +110,10 @@ class Line:
                 for a, b in ((here, there), (there, here)):
                     threading.Thread(target=self._pass, args=(a, b), daemon=True).start()
 
-    @staticmethod
-    def _pass(a: socket.socket, b: socket.socket) -> None:
+    def _pass(self, a: socket.socket, b: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := a.recv(65536):
+                self.flows.wait()
                 b.sendall(data)
         with contextlib.suppress(OSError):
             b.shutdown(socket.SHUT_RDWR)

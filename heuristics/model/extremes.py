@@ -1,0 +1,28 @@
+"""What the largest and the smallest elements take beside their accumulators (`lower/emit/numbers_only.py`, `lower/emit/places.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...opts.nests import Nest
+from ...opts.places import combine_of
+from ...opts.schedule import Scheduled
+from ...targets import Target
+from ..machine import Core
+
+
+def is_noted(n: Nest, target: Target) -> bool:
+    """Whether a reduction's extremes have notes beside them of what is no number, on the target."""
+    return not target.keeps_nan and n.expr.dtype.is_float and combine_of(n) in ("max", "min")
+
+
+def beside(s: Scheduled, core: Core, group: Sequence[Nest], steps: int, results: int) -> tuple[float, int]:
+    """(instructions of an iteration, registers of vectors) for reductions in one loop, each of which takes so many `steps` in an
+    iteration, in vectors, for so many `results`: notes of what is no number, and comparisons and selections of places."""
+    masks = "avx512" in s.target.features
+    noted = sum(is_noted(n, s.target) for n in group)
+    placed = sum(n.name in s.places for n in group)
+    each = (core.noted_by_masks, core.placed_by_masks) if masks else (core.noted, core.placed)
+    arith = steps * (noted * each[0] + placed * each[1])
+    kept = noted * results
+    return arith, max(0, kept - core.truths) if masks else kept

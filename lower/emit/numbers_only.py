@@ -1,0 +1,75 @@
+"""The largest or the smallest elements of processors whose instruction for that does not hand on what is no number.
+
+`max` of a Program is NaN where an operand is. x86's instruction gives its second operand there, so each step needs a test and a
+selection more, on the chain of the accumulator. Here an accumulator takes an element only where that compares as better, which is the
+one instruction. What is no number never does; it is noted beside, for two elements by one test, and put into the accumulator after
+the loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dtypes import DType, bool_, int32, int64
+from ...program.builder import Builder
+from ...program.program import Val
+from ...targets import Target
+from ..networks import unless
+
+
+class NumbersOnly:
+    """What is noted for the results of a reduction. `results`: how many there are, each with an accumulator for each partial result;
+    `width`: elements in a vector, or 1."""
+
+    def __init__(self, b: Builder, target: Target, combine: str, dtype: DType, results: int, width: int) -> None:
+        self.b, self.combine, self.dtype, self.results, self.width = b, combine, dtype, results, width
+        # truths of vectors have registers of their own with AVX-512; elsewhere they are vectors as wide as the elements, and
+        # all ones, which such a test makes, are no number either
+        self.masks = "avx512" in target.features and target.lang == "llvm"
+        self._seen: list[Val | None] = []
+        self._noted: list[Val] = []
+
+    def begin(self, noted: Sequence[Val]) -> None:
+        """Before the steps of an iteration, to which that was carried."""
+        self._seen, self._noted = [None] * self.results, list(noted)
+
+    def start(self) -> list[Val]:
+        """What is carried beside the accumulators, before the loops: all were numbers."""
+        first = self.b.const(True, bool_, self.width) if self.masks else self.b.const(0.0, self.dtype, self.width)
+        return [first] * self.results
+
+    def step(self, result: int, acc: Val, x: Val) -> Val:
+        """The accumulator of one of the results after an element."""
+        b, waiting = self.b, self._seen[result]
+        if not self.masks:
+            before = self._noted[result]
+            bits = int64 if self.dtype.size == 8 else int32
+            other = b.op("or", b.op("ne", x, x), b.op("ne", before, before))
+            ones = b.op("select", other, b.const(-1, bits), b.const(0, bits), dtype=bits)
+            self._noted[result] = b.op("bitcast", ones, dtype=self.dtype)
+        elif waiting is None:
+            self._seen[result] = x
+        else:
+            self._pair(result, waiting, x)
+        better = b.op("lt", acc, x) if self.combine == "max" else b.op("lt", x, acc)
+        return b.op("select", better, x, acc, dtype=self.dtype)
+
+    def _pair(self, result: int, first: Val, second: Val) -> None:
+        """Note two elements by one test."""
+        b = self.b
+        both = b.op("and", b.op("eq", first, first), b.op("eq", second, second))
+        self._seen[result], self._noted[result] = None, b.op("and", self._noted[result], both)
+
+    def carried(self) -> list[Val]:
+        """What is carried beside the accumulators, after the steps of an iteration."""
+        for result, waiting in enumerate(self._seen):
+            if waiting is not None:
+                self._pair(result, waiting, waiting)
+        return self._noted
+
+    def finish(self, accs: Sequence[Val], noted: Sequence[Val], partials: int) -> list[Val]:
+        """The accumulators after the loops: the first partial result of a result is NaN where any of its elements was."""
+        b, out = self.b, list(accs)
+        for i, flag in enumerate(noted):
+            other = b.op("not", flag) if self.masks else b.op("ne", flag, flag)
+            out[i * partials] = unless(b, other, out[i * partials])
+        return out

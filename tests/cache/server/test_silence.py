@@ -1,0 +1,103 @@
+"""A server that stands still: stopped processes and slow statements are as bad as a server that is gone, and no worse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+from tilewright.cache import Cache, CacheWarning, Key
+from tilewright.cache.server import writer as limits
+from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.silence import SilenceWatch
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANSWER_S", "HURRIED_ANSWER_S"):
+        monkeypatch.setattr(limits, name, 0.4)
+    monkeypatch.setattr(limits, "CONNECT_S", 2)
+
+
+def backend(store: Cache) -> int:
+    assert store.team is not None
+    return int(store.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_backend_pid()").scalar_one(), reading=True))
+
+
+def test_a_stopped_process_of_the_server_is_not_waited_for(line, make_row, key: Key) -> None:
+    rows = [make_row(), make_row(opts=[["UPCAST", "a1", 3]])]
+    with cache.open(line.url) as store:
+        store.record(rows[0])
+        store.team.pull()
+        stopped = backend(store)
+        try:
+            os.kill(stopped, signal.SIGSTOP)
+        except PermissionError:
+            pytest.skip("the server runs as another user")
+        try:
+            with pytest.raises(Unreachable, match=r"does not answer \(nothing came for 0.4 s\)") as e:
+                store.record(rows[1], patience_s=0.25)
+            assert "sesame" not in str(e.value)
+            kept = store.spill(rows[1:], "run7")
+            assert store.best(key) is not None and kept.exists()
+            with pytest.warns(CacheWarning, match="took in 1 measurements"):
+                store.ensure_writable()  # the rest of the server answers, over another connection
+            assert backend(store) != stopped
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert len(store.rows()) == 2
+
+
+def test_a_server_that_accepts_connections_and_says_nothing(line, make_row, key: Key) -> None:
+    with cache.open(line.url) as store:
+        store.record(make_row())
+        store.team.pull()
+    line.flows.clear()
+    with cache.open(line.url) as store, pytest.warns(CacheWarning, match="does not answer") as said:
+        store.ensure_writable()
+        assert store.best(key) is not None and len(store.rows()) == 1
+    assert "sesame" not in "".join(str(w.message) for w in said)
+    line.flows.set()
+    with cache.open(line.url) as store:
+        assert store.record(make_row()) == 1
+
+
+def test_a_kept_connection_on_which_nothing_comes_is_given_up(line, make_row, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cache.open(line.url) as store:
+        store.record(make_row())
+        line.flows.clear()
+        with pytest.raises(Unreachable, match="nothing came"):
+            store.record(make_row())
+        line.flows.set()
+        assert store.record(make_row()) == 1
+        with pytest.raises(Unreachable, match="statement timeout"):  # a server that is slow, and says so
+            store.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_sleep(60)"))
+        with pytest.raises(Unreachable, match="nothing came"):  # also while much is read
+            store.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_sleep(60)"), reading=True)
+        store.team.writer.execute("SELECT pg_sleep(0.6)")  # changes of the tables may take long
+
+
+def test_a_watch_ends_one_connection_and_leaves_those_that_speak() -> None:
+    here, there = socket.socketpair()
+    quiet, behind = socket.socketpair()
+    speaking, silent = SilenceWatch(60), SilenceWatch(0.01)
+    with here, there, quiet, behind:
+        speaking.over(here)
+        silent.over(quiet)
+        assert behind.recv(1) == b"" and silent.fired
+        speaking.heard()
+        speaking.done()
+        there.sendall(b"x")
+        assert here.recv(1) == b"x" and not speaking.fired
+
+
+def test_a_new_machine_hears_of_it_in_time(line, home: Path, key: Key) -> None:
+    line.flows.clear()
+    with cache.open(line.url) as store, pytest.raises(Unreachable, match="does not answer"):
+        store.best(key)
+    line.flows.set()
