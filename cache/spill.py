@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,14 @@ class UnsentRows:
                 return file
         assert error is not None
         raise error
+
+    def advice(self, kept: Iterable[Path]) -> str:
+        """What comes of bundles that `keep` made, for whoever reads where they are: those in the folder of temporary files are looked for
+        by nobody, as others could put some there."""
+        apart = [f for f in kept if f not in self.files()]
+        if not apart:
+            return "the next run takes them in"
+        return f"take them in with `tune cache import {' '.join(shlex.quote(str(f)) for f in apart)}`"
 
     def files(self) -> list[Path]:
         """The bundles that wait to be taken in: this user's own files only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from concurrent.futures import InvalidStateError
+import time
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -15,11 +15,14 @@ from .facts import dask, slot_of, versions
 from .keys import key_of
 from .lost import TOPIC as LOST
 from .lost import LostSlot, lost_slots
-from .scheduler import TOPIC, reach, unreachable
-from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SlotLost
+from .scheduler import ENDS, TOPIC, reach, unreachable
+from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLost
+from .settled import settle, trouble
 
 ASK_S = 15.0
-"""Seconds that the scheduler may take to answer."""
+"""Seconds that the scheduler may take to answer; one that went away may be started again within them."""
+AGAIN_S = 0.2
+"""Seconds between two attempts to ask it."""
 
 
 class DaskEngine:
@@ -55,11 +58,13 @@ class DaskEngine:
             loop.stop()
             raise
         self._topic = TOPIC + self._client.id
+        self._connection: Any = None
         try:
             self._agree()
-            self._scheduler = self._client.sync(self._client.scheduler.identity, n_workers=0, callback_timeout=ASK_S)["id"]
-            self._client.subscribe_topic(self._topic, self._heard)
-            self._client.subscribe_topic("all", self._noted)
+            self._listen()
+        except (OSError, TimeoutError) as e:
+            self.close()
+            raise unreachable(url, e) from None
         except BaseException:
             self.close()
             raise
@@ -71,19 +76,7 @@ class DaskEngine:
 
     def slots(self) -> list[FleetSlot]:
         """Who is there now. Raises FleetError where the scheduler does not answer."""
-        scheduler = self._client.scheduler
-        if scheduler is None:  # Dask's client gave up
-            raise FleetError(f"the scheduler at {self.url} is gone")
-        try:
-            identity = self._client.sync(scheduler.identity, callback_timeout=ASK_S)
-            busy = self._client.sync(scheduler.processing, workers=None, callback_timeout=ASK_S)
-        except (OSError, TimeoutError, RuntimeError) as e:
-            raise FleetError(f"the scheduler at {self.url} does not answer any more ({type(e).__name__})") from None
-        if identity["id"] != self._scheduler:  # it was started anew, and does not know what this client listens to
-            self._scheduler = identity["id"]
-            self._client.subscribe_topic(self._topic, self._heard)
-            self._client.subscribe_topic("all", self._noted)
-        workers = identity["workers"]
+        workers, busy = self._asked()
         found = [
             slot_of(address, w["tilewright"], self._versions, busy.get(address, ()))
             for address, w in workers.items()
@@ -95,6 +88,35 @@ class DaskEngine:
             found = [s for s in found if s.address not in self._gone]
             self._known.update((s.address, s) for s in found)
         return sorted(found, key=lambda s: (s.host, s.name, s.address))
+
+    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The scheduler's workers, and what runs on each. A scheduler that went away is waited for: Dask's client finds it again by
+        itself. Raises FleetError."""
+        until = time.monotonic() + ASK_S
+        while True:
+            scheduler = self._client.scheduler
+            if scheduler is None:  # Dask's client gave up
+                raise FleetError(f"the scheduler at {self.url} is gone")
+            try:
+                if not self._hears:
+                    self._listen()
+                left = max(AGAIN_S, until - time.monotonic())
+                workers = self._client.sync(scheduler.identity, callback_timeout=left)["workers"]
+                return workers, self._client.sync(scheduler.processing, workers=None, callback_timeout=left)
+            except (OSError, TimeoutError, RuntimeError) as e:
+                if time.monotonic() > until:
+                    raise FleetError(f"the scheduler at {self.url} does not answer any more ({type(e).__name__})") from None
+            time.sleep(AGAIN_S)
+
+    def _listen(self) -> None:
+        """Hear what concerns this client. A scheduler that was started anew, or let go of this client when it could not be reached, does
+        not know what it listens to. Raises OSError while there is no connection."""
+        connection = self._client.scheduler_comm
+        if connection is None or self._client.status != "running":
+            raise OSError("not connected")
+        self._client.subscribe_topic(self._topic, self._heard)
+        self._client.subscribe_topic("all", self._noted)
+        self._connection = connection
 
     def gone(self) -> list[LostSlot]:
         """Who went away, whoever it worked for, the last 200 that the scheduler noted; who of them is back is as of the last look.
@@ -115,6 +137,9 @@ class DaskEngine:
         if not (slot.build if job.kind == "build" else slot.width):
             running.set_exception(FleetError(f"{slot.host or slot.address} has no place for jobs of the kind {job.kind!r}"))
             return running
+        if not self._hears:  # no worker outlives its scheduler, so this slot may be none any more
+            running.set_exception(SchedulerLost(self._cut))
+            return running
         key = key_of(job)
         envelope = {"id": job.id, "kind": job.kind, "payload": job.payload, "key": key, "topic": self._topic, "versions": self._versions}
         with self._guard:
@@ -132,13 +157,23 @@ class DaskEngine:
         except Exception as e:  # a client that lost its scheduler says so in several ways
             with self._guard:
                 self._under_way.pop(job.id, None)
-            _settle(running, error=FleetError(f"the scheduler at {self.url} is gone ({type(e).__name__})"))
+            settle(running, error=SchedulerLost(f"{self._cut} ({type(e).__name__})"))
             return running
         with self._guard:
             if job.id in self._under_way:
                 self._under_way[job.id] = (running, future)
         future.add_done_callback(lambda f: self._over(job.id, f))
         return running
+
+    @property
+    def _hears(self) -> bool:
+        """Whether the connection is still the one by which this client hears what concerns it."""
+        connection = self._client.scheduler_comm
+        return connection is not None and connection is self._connection
+
+    @property
+    def _cut(self) -> str:
+        return f"the connection to the scheduler at {self.url} was lost"
 
     def close(self) -> None:
         """Ask what runs for this client to stop, and leave."""
@@ -150,7 +185,7 @@ class DaskEngine:
             if future is not None:
                 with suppress(Exception):  # the scheduler may be gone; then the worker stops by itself
                     future.cancel()
-            _settle(running, error=FleetError("this client has left the fleet"))
+            settle(running, error=FleetError("this client has left the fleet"))
         with suppress(Exception):  # a client that lost its scheduler says so in several ways
             for topic in ("all", self._topic):
                 self._client.unsubscribe_topic(topic)
@@ -169,19 +204,21 @@ class DaskEngine:
         if "message" in said:
             running.arrive(json.loads(said["message"]))
         elif "done" in said:
-            _settle(running, json.loads(said["done"]))
+            settle(running, json.loads(said["done"]))
         elif "refused" in said:
-            _settle(running, error=FleetError(json.loads(said["refused"])))
+            settle(running, error=FleetError(json.loads(said["refused"])))
         elif "left" in said:
-            _settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
+            settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
         else:
             text, kind = json.loads(said["failed"])
-            _settle(running, error=JobFailed(text, kind))
+            settle(running, error=JobFailed(text, kind))
 
     def _noted(self, event: tuple[float, Any]) -> None:
         """Something happened to the fleet. A worker that leaves takes its tasks with it: Dask would keep those that were meant for it
         alone, and wait."""
         said = event[1]
+        if isinstance(said, dict) and said.get("action") == ENDS:
+            self._cut_off()
         if not isinstance(said, dict) or said.get("action") != "remove-worker":
             return
         address = said.get("worker", "")
@@ -194,7 +231,18 @@ class DaskEngine:
         self._lost.put(Loss(slot, tuple(r.job for r, _ in had)))
         for running, future in had:
             self._forget(running.job.id)
-            _settle(running, error=SlotLost(f"the worker {address} on {slot.host} is gone"))
+            settle(running, error=SlotLost(f"the worker {address} on {slot.host} is gone"))
+            if future is not None:
+                future.release()
+
+    def _cut_off(self) -> None:
+        """The scheduler ends, and all workers with it: it says so first."""
+        self._connection = None
+        with self._guard:
+            left = list(self._under_way.values())
+            self._under_way.clear()
+        for running, future in left:
+            settle(running, error=SchedulerLost(self._cut))
             if future is not None:
                 future.release()
 
@@ -207,11 +255,11 @@ class DaskEngine:
         if running is None or running.done():
             return
         if status == "error":
-            _settle(running, error=_trouble(future, running.slot))
+            settle(running, error=trouble(future, running.slot))
         elif status == "finished":
-            _settle(running, error=JobFailed("the job ended without saying how: its worker lost the scheduler meanwhile", "FleetError"))
+            settle(running, error=JobFailed("the job ended without saying how: its worker lost the scheduler meanwhile", "FleetError"))
         else:
-            _settle(running, error=FleetError(f"the scheduler at {self.url} is gone"))
+            settle(running, error=SchedulerLost(self._cut))
 
     # ----------------------------------------------------------------------------------------------------------------
     def _forget(self, job: str) -> None:
@@ -224,7 +272,11 @@ class DaskEngine:
         if running is None or running.done():
             return
         # not waited for: a worker that hangs would not answer, and one that is gone has lost the job anyway
-        self._client.loop.add_callback(self._client._run, site.stop, job, workers=[running.slot.address], on_error="ignore")
+        self._client.loop.add_callback(self._tell_to_stop, job, running.slot.address)
+
+    async def _tell_to_stop(self, job: str, address: str) -> None:
+        with suppress(Exception):  # this client may leave meanwhile
+            await self._client._run(site.stop, job, workers=[address], on_error="ignore")
 
     def _agree(self) -> None:
         """FleetError where the scheduler has another version of Dask."""
@@ -233,20 +285,3 @@ class DaskEngine:
             raise FleetError(
                 f"the scheduler at {self.url} has Dask's distributed {theirs}, this client {self._versions['dask']}: install the same on both"
             )
-
-
-def _settle(running: Running, value: Any = None, error: BaseException | None = None) -> None:
-    with suppress(InvalidStateError):  # the other way in was first
-        if error is not None:
-            running.set_exception(error)
-        else:
-            running.set_result(value)
-
-
-def _trouble(future: Any, slot: FleetSlot) -> FleetError:
-    from distributed import KilledWorker
-
-    error = future.exception()
-    if isinstance(error, KilledWorker):
-        return SlotLost(f"the worker {slot.address} on {slot.host} is gone")
-    return JobFailed(f"the worker on {slot.host} could not run the job: {error}", type(error).__name__)

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from . import jobs
-from .seam import FleetJob, FleetSlot, JobFailed, JobFunction, Loss, Running, SlotLost
+from .seam import FleetJob, FleetSlot, JobFailed, JobFunction, Loss, Running, SchedulerLost, SlotLost
 
 
 class Died(BaseException):
@@ -67,10 +67,10 @@ class LocalEngine:
         """One more slot."""
         with self._guard:
             self._there[slot.address] = slot
-            self._queues[slot.address] = SimpleQueue()
+            queue = self._queues[slot.address] = SimpleQueue()
             self._sites[slot.address] = []
         for _ in range(max(1, slot.width, slot.build)):
-            thread = threading.Thread(target=self._serve, args=(slot,), daemon=True, name=f"slot {slot.address}")
+            thread = threading.Thread(target=self._serve, args=(slot, queue), daemon=True, name=f"slot {slot.address}")
             self._threads.append(thread)
             thread.start()
 
@@ -94,8 +94,13 @@ class LocalEngine:
             running.set_exception(SlotLost(f"the worker at {slot.address} is gone"))
         return running
 
-    def lose(self, address: str) -> None:
-        """The worker at this address is gone, now, with all that it had."""
+    def cut(self) -> None:
+        """The scheduler is lost, and there again: workers come back as after their own end, and nobody hears what became of jobs."""
+        for address in list(self._there):
+            self.lose(address, SchedulerLost("the connection to the scheduler was lost"))
+
+    def lose(self, address: str, error: SchedulerLost | None = None) -> None:
+        """The worker at this address is gone, now, with all that it had; or its scheduler is, with `error`."""
         with self._guard:
             slot = self._there.pop(address, None)
             if slot is None:
@@ -106,13 +111,14 @@ class LocalEngine:
             site.flag.set()
         for _ in range(max(1, slot.width, slot.build)):
             queue.put(None)
-        self._lost.put(Loss(slot, tuple(r.job for r in had)))
+        if error is None:
+            self._lost.put(Loss(slot, tuple(r.job for r in had)))
         if self._revive:
             self._born += 1
             self.join(replace(slot, address=f"{address.partition('#')[0]}#{self._born}"))
         for running in had:
             with suppress(InvalidStateError):  # it ended just now
-                running.set_exception(SlotLost(f"the worker at {address} is gone"))
+                running.set_exception(error or SlotLost(f"the worker at {address} is gone"))
 
     def close(self) -> None:
         with self._guard:
@@ -125,8 +131,7 @@ class LocalEngine:
         for thread in self._threads:
             thread.join(timeout=30)
 
-    def _serve(self, slot: FleetSlot) -> None:
-        queue = self._queues[slot.address]
+    def _serve(self, slot: FleetSlot, queue: SimpleQueue[Running | None]) -> None:
         while (running := queue.get()) is not None:
             site = next((s for s in self._sites.get(slot.address, ()) if s.running is running), None)
             if site is None or not running.set_running_or_notify_cancel():

@@ -21,7 +21,7 @@ from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, L
 from . import travel
 from .fits import fitting
 from .row_writer import ClientWriter
-from .seam import FleetJob, JobFailed, SlotLost
+from .seam import FleetJob, JobFailed, SchedulerLost, SlotLost
 from .under_way import Sent, Todo, UnderWay
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class FleetRun:
         try:
             self.writer.write(now=True)  # so that an entry that is sent again begins from all that arrived
             key = travel.key_of(entry, slot)
-            job = FleetJob("entry", travel.payload(entry, slot, asked, self.cache), entry.title)
+            job = FleetJob("entry", travel.payload(entry, slot, asked, self.cache, self.writer.unwritten), entry.title)
             self.sent.add(job.id)
             running = self.engine.submit(slot, job)
         except TilewrightError as e:
@@ -231,6 +231,9 @@ class FleetRun:
         except SlotLost as e:
             self._was_lost(todo, str(e))
             return
+        except SchedulerLost as e:
+            self._was_lost(todo, str(e), blamed=False)
+            return
         except TilewrightError as e:
             if isinstance(e, JobFailed) and e.kind == "KeyboardInterrupt":
                 self._was_lost(todo, "its worker was stopped")
@@ -247,13 +250,17 @@ class FleetRun:
         else:
             self._conclude(todo, Done(entry, CACHED if result.origin == "cached" else TUNED, result))
 
-    def _was_lost(self, todo: Todo, why: str) -> None:
-        """Sent once more, from all that arrived; the second time it failed."""
+    def _was_lost(self, todo: Todo, why: str, blamed: bool = True) -> None:
+        """Sent once more, from all that arrived; the second time that it is `blamed` it failed."""
         if self.stopping:
             self._conclude(todo, Done(todo.entry, INTERRUPTED))
             return
         self._looked = float("-inf")  # look before anything is sent
-        if todo.attempt < TRIES:
+        if not blamed:
+            log.info("%s: %s; it is sent anew", todo.entry.title, why)
+            todo.without_s = None
+            self.waiting.appendleft(todo)
+        elif todo.attempt < TRIES:
             log.info("%s lost: %s; it is sent once more", todo.entry.title, why)
             todo.attempt, todo.without_s = todo.attempt + 1, None
             self.waiting.appendleft(todo)

@@ -20,13 +20,24 @@ TOPIC = "tilewright-"
 CONNECT_S = 5.0
 
 
+ENDS = "scheduler-ends"
+"""What clients are told before an orderly end: they would hear of workers that leave, as after a fault of these."""
+HEARD_S = 0.1
+"""Seconds in which they hear it: messages leave every 10 ms."""
+
+
 class Forgetful(SchedulerPlugin):  # type: ignore[misc, unused-ignore]
-    """Lets go of the messages that were kept for a client, when the client leaves."""
+    """Lets go of the messages that were kept for a client, when the client leaves. Tells clients when the scheduler ends."""
 
     name = "tilewright"
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+
+    async def before_close(self) -> None:
+        """Dask calls it."""
+        self._scheduler.log_event("all", {"action": ENDS})
+        await asyncio.sleep(HEARD_S)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Dask calls it."""

@@ -26,6 +26,11 @@ class SlotLost(FleetError):
     """The worker that ran a job is gone. Whether the job is to blame is not known: the sender decides what comes next."""
 
 
+class SchedulerLost(FleetError):
+    """The connection to whatever passes jobs on was lost, and with it what became of a job. Nobody is to blame: where the fleet is there
+    again (`FleetEngine.slots` tells), the job may be sent anew."""
+
+
 class JobFailed(FleetError):
     """A job raised an error where it ran. `kind`: the name of the error's class."""
 
@@ -102,7 +107,7 @@ class FleetJob:
 
 class Running(Future[Any]):
     """A job on its way. As a future of `concurrent.futures`, `result()` gives what the job's function returned; it raises SlotLost,
-    JobFailed, or FleetError where the slot refuses the job. `wait` and `as_completed` of that module work on it."""
+    SchedulerLost, JobFailed, or FleetError where the slot refuses the job. `wait` and `as_completed` of that module work on it."""
 
     def __init__(self, slot: FleetSlot, job: FleetJob, stop: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -158,11 +163,13 @@ class FleetEngine(Protocol):
     """Places jobs on slots. It decides nothing: no job is ever sent twice, and a lost one is its sender's to think about."""
 
     def slots(self) -> list[FleetSlot]:
-        """Who is there now, those that this client cannot use as well (`refused`). Raises FleetError where nobody can be asked."""
+        """Who is there now, those that this client cannot use as well (`refused`). Waits some seconds for a fleet that cannot be reached.
+        Raises FleetError where nobody can be asked."""
 
     def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
         """Send a job to exactly this slot. One that is at work takes it up when it is free (send it one at a time to know
-        who is to blame for a loss). A slot that is gone fails the future with SlotLost; this call itself does not wait."""
+        who is to blame for a loss). A slot that is gone fails the future with SlotLost, and one that was there before the fleet could
+        not be reached for a while with SchedulerLost: ask for `slots` again. This call itself does not wait."""
 
     @property
     def lost(self) -> SimpleQueue[Loss]:

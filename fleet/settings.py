@@ -39,6 +39,7 @@ def apply() -> None:
 
     dask.config.set(DASK)
     if not logger("fleet").listens():
-        own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]  # Dask gave these levels of their own
+        # Dask gave these levels of their own
+        own = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed.", "tornado."))]
         for name in ("distributed", "tornado", "asyncio", *own):
             logging.getLogger(name).setLevel(SILENT)

@@ -13,6 +13,7 @@ from ..cache import bundles
 from ..cache.keys import Key
 from ..cache.objectives import TIME
 from ..ir.errors import CacheError, FleetError, OptError, UsageError
+from ..log import logger
 from ..search.result import Result
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..search.manifest.entries import Entry
     from .seam import FleetSlot
 
+log = logger("fleet")
 MAX_RELATED = 4000
 """Rows of the client's cache that travel with an entry, at most."""
 MAX_FILE = 4 << 20
@@ -39,15 +41,15 @@ class EntryTerms:
     again: bool
 
 
-def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache) -> dict[str, Any]:
-    """The job of an entry for a slot, with the rows of `cache` that a search there begins from. Raises UsageError where a kernel cannot
-    travel."""
+def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwritten: Iterable[Row] = ()) -> dict[str, Any]:
+    """The job of an entry for a slot, with the rows of `cache`, and those on their way into it, that a search there begins from. Raises
+    UsageError where a kernel cannot travel."""
     if entry.given is not None or entry.made is None:
         raise UsageError(f"{entry.title} cannot travel: its kernel has no name or file that another machine could make it from")
     if entry.objective != TIME:
         raise UsageError(f"{entry.title} cannot travel: a fleet tunes for the time; run `tune run --manifest` on its own machine")
     key = key_of(entry, slot)
-    rows = related(entry.made, entry.shape, key, cache)
+    rows = [*(r for r in unwritten if r.key == key), *related(entry.made, entry.shape, key, cache)]
     return {
         "kernel": entry.kernel,
         "file": _file(entry),
@@ -78,14 +80,20 @@ def key_of(entry: Entry, slot: FleetSlot) -> Key:
 
 
 def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) -> list[Row]:
-    """What a search of `key` may begin from: all that was measured for it, the newest first, and the winners of its neighbours."""
+    """What a search of `key` may begin from: all that was measured for it, the newest first, and the winners of its neighbours. Nothing,
+    where the cache cannot be read now: that costs a search some time, and no more."""
     from ..ir.canonical import loose
     from ..ir.normalise import normalise
 
     names = loose(normalise(kernel))
-    own = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)
+    try:
+        own = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)
+        near = cache.nearest(key, names.get("extents", ""), names.get("epilogue", ""), shape=shape)
+    except CacheError as e:
+        log.info("a search of %s begins from nothing: %s", kernel.name, e)
+        return []
     own.sort(key=lambda r: (r.verified, r.when), reverse=True)
-    return own[:MAX_RELATED] + cache.nearest(key, names.get("extents", ""), names.get("epilogue", ""), shape=shape)
+    return own[:MAX_RELATED] + near
 
 
 def _file(entry: Entry) -> dict[str, str] | None:

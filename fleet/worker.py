@@ -18,11 +18,13 @@ from distributed import Nanny, Worker
 
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
+from ..log import logger
 from . import machine_lock, settings
 from .facts import described, exclusive, host, machine, versions
 from .scheduler import reach
 from .seam import SlotDevice
 
+log = logger("fleet")
 AGAIN_S = 2.0
 """Seconds between two looks at the processes, and between two attempts to find a scheduler that went away, on the average."""
 
@@ -80,16 +82,21 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
+    joined = False
     while not over.is_set():
         nannies = [_nanny(options, slot, i, len(told)) for i, slot in enumerate(told)]
         try:
             try:
                 await asyncio.gather(*nannies)
             except (RuntimeError, OSError, TimeoutError) as e:
-                raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
-            for nanny, slot in zip(nannies, told):
-                say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
-            await _until(over, nannies, options)
+                if not joined:
+                    raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
+                log.info("could not join again: %s", e.__cause__ or e)  # the scheduler went away once more meanwhile
+            else:
+                joined = True
+                for nanny, slot in zip(nannies, told):
+                    say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
+                await _until(over, nannies, options)
         finally:
             await asyncio.gather(*(n.close(timeout=5) for n in nannies), return_exceptions=True)
         if not over.is_set():

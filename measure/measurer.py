@@ -191,11 +191,12 @@ class Measurer:
                         heard(len(out) - 1, out[-1])
             except Closed as e:
                 how = self._restart()
-                # a death before the first result is blamed on the inputs once, then on the candidate
+                # a death before the first result is blamed on the inputs once, then on the candidate; one that has a process of its own
+                # within the runner's can hardly end the runner, so a first death is nobody's fault: it may have been killed
                 deaths = deaths + 1 if len(out) == before else 1
                 if deaths > _RESTARTS:
                     raise MeasureError(f"the runner process keeps ending ({how}); free some memory or measure a smaller shape") from e
-                if deaths == _RESTARTS or len(out) > before:
+                if deaths == _RESTARTS or (len(out) > before and self.device.isolation != "fork"):
                     out.append(
                         Measurement(
                             tuple(built[len(out)].opts),

@@ -20,8 +20,9 @@ READY_S = 0.004
 
 
 class MeasurerLike(Protocol):
-    """The part of `measure.Measurer` that a search uses. One that times on several devices also has `width`, their number, and
-    `again(built)`, which is `measure` with all on one of them, so that times can be compared."""
+    """The part of `measure.Measurer` that a search uses. One that times on several devices also has `width`, their number;
+    `again(built)`, which is `measure` with all on one of them, so that times can be compared; and `arrived`, a function that is called with
+    each result of `measure` as it arrives."""
 
     def build(self, schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]: ...
 

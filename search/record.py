@@ -57,7 +57,7 @@ class Recorder(Protocol):
         """The answer."""
 
     def flush(self) -> None:
-        """Write what is buffered now."""
+        """Write what is buffered now, unless that failed a moment ago."""
 
     def close(self) -> str:
         """Write what is buffered, for the last time; what there is to say about it, or ''."""
@@ -128,10 +128,11 @@ class CacheRecorder:
         beat = sorted(self._met - {self._canonical(measurement.opts)})
         more = {"seed_opts": None if seed_opts is None else [o.json for o in seed_opts], **({"beat": beat} if beat else {}), **final}
         self._rows.append(self._row(measurement, self.job.strategy, verified=True, seed_s=seed_s, more=more))
-        self.flush()
+        self._write(PATIENCE_S)
 
     def flush(self) -> None:
-        self._write(PATIENCE_S)
+        if self.clock() >= self._next:
+            self._write(PATIENCE_S)
 
     def close(self) -> str:
         self._write(LAST_PATIENCE_S)
@@ -140,7 +141,8 @@ class CacheRecorder:
         rows = len(self._rows)
         try:
             self._keep()
-            return f"the cache could not be written, so {rows} measurements are in {', '.join(map(str, self._kept))}; the next run takes them in"
+            where = ", ".join(map(str, self._kept))
+            return f"the cache could not be written, so {rows} measurements are in {where}; {self.cache.waiting.advice(self._kept)}"
         except CacheError as e:
             return f"{rows - self._safe} measurements are lost: {self._trouble}; {e}"
         finally:

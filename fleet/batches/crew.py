@@ -33,6 +33,8 @@ class Crew:
         self.looks: dict[str, int] = {}
         self.out: dict[str, str] = {}
         """Slots that are not asked any more, by address, and why."""
+        self.visited: dict[str, FleetSlot] = {}
+        """Slots that were given work and are not lost, by address: they keep what they made for the kernel."""
         self._busy: dict[str, Running] = {}
         self._looked = -1e9
         self._since: float | None = None
@@ -104,6 +106,7 @@ class Crew:
         """A slot is gone. It comes back under another address, if at all."""
         self._waits = True
         self._busy.pop(address, None)
+        self.visited.pop(address, None)
         self._drop(address, why)
 
     def _drop(self, address: str, why: str) -> None:
@@ -112,9 +115,10 @@ class Crew:
         self.times.pop(address, None)
         self._last = why
 
-    def rest(self, slot: FleetSlot) -> None:
-        """A slot stands still: others go on. When it has answered it joins again, as one that came later."""
-        if len(self.equal) > 1:
+    def rest(self, slot: FleetSlot, joining: bool = False) -> None:
+        """A slot stands still: others go on, if there are any or some are `joining`. When it has answered it joins again, as one that came
+        later."""
+        if joining or len(self.equal) > 1:
             self._drop(slot.address, f"the worker on {slot.host or slot.address} stands still")
 
     def dismiss(self, slot: FleetSlot, why: str) -> None:
@@ -151,6 +155,15 @@ class Crew:
         if factor is None:
             return "the probes could not be timed there"
         return f"its times are {factor:.2f} of the others': it is another kind of device, to be tuned on its own"
+
+    def to_compare(self, join: list[FleetSlot]) -> list[FleetSlot]:
+        """Which of the slots that will `join` are to time the probes now. Where nobody has timed them yet to compare others with, the one
+        that decides does so first, and newcomers wait for it."""
+        if not self.equal or any(s.address in self.times for s in self.equal):
+            return list(join)
+        if join and not any(s in join for s in self.equal):
+            join.insert(0, self.equal[0])
+        return [s for s in join if s in self.equal]
 
     def joins(self, slot: FleetSlot) -> bool | None:
         """Whether a slot that came later, whose probes were timed, is equal; None: it is to be timed once more. Where not, it is

@@ -9,14 +9,14 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from functools import partial
 from typing import Any
 
-from ...ir.errors import FleetError, MeasureError
+from ...ir.errors import MeasureError
 from ...log import logger
 from ...measure.outcome import Measurement, Outcome
 from ..seam import FleetEngine, FleetSlot, SlotLost
 from . import plain
 from .build_queue import BuildQueue
 from .crew import Crew
-from .flights import BatchFlight, BatchOrder, ask_to_stop, batch_job, lost, sent_build, why_failed
+from .flights import BatchFlight, BatchOrder, ask_to_stop, batch_job, cut_off, lost, sent_build, why_failed
 from .losses import CONVICTED, FRUITLESS, GUILTY, BatchPart, LossRule, split
 
 log = logger("fleet")
@@ -32,23 +32,18 @@ class Dispatcher:
 
     def __init__(self, engine: FleetEngine, crew: Crew, queue: BuildQueue, base: Mapping[str, Any], title: str) -> None:
         self._engine, self.crew, self._queue, self._base, self._title = engine, crew, queue, base, title
-        self._rule = LossRule()
+        self.rule = LossRule()
         self._flights: dict[str, BatchFlight] = {}
         self._probing: dict[str, BatchFlight] = {}
         self._epochs: dict[str, str] = {}
         self._join: list[FleetSlot] = []
         self._still: float | None = None
-        self.probes: dict[int, plain.TravellingBuild] = {}
-        """Schedules that every device is compared by."""
+        self.probes: dict[int, plain.TravellingBuild] = {}  # what every device is compared by
         self.guilty: dict[int, Measurement] = {}
         """Candidates that took workers down. They are never sent again."""
         self.prepared_s: tuple[float, float] | None = None
+        self.arrived: Callable[[Measurement], None] = lambda m: None
         queue.fetch = self.fetch
-
-    @property
-    def lost(self) -> int:
-        """Workers lost so far over batches."""
-        return self._rule.lost
 
     # measuring ------------------------------------------------------------------------------------------------------
     def measure(self, items: Mapping[int, plain.TravellingBuild], incumbent_s: float | None, judge: bool = False) -> dict[int, Measurement]:
@@ -91,9 +86,8 @@ class Dispatcher:
             queue = self._hand(slot)
             if queue or self._queue.waits_for(slot.address):
                 self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": wait_s, "queue": queue}, BatchPart(()))
-        waiting = [f for f in self._flights.values() if not f.given_up]
-        if not waiting:  # all stand still, or are another's: look again a little later
-            self._listen(None)
+        if not (waiting := [f for f in self._flights.values() if not f.given_up]):
+            self._listen(None)  # all stand still, or are another's: look again a little later
             time.sleep(LISTEN_S)
         else:
             self._until(lambda: any(f.given_up or self._flights.get(f.slot.address) is not f for f in waiting))
@@ -130,10 +124,8 @@ class Dispatcher:
     # sending --------------------------------------------------------------------------------------------------------
     def _fly(self, slot: FleetSlot, more: Mapping[str, Any], part: BatchPart) -> BatchFlight:
         title = f"{self._title}: {len(part.items)} candidates" if part.items else self._title
-        try:
-            running = self._engine.submit(slot, batch_job({**self._base, **more}, title))
-        except FleetError as e:
-            raise MeasureError(f"the fleet is gone: {e}") from e
+        self.crew.visited[slot.address] = slot
+        running = self._engine.submit(slot, batch_job({**self._base, **more}, title))
         return BatchFlight(slot, part, running, self.crew.clock(), self.crew.clock)
 
     def _hand(self, slot: FleetSlot) -> list[list[Any]]:
@@ -155,11 +147,11 @@ class Dispatcher:
             sent = [{"i": i, **sent_build(order.items[i], slot.address)} for i in items]
             known = [m.t_min for m in order.results.values() if m.ok and m.t_min and not m.cleared]
             best = min([*known, *([order.incumbent_s] if order.incumbent_s else [])], default=None)
-            more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self._rule.lost > 0}
+            more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self.rule.lost > 0}
             self._flights[slot.address] = self._fly(slot, more | {"queue": self._hand(slot)}, BatchPart(items, part.avoid))
 
     def _send_probes(self) -> None:
-        for slot in self._idle(self._join):
+        for slot in self._idle(self.crew.to_compare(self._join)):
             self._join.remove(slot)
             sent = [{"i": i, **sent_build(b, slot.address)} for i, b in self.probes.items()]
             self._probing[slot.address] = self._fly(slot, {"ask": "measure", "items": sent}, BatchPart(tuple(self.probes)))
@@ -174,9 +166,12 @@ class Dispatcher:
         for flight in flying:
             over = flight.running.done()  # asked first: what was said before it ended is there then
             for number in flight.listen():
-                self._rule.measured(number)
-                if order is not None and number in order.items and flight.part.items and flight.slot.address not in self._probing:
-                    order.results.setdefault(number, plain.measurement(flight.rows[number], order.items[number].opts))
+                self.rule.measured(number)
+                if order is None or not flight.part.items or flight.slot.address in self._probing:
+                    continue
+                if number in order.items and number not in order.results:
+                    order.results[number] = plain.measurement(flight.rows[number], order.items[number].opts)
+                    self.arrived(order.results[number])
             if over:
                 self._over(flight, order)
             elif not flight.given_up and (flight.late() or (flight.stuck() and len(self.crew.equal) > 1)):
@@ -187,7 +182,7 @@ class Dispatcher:
         how = "stands still" if flight.heard else "is busy for another client"
         log.info("the worker on %s %s; others go on with what it had", flight.slot.host or flight.slot.address, how)
         flight.give_up()
-        self.crew.rest(flight.slot)
+        self.crew.rest(flight.slot, bool(self._join))
         self._queue.gone(flight.slot.address)
         if order is not None and flight.slot.address in self._flights:
             if flight.heard is None:
@@ -200,12 +195,13 @@ class Dispatcher:
         address = flight.slot.address
         probing = self._probing.pop(address, None) is not None
         self._flights.pop(address, None)
-        if lost(flight):
+        cut = cut_off(flight)
+        if cut or lost(flight):
             self._queue.gone(address)
-            self.crew.lose(address, f"the worker on {flight.slot.host or address} was lost")
+            self.crew.lose(address, f"the {'scheduler' if cut else f'worker on {flight.slot.host or address}'} was lost")
             log.info("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
             if not probing and not flight.given_up:
-                self._after(flight, order)
+                self._after(flight, order, blamed=not cut)
             return
         why = why_failed(flight)
         if why and flight.given_up:
@@ -217,7 +213,7 @@ class Dispatcher:
                 order.todo.appendleft(flight.part)
             return
         self._answered(flight)
-        if probing:
+        if probing and not flight.given_up:
             self._probed(flight)
         elif order is not None and any(i not in order.results for i in flight.part.items) and not flight.given_up:
             order.todo.append(flight.part)  # it was asked to end early
@@ -238,30 +234,35 @@ class Dispatcher:
         if slot not in self.crew.equal and self.crew.joins(slot) is None:
             self._join += [slot, *[s for s in self.crew.equal[:1] if s not in self._join]]
 
-    def _after(self, flight: BatchFlight, order: BatchOrder | None) -> None:
-        """The rule for a worker that was lost, or stands still. Without an order (it built) nobody is blamed, but it counts."""
-        if order is None:
-            self._rule.after(BatchPart(()), (), ())
-        else:
-            verdict = self._rule.after(flight.part, order.results, flight.begun, flight.slot.host)
+    def _after(self, flight: BatchFlight, order: BatchOrder | None, blamed: bool = True) -> None:
+        """The rule for a worker that was lost, or stands still. Without an order (it built) nobody is `blamed`, but it counts."""
+        if not blamed and order is not None:
+            order.todo.appendleft(flight.part)
+        elif blamed and order is None:
+            self.rule.after(BatchPart(()), (), ())
+        elif order is not None:
+            verdict = self.rule.after(flight.part, order.results, flight.begun, flight.slot.host)
             for i in verdict.guilty:
                 build = order.items[i]
                 order.results[i] = self.guilty[i] = Measurement(tuple(build.opts), Outcome.crash, detail=GUILTY, sha=build.sha)
             order.todo.extendleft(reversed(verdict.again))
-        if self._rule.fruitless > FRUITLESS:
+        if self.rule.fruitless > FRUITLESS:
             raise MeasureError(f"{FRUITLESS} workers were lost in a row without one result; see what they print, and give them more memory")
 
     # one at a time --------------------------------------------------------------------------------------------------
     def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:
         """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, each
         time when it was at it, and MeasureError for what it could not do."""
-        blamed = 0
-        for _ in range(CONVICTED):
+        blamed = tried = 0
+        while tried < CONVICTED:
             slot = self._unoccupied()
             items = [{"i": n, **sent_build(b, slot.address)} for n, b in enumerate(builds)]
             mine = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
             self._flights[slot.address] = mine
             self._until(partial(self._ended, mine))
+            if mine.running.done() and cut_off(mine):
+                continue
+            tried += 1
             if mine.given_up or lost(mine):
                 blamed += bool(mine.begun)
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from types import TracebackType
@@ -66,6 +66,9 @@ class FleetMeasurer:
         self.surveyed = len(there) == 1 and crew.wanted == 1
         """Whether it is known which devices are equal."""
         self._warm_until: float | None = None
+        self.arrived: Callable[[Measurement], None] = lambda m: None
+        """Called with every result of `measure` as it arrives. Where a device was lost that times must be compared with, there is another
+        one of the same candidate."""
         self._dispatch.warm(there[:1] if base["shared"] else there)
 
     # life -----------------------------------------------------------------------------------------------------------
@@ -81,7 +84,7 @@ class FleetMeasurer:
         self._queue.close()
         self._dispatch.close()
         left: list[Running] = []
-        for slot in self._crew.equal:
+        for slot in list(self._crew.visited.values()):
             try:
                 left.append(self._engine.submit(slot, FleetJob("batch", {"ask": "release"}, f"{self._title}: let go")))
             except FleetError as e:
@@ -102,7 +105,7 @@ class FleetMeasurer:
     @property
     def lost(self) -> int:
         """Workers that were lost over candidates."""
-        return self._dispatch.lost
+        return self._dispatch.rule.lost
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -115,7 +118,11 @@ class FleetMeasurer:
 
     def measure(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order. Raises MeasureError where no device of the fleet is left."""
-        out = self._measured(built, incumbent_s, judge=not self.surveyed)
+        self._dispatch.arrived = self.arrived
+        try:
+            out = self._measured(built, incumbent_s, judge=not self.surveyed)
+        finally:
+            self._dispatch.arrived = lambda m: None
         if not self.surveyed:
             self._choose_probes(built, out)
         return out

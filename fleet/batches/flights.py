@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Measurement
-from ..seam import FleetJob, FleetSlot, JobFailed, Running, SlotLost
+from ..seam import FleetJob, FleetSlot, JobFailed, Running, SchedulerLost, SlotLost
 from .losses import BatchPart
 from .plain import TravellingBuild
 
@@ -99,6 +99,11 @@ def ask_to_stop(running: Running) -> None:
 def lost(flight: BatchFlight) -> bool:
     """Whether a job that is done was lost with its worker."""
     return isinstance(flight.running.exception(0), SlotLost)
+
+
+def cut_off(flight: BatchFlight) -> bool:
+    """Whether nobody knows what became of a job that is done, because the connection to the scheduler was lost."""
+    return isinstance(flight.running.exception(0), SchedulerLost)
 
 
 def why_failed(flight: BatchFlight) -> str:

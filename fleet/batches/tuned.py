@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logger("fleet")
 
-ROWS_S = 0.4
+ROWS_S = 0.25
 """Seconds that rows wait before they are written: what is lost where this process is killed."""
 
 
@@ -72,7 +72,8 @@ class FleetTuning:
         """What a user should know of the devices, a line each."""
         out = [] if self.measurer is None else [f"timed on {self.measurer.width} device{'s' * (self.measurer.width > 1)} of the fleet"]
         if self.measurer is not None and self.measurer.lost:
-            out.append(f"{self.measurer.lost} workers were lost over candidates, and replaced")
+            lost = self.measurer.lost
+            out.append(f"{lost} worker{'s were' if lost > 1 else ' was'} lost over candidates, and replaced")
         return out + list(self._crew.out.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 from tilewright import cache, kernels
-from tilewright.cache import Cache, Key, Row
+from tilewright.cache import Cache, CacheWarning, Key, Row, spill
+from tilewright.cache.server.errors import Unreachable
 from tilewright.fleet.entry import Reports
 from tilewright.fleet.local import Died, LocalEngine
 from tilewright.fleet.many import tune_on_fleet
+from tilewright.fleet.row_writer import ClientWriter
 from tilewright.fleet.seam import FleetJob, FleetSlot, Running, SlotDevice, Worksite
 from tilewright.fleet.travel import bundle
 from tilewright.fleet.under_way import FleetOptions
@@ -108,6 +111,83 @@ def test_an_entry_that_loses_two_workers_failed_and_the_next_is_not_blamed(tuned
 
     done, _ = tuned(act, slots(1), entry(1), entry(2))
     assert [d.status for d in done] == ["failed", "tuned"] and "lost 2 times" in done[0].message
+
+
+def test_a_scheduler_that_is_lost_blames_no_entry(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    def act(job: Mapping[str, Any], site: Worksite) -> Any:
+        sent.append(job["rows"])
+        if len(sent) > 3:
+            return answer(job)
+        site.send({"rows": bundle([row(job, f"run{len(sent)}")])})
+        engine.cut()
+
+    engine = LocalEngine(slots(1), {"entry": act})
+    try:
+        with cache.open(tmp_path / "c.db") as store:
+            done = tune_on_fleet(manifest(entry(1)), store, engine, FleetOptions())
+    finally:
+        engine.close()
+    assert [d.status for d in done] == ["tuned"], done[0].message
+    assert len(sent) == 4 and all(f"run{n}" in sent[3] for n in (1, 2, 3))
+
+
+def test_an_entry_is_sent_whatever_becomes_of_the_cache(tuned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that is sent again begins from what arrived, though it is written nowhere yet."""
+    sent: list[str] = []
+
+    def act(job: Mapping[str, Any], site: Worksite) -> Any:
+        sent.append(job["rows"])
+        if len(sent) == 1:
+            monkeypatch.setattr(Cache, "rows", away)
+            monkeypatch.setattr(Cache, "record", away)
+            site.send({"rows": bundle([row(job, "first")])})
+            raise Died
+        return answer(job)
+
+    with pytest.warns(CacheWarning):
+        done, _ = tuned(act, slots(1), entry(1))
+    assert [d.status for d in done] == ["tuned"], done[0].message
+    assert "first" in sent[1]
+
+
+def test_rows_for_a_server_that_is_away_are_in_a_bundle_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is killed meanwhile has lost none; when the server is there again, they are in it and in no bundle."""
+    rows = [row({"hash": "k", "threads": 1, "shape": {"m": 1}}, f"r{i}") for i in range(3)]
+    now = [0.0]
+    with cache.open(tmp_path / "c.db") as store:
+        writer = ClientWriter(store, lambda: now[0])
+        with monkeypatch.context() as m, pytest.warns(CacheWarning, match="wait in a bundle"):
+            m.setattr(store, "record", away)
+            for r in rows[:2]:
+                now[0] += 10
+                writer.add([r])
+                writer.write()
+        assert sum(len(p.read_text().splitlines()) - 1 for p in tmp_path.glob("*.jsonl")) == 2
+        writer.add(rows[2:])
+        now[0] += 10
+        writer.write()
+        assert {r.run_id for r in store.rows()} == {"r0", "r1", "r2"} and not list(tmp_path.glob("*.jsonl"))
+        assert writer.close() == ""
+
+
+def test_a_bundle_that_no_run_finds_is_said_to_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "_places", lambda location, path: [])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a folder"))
+    with cache.open(tmp_path / "c.db") as store:
+        writer = ClientWriter(store)
+        monkeypatch.setattr(store, "record", away)
+        writer.add([row({"hash": "k", "threads": 1, "shape": {"m": 1}}, "r")])
+        with pytest.warns(CacheWarning):
+            said = writer.close()
+    (kept,) = (tmp_path / "a folder").glob("*.jsonl")
+    assert f"take them in with `tune cache import '{kept}'`" in said and "next run" not in said
+
+
+def away(*rows: object, **how: object) -> int:
+    """What records where the server does not answer."""
+    raise Unreachable("the server is away")
 
 
 def test_a_slot_that_does_not_come_back_is_not_waited_for_in_silence(tuned: Callable[..., Any]) -> None:

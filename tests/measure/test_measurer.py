@@ -195,6 +195,16 @@ def test_a_runner_that_works_is_not_still():
 
 
 @pytest.mark.slow
+def test_a_runner_that_is_killed_blames_nobody(m, fast, monkeypatch):
+    def kill(i, found):
+        if i == 0 and m._process is not None:
+            os.kill(m._process.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(m, "heard", kill)
+    assert right(*m.measure([fast, fast, fast]))
+
+
+@pytest.mark.slow
 def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         pytest.skip("the system call is written in x86-64 assembly")

@@ -140,6 +140,29 @@ def test_winner_is_recorded_once_with_its_seed() -> None:
     assert len(b.book.rows) == 40
 
 
+def test_results_that_arrive_early_are_recorded_at_once_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[Schedule] = []
+
+    class Telling(FakeMeasurer):
+        arrived: Callable[[Measurement], None] = staticmethod(lambda m: None)
+
+        def measure(self, built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
+            out = super().measure(built, incumbent_s)
+            for m in out:
+                self.arrived(m)
+                late.extend([m.opts] if b.book.rows[-1][0].opts != m.opts else [])
+            return out
+
+        def again(self, built: Sequence[Any]) -> list[Measurement]:
+            return super().measure(built)
+
+    monkeypatch.setitem(globals(), "FakeMeasurer", Telling)
+    b = Bench(Budget(trials=20))
+    b.run.run()
+    recorded = [m.opts for m, _ in b.book.rows]
+    assert len(recorded) == len(set(recorded)) == 20 and not late and b.book.flushed >= len(b.batches)
+
+
 def test_result_as_json() -> None:
     import json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -85,6 +86,58 @@ def test_a_worker_that_is_killed_blames_nobody_and_its_results_are_kept() -> Non
         assert set(s.measured(12).values()) == {"ok"} and s.measurer.lost == 1
         assert [n for _, n in s.script.began].count(2) == 1  # its result had arrived
         assert [n for _, n in s.script.began].count(5) == 2
+
+
+def test_results_are_told_as_they_arrive() -> None:
+    told: list[int] = []
+
+    def wait(n: int, site: Any) -> None:
+        if n == 5:
+            until(lambda: len(told) >= 5)
+
+    with Stage(1, Script(on_begin=wait)) as s:
+        s.measurer.arrived = lambda m: told.append(number(m.opts))
+        assert s.measured(8) == dict.fromkeys(range(8), "ok") and told == list(range(8))
+        s.measurer.again(s.built(8))
+        assert len(told) == 8
+
+
+def test_one_that_came_before_anybody_was_compared_waits_for_the_first() -> None:
+    script = Script()
+
+    def slowly(n: int, site: Any) -> None:
+        if site.slot.address == "w0":
+            time.sleep(0.02)
+
+    with Stage(2, script) as s:
+        s.engine.lose("w1")  # it comes back at once
+        s.ready()
+        script.on_begin = slowly
+        until(lambda: set(s.measured(24).values()) == {"ok"} and s.measurer.width == 2)
+        assert s.measurer.left_out == {}
+
+
+def test_all_that_worked_for_a_kernel_are_told_to_let_go() -> None:
+    with Stage(2, Script(speed={"w1": 1.2})) as s:
+        s.ready()
+        assert s.measurer.width == 1
+    assert sorted(a for a, ask in s.script.asked if ask == "release") == ["w0", "w1"]
+
+
+def test_a_scheduler_that_is_lost_blames_nobody_however_often() -> None:
+    with Stage(2, Script()) as s:
+        s.ready()
+        left = {10: 3, 11: 1}  # how often it is lost while these are begun
+
+        def cut(n: int, site: Any) -> None:
+            if left.get(n, 0):
+                left[n] -= 1
+                s.engine.cut()
+
+        s.script.on_begin = cut
+        assert s.measured(12) == dict.fromkeys(range(12), "ok") and s.measurer.lost == 0
+        left[4] = 3
+        assert s.measurer.confirm(s.built(5)[4]).outcome == "ok" and left[4] == 0
 
 
 def test_builds_of_a_lost_worker_are_made_by_another() -> None:
