@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
 
+from ..ir.errors import FleetError
 from . import jobs
 from .seam import FleetJob, FleetSlot, JobFailed, JobFunction, Loss, Running, SchedulerLost, SlotLost
 
@@ -55,6 +56,8 @@ class LocalEngine:
         self._queues: dict[str, SimpleQueue[Running | None]] = {}
         self._sites: dict[str, list[_Site]] = {}
         self._threads: list[threading.Thread] = []
+        self._cut_off: dict[str, FleetError] = {}
+        """What jobs for workers hear that were there before the scheduler was lost, by address."""
         self._born = 0
         for slot in slots:
             self.join(slot)
@@ -91,13 +94,16 @@ class LocalEngine:
                 self._sites[slot.address].append(site_of[0])
                 self._queues[slot.address].put(running)
         if not there:
-            running.set_exception(SlotLost(f"the worker at {slot.address} is gone"))
+            gone = SlotLost(f"the worker at {slot.address} is gone")
+            running.set_exception(self._cut_off.get(slot.address, gone))
         return running
 
     def cut(self) -> None:
         """The scheduler is lost, and there again: workers come back as after their own end, and nobody hears what became of jobs."""
+        error = SchedulerLost("the connection to the scheduler was lost")
         for address in list(self._there):
-            self.lose(address, SchedulerLost("the connection to the scheduler was lost"))
+            self._cut_off[address] = error
+            self.lose(address, error)
 
     def lose(self, address: str, error: SchedulerLost | None = None) -> None:
         """The worker at this address is gone, now, with all that it had; or its scheduler is, with `error`."""

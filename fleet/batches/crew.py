@@ -41,11 +41,13 @@ class Crew:
         self._last = ""
         self._waits = False
         """Whether anyone was lost, who may come back."""
+        self._doubt = False
+        """Whether the scheduler was lost, and nobody was asked since who is still there."""
 
     @property
     def judge(self) -> FleetSlot:
         """The one that decides. Waits for one. Raises MeasureError."""
-        while not self.equal:
+        while self._doubt or not self.equal:
             self.look([])
             if not self.equal:
                 time.sleep(0.05)
@@ -64,13 +66,15 @@ class Crew:
         """Slots that came and may join, where some are missing; with none left at all, the first that comes is taken as it is, as it has
         to go on somewhere. `flying`: addresses that have a job now, or will join. Raises MeasureError where nobody came for too long."""
         self._forget_lost()
-        if len(self.equal) >= self.wanted or self.clock() - self._looked < (4 * LOOK_S if self.equal else LOOK_S):
+        seldom = 4 * LOOK_S if self.equal else LOOK_S
+        if not self._doubt and (len(self.equal) >= self.wanted or self.clock() - self._looked < seldom):
             return []
         self._looked = self.clock()
         try:
             there = {s.address: s for s in self._engine.slots()}
         except FleetError as e:
             raise MeasureError(f"the fleet is gone: {e}") from e
+        self._doubt = False
         self.equal = [s for s in self.equal if s.address in there or s.address in flying]
         mine = {s.address for s in self.equal} | self.out.keys() | set(flying)
         new = [s for s in there.values() if s.name == self.name and s.device is not None and not s.refused and s.address not in mine]
@@ -102,9 +106,9 @@ class Crew:
             raise MeasureError(f"no device of the fleet is left for this kernel{f' ({why})' if why else ''}")
 
     # who is in ------------------------------------------------------------------------------------------------------
-    def lose(self, address: str, why: str) -> None:
-        """A slot is gone. It comes back under another address, if at all."""
-        self._waits = True
+    def lose(self, address: str, why: str, doubt: bool = False) -> None:
+        """A slot is gone. It comes back under another address, if at all. `doubt`: so may others be, of which nothing was heard."""
+        self._waits, self._doubt = True, self._doubt or doubt
         self._busy.pop(address, None)
         self.visited.pop(address, None)
         self._drop(address, why)
