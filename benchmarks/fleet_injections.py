@@ -134,15 +134,16 @@ class Series:
 
 def table(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What came of each kind, a row each."""
-    by: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    by: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
-        by[line["kind"], line["what"]].append(line)
+        by[line.get("of", ""), line["kind"], line["what"]].append(line)
     out = []
-    for (kind, what), some in by.items():
+    for (of, kind, what), some in by.items():
         bad: Counter[str] = Counter()
         for line in some:
             bad.update(line["bad"])
         row = {"kind": kind, "what": what, "runs": len(some), "injections": sum(s["injections"] for s in some), "bad": dict(bad)}
+        row |= {"of": of} if of else {}
         row |= {"over_tls": sum(s["tls"] for s in some), "timed": sum(s.get("timed", 0) for s in some)}
         row |= {"lost_rows": sum(s.get("lost_rows", 0) for s in some), "most_lost_s": max(s.get("lost_s", 0.0) for s in some)}
         out.append(row | {"most_waited_s": max(s.get("waited_s", 0.0) for s in some)})

@@ -49,9 +49,14 @@ def judge(x: Injected) -> dict[str, Any]:
     facts |= {"rows": len(rows), **_blamed(x, rows), **_lost(x, rows, ended)}
     if x.what == "kernel" and code == 0 and told > len({r.opts for r in rows}):
         v.fail("lost", f"{told} candidates were told of, {len({r.opts for r in rows})} have rows", told - len(rows))
-    if not x.lingers and not until(lambda: not x.fleet.working(), LET_GO_S):
-        v.fail("orphans", f"left at the workers: {', '.join(x.fleet.working())}")
+    if not x.lingers and not until(lambda: not _left(x), LET_GO_S):
+        v.fail("orphans", f"left at the workers: {', '.join(_left(x))}")
     return facts | x.facts
+
+
+def _left(x: Injected) -> list[str]:
+    """What workers keep of this run; a run whose client was killed may have left something of its own for two minutes."""
+    return [said for pid, said in x.fleet.working().items() if pid not in x.older]
 
 
 def _entries(x: Injected, code: int | None) -> dict[str, Any]:

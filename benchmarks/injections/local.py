@@ -174,9 +174,9 @@ class LocalFleet:
                     return pid
         return None
 
-    def working(self) -> list[str]:
-        """What still runs of a kernel, 'machine role' each."""
-        return [f"{m} {r}" for m, t in self.workers.items() for r in processes(t.mark).values() if r in WORKING]
+    def working(self) -> dict[int, str]:
+        """What still runs of a kernel: 'machine role' by process."""
+        return {pid: f"{m} {r}" for m, t in self.workers.items() for pid, r in processes(t.mark).items() if r in WORKING}
 
 
 @contextmanager

@@ -66,6 +66,8 @@ class Injected:
     lingers: bool = False
     client: Tool | None = None
     offset: int = 0
+    older: dict[int, str] = field(default_factory=dict)
+    """What workers kept of the run before this one."""
     at: float = 0.0
     """When it was injected (seconds since 1970)."""
     facts: dict[str, object] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Injected:
     def begin(self) -> Tool:
         """The client, started."""
         self.cache.parent.mkdir(exist_ok=True)
-        self.offset = self.fleet.log.stat().st_size
+        self.offset, self.older = self.fleet.log.stat().st_size, self.fleet.working()
         words = self._kernel() if self.what == "kernel" else self._manifest()
         words += ["--fleet", self.fleet.url, "--retune", "--budget", f"{self.budget_s:g}s", "--trials", str(TRIALS[self.what])]
         words += ["--cache", self.location or str(self.cache), "--json", str(self.result)]

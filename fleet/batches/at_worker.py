@@ -19,7 +19,7 @@ from ...measure.outcome import DuelError, Measurement
 from ..seam import Worksite
 from . import plain
 from .described import DeviceFacts
-from .held import HeldMeasurer, held, release
+from .held import IDLE_S, LEFT_S, HeldMeasurer, held, release
 from .plain import TravellingBuild
 
 log = logger("fleet")
@@ -52,7 +52,7 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
                 answer = _ASKS[ask](have, payload, site)
                 return answer | {"epoch": have.epoch, "built": have.finished(_wait(ask, payload)), "prepared_s": have.measurer.prepared_s}
             finally:
-                have.rest(bool(payload.get("shared")))
+                have.rest(bool(payload.get("shared")), LEFT_S if site.stopped else IDLE_S)
 
 
 def _wait(ask: str, payload: Mapping[str, Any]) -> float:

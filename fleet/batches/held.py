@@ -26,6 +26,8 @@ log = logger("fleet")
 
 IDLE_S = 120.0
 """Seconds without a job after which its processes end: the client may be gone."""
+LEFT_S = 5.0
+"""The same after a job that its client wanted no more: most likely its run is over, and it could not say so behind that job."""
 KEPT = 512
 """Builds that are kept, the latest ones."""
 _of_thread = threading.local()
@@ -88,19 +90,19 @@ class HeldMeasurer:
             del self._made[next(iter(self._made))]
 
     # life -----------------------------------------------------------------------------------------------------------
-    def rest(self, still: bool) -> None:
-        """A job is done: end after a while, unless another begins (`wake`). `still`: builders stand still until then, because
+    def rest(self, still: bool, seconds: float = IDLE_S) -> None:
+        """A job is done: end after so many seconds, unless another begins (`wake`). `still`: builders stand still until then, because
         another worker of this machine may be timing now."""
         if still and not self.closed:
             self.measurer.builders.hold()
-        self._idle.rest(IDLE_S)
+        self._idle.rest(seconds)
 
     def wake(self) -> None:
         """A job begins."""
         self._idle.wake()
 
     def _unasked(self) -> None:
-        log.info("nobody asked for %.0f s: the processes that measure end", IDLE_S)
+        log.info("nobody asked any more: the processes that measure end")
         self.close()
 
     def close(self) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from fake_device import SPEC
+from scripted import until
 from tilewright import devices
-from tilewright.fleet.batches import at_builder, at_worker, plain
+from tilewright.fleet.batches import at_builder, at_worker, held, plain
 from tilewright.fleet.batches.described import DeviceFacts
 from tilewright.fleet.batches.held import release
 from tilewright.fleet.batches.subject import subject, task_of
@@ -112,3 +113,13 @@ def test_a_users_file_travels_with_its_text(tmp_path: Path) -> None:
     assert task_of(data, SPEC, 1).key == task.key
     with pytest.raises(FleetError, match="changed on its way"):
         task_of(data | {"file": data["file"] | {"text": "raise SystemExit"}}, SPEC, 1)
+
+
+@pytest.mark.slow
+def test_what_a_client_wanted_no_more_is_not_kept_for_long(base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_worker, "LEFT_S", 0.01)
+    at_worker.run(base | {"ask": "builds"}, Site())
+    kept = held._of_thread.held
+    assert not kept.closed
+    at_worker.run(base | {"ask": "builds"}, Site(stopped=True))
+    until(lambda: kept.closed)
