@@ -199,13 +199,14 @@ class ServerWriter(RowWriter):
             if watch is not None:  # else it is not for a transaction of ours
                 watch.over(connection)
             try:
-                if not record.info.pop("fresh", False):
-                    engine.dialect.do_ping(connection)
-            except engine.dialect.dbapi.Error as e:  # type: ignore[union-attr]
+                alive = record.info.pop("fresh", False) or engine.dialect.do_ping(connection)
+            except engine.dialect.dbapi.Error:  # type: ignore[union-attr]
+                alive = False
+            if not alive:  # versions of SQLAlchemy differ in whether they raise
                 if watch is not None and watch.fired:
-                    record.invalidate(e)
-                    raise stands_still(a, watch.limit_s) from None
-                raise sa.exc.DisconnectionError from None
+                    record.invalidate()
+                    raise stands_still(a, watch.limit_s)
+                raise sa.exc.DisconnectionError
 
         @sa.event.listens_for(engine, "after_cursor_execute")
         def heard(*words: Any) -> None:
