@@ -17,7 +17,7 @@ from .node import Node, axes_of, axis, ref, walk
 from .operators import rebuild, substitute
 from .shared_values import ELEMENTARY
 
-_PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder"})
+_PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder", "tuple"})
 
 
 def name_repeated(kernel: Kernel) -> Kernel:

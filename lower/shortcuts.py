@@ -15,6 +15,7 @@ from . import arcs, trigonometric
 from .float_emitter import FloatEmitter
 from .networks import network
 from .power32 import power
+from .quotients import by_constant
 from .reciprocal_root import over_root
 
 
@@ -24,7 +25,8 @@ def quotient(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None
     if over.op == "sin" and under.op == "cos" and over.src[0] is under.src[0]:
         x = value(over.src[0])
         return trigonometric.tan(FloatEmitter(b, x), x)
-    return over_root(b, node, value)
+    found = over_root(b, node, value)
+    return by_constant(b, node, value) if found is None else found
 
 
 def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:

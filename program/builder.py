@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.dtypes import DType, bool_, index
 from ..ir.node import Node
 from .ops import COMPARISONS
-from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Val
+from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Stmt, Val
 
 
 class _Scope:
@@ -41,6 +41,7 @@ class Builder:
         self.ordinary: list[Val] | None = None
         """Where arguments may be taken for ordinary ones, the bools that say which are; what is made of the others counts
         for nothing. None where every argument is to be right at once."""
+        self._waiting: list[Stmt] | None = None
         self._next = 0
         self._scopes: list[_Scope] = []
         self._truths: dict[Val, Number | tuple[Number, ...]] = {}
@@ -185,7 +186,19 @@ class Builder:
         """Write consecutive lanes (or one a lane where `at` is a vector)."""
         op = "scatter" if at.lanes > 1 else "store"
         args = (at, value) if mask is None else (at, value, mask)
-        self._scopes[-1].block.stmts.append(Instr(op, None, args, mem))
+        stores = self._scopes[-1].block.stmts if self._waiting is None else self._waiting
+        stores.append(Instr(op, None, args, mem))
+
+    @contextmanager
+    def waiting(self, stores: list[Stmt]) -> Iterator[None]:
+        """Inside, stores of the open block are put into a list, for `append`."""
+        self._waiting = stores
+        yield
+        self._waiting = None
+
+    def append(self, stores: Sequence[Stmt]) -> None:
+        """Stores that waited."""
+        self._scopes[-1].block.stmts.extend(stores)
 
     def prefetch(self, mem: Mem, at: Val) -> None:
         """Ask for the line of an element that will be used; a hint, which never faults."""

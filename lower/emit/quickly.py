@@ -9,30 +9,48 @@ copies from being interleaved.)"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from ...opts.nests import Nest
 from ...program.builder import Builder
-from ...program.program import Val
+from ...program.program import Stmt, Val
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..storage import Array
 
 
-def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None]) -> None:
+def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
     """Run `store`, which computes and stores a step of a nest by a NestEval, for ordinary arguments; and again for any,
     where some were not ordinary. Once, for any, where a second time would read what the first one stored, or where
-    threads of a group would part."""
+    threads of a group would part. `whole`: nothing is left out of what it stores."""
     b = low.b
-    in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs)
+    own = _reads_its_output(low, n)
+    in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs) or (own and not whole)
     if low.sched.target.groups or ev.lane is None or n.fills or in_place or not b.expand:
         store(ev)
         return
     supposed: list[Val] = []
     b.ordinary = supposed
-    store(ev)
+    stores: list[Stmt] = []
+    with b.waiting(stores) if own else nullcontext():
+        store(ev)
     b.ordinary = None
-    if supposed:
-        with b.when(b.op("not", _all(b, list(dict.fromkeys(supposed))))):
+    ordinary = _all(b, list(dict.fromkeys(supposed))) if supposed else None
+    if ordinary is None or not own:
+        b.append(stores)
+    else:  # what is stored there is read by both
+        with b.when(ordinary):
+            b.append(stores)
+    if ordinary is not None:
+        with b.when(b.op("not", ordinary)):
             store(NestEval(low, n))
+
+
+def _reads_its_output(low: Lowering, n: Nest) -> bool:
+    """Whether a value that a store reads is kept where it stores (`in_place.in_output`)."""
+    kept = (low.storage.values.get(r.arg) for r in n.refs)
+    own = None if n.store is None else low.ctx.params.get(n.store.buffer.name)
+    return any(isinstance(v, Array) and v.param and v.mem.base == own for v in kept)
 
 
 def _all(b: Builder, conditions: Sequence[Val]) -> Val:

@@ -80,7 +80,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
     if n.kind != "store" or not n.store.combine:
-        quickly(low, n, ev, lambda ev: write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds))
+        quickly(low, n, ev, lambda ev: write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds), not conds)
         return
     for asg in there:
         if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
