@@ -44,6 +44,11 @@ class Measurer:
             for r in m.measure(built): print(r.outcome, r.t_min)
     """
 
+    heard: Callable[[int, Measurement], None] | None = None
+    """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
+    meanwhile: Callable[[], None] | None = None
+    """Called once, while the next call of `measure` waits: what to do where `core_free`. What it raises ends that call."""
+
     def __init__(
         self,
         kernel: Kernel,
@@ -89,12 +94,8 @@ class Measurer:
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
-        self.heard: Callable[[int, Measurement], None] | None = None
-        """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
         self.core_free = cores > (1 if gpu else self.threads)
         """Whether this process has a core of its own while something is timed."""
-        self.meanwhile: Callable[[], None] | None = None
-        """Called once, while the next call of `measure` waits: what to do on such a core. What it raises ends that call."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         self._runner: RunnerLink | None = None
