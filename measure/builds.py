@@ -47,6 +47,10 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
                 return [(i, self._result(i, got)) for _, i, got in done]
             self._pool.pump(min(0.05, max(0.0, until - time.monotonic())))
 
+    def wait(self, wait_s: float) -> None:
+        """Until some builder says something, at most so many seconds."""
+        self._pool.pump(wait_s)
+
     def __len__(self) -> int:
         """Schedules that were not taken yet."""
         return len(self._tickets)

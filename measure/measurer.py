@@ -44,6 +44,11 @@ class Measurer:
             for r in m.measure(built): print(r.outcome, r.t_min)
     """
 
+    heard: Callable[[int, Measurement], None] | None = None
+    """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
+    meanwhile: Callable[[], None] | None = None
+    """Called once, while the next call of `measure` waits: what to do where `core_free`. What it raises ends that call."""
+
     def __init__(
         self,
         kernel: Kernel,
@@ -89,8 +94,8 @@ class Measurer:
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
-        self.heard: Callable[[int, Measurement], None] | None = None
-        """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
+        self.core_free = cores > (1 if gpu else self.threads)
+        """Whether this process has a core of its own while something is timed."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         self._runner: RunnerLink | None = None
@@ -139,7 +144,8 @@ class Measurer:
     def measure(self, built: Sequence[Built], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order: verified on its whole output, then timed. Candidates over 3 × `incumbent_s` (seconds;
         it follows the best of this batch) are timed no further."""
-        return self._measure(built, Data(self.seed), incumbent_s, full=False, heard=self.heard)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        return self._measure(built, Data(self.seed), incumbent_s, full=False, heard=self.heard, meanwhile=meanwhile)
 
     def confirm(self, built: Built) -> Measurement:
         """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can
@@ -169,6 +175,7 @@ class Measurer:
         incumbent_s: float | None,
         full: bool,
         heard: Callable[[int, Measurement], None] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[Measurement]:
         out: list[Measurement] = []
         deaths, link = 0, self._link(full)
@@ -177,6 +184,9 @@ class Measurer:
             before = len(out)
             try:
                 link.send(("measure", [_task(b) for b in rest], data, incumbent_s, full, self._group()))
+                if meanwhile is not None:
+                    todo, meanwhile = meanwhile, None
+                    todo()
                 while True:
                     kind, payload = link.receive()
                     if kind == "done":

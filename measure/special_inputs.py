@@ -9,7 +9,7 @@ or NaN (a column, in every other input: a right operand is summed over its colum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import inputs
@@ -85,21 +85,28 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
     import numpy as np
 
     wild, subnormal, huge = kinds_of
-    x, (main, other) = random.astype(np.float64), ends
+    x, (main, other) = np.array(random, order="C"), ends
     few = any(e.size < PERIOD for e in ends)
-    if subnormal:
-        long = main if main.size >= PERIOD else other
-        tiny = _is(long, _TINY) & (long < (_TINY_ROWS * PERIOD if x.size > long.size else _TINY_ELEMENTS))
-        x = np.where(tiny, x * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2), x)
-    zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
-    x = np.where(zero & (rng.random(x.shape) < 0.9), np.copysign(0.0, x), x)
-    if huge:
-        x = np.where(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), _huge(x, dtype, main // PERIOD), x)
-    if wild:
-        kinds = np.array([np.nan, np.inf, -np.inf])[(main // PERIOD + (other // PERIOD if main.size < 3 * PERIOD else 0)) % 3]
-        x = np.where(_some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape), kinds, x)
+    row, column = main // PERIOD, other // PERIOD
+
+    def put(places: Array, made: Callable[[Array, Array], Array]) -> None:
+        """Replace some elements alone: of (what they are, in float64; their rows). Most of an array is never touched."""
+        x[places] = made(x[places].astype(np.float64), np.broadcast_to(row, x.shape)[places]).astype(dtype.np)
+
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(x.astype(dtype.np))
+        if subnormal:
+            long = main if main.size >= PERIOD else other
+            tiny = _is(long, _TINY) & (long < (_TINY_ROWS * PERIOD if x.size > long.size else _TINY_ELEMENTS))
+            put(np.broadcast_to(tiny, x.shape), lambda v, _: v * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2))
+        zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
+        put(_drawn(zero, rng, x.shape, 0.9), lambda v, _: np.copysign(0.0, v))
+        if huge:
+            put(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), lambda v, r: _huge(v, dtype, r))
+        if wild:
+            kinds = np.array([np.nan, np.inf, -np.inf])[(row + (column if main.size < 3 * PERIOD else 0)) % 3]
+            places = _some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape)
+            put(places, lambda v, _: np.broadcast_to(kinds, x.shape)[places])
+    return x
 
 
 def _in_range(x: Array, b: Buffer, first: Array, last: Array) -> Array:
@@ -120,8 +127,17 @@ def _some(places: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Arr
     """A share of the places, all where they are few."""
     import numpy as np
 
-    there = np.broadcast_to(places, dims)
-    return np.asarray(there & (rng.random(dims) < max(_SHARE, _FEW / max(1, int(there.sum())))))
+    count = int(np.broadcast_to(places, dims).sum())
+    return _drawn(places, rng, dims, max(_SHARE, _FEW / max(1, count)))
+
+
+def _drawn(places: Array, rng: np.random.Generator, dims: tuple[int, ...], share: float) -> Array:
+    """Each of the places with a probability."""
+    import numpy as np
+
+    there = np.array(np.broadcast_to(places, dims))
+    there[there] = rng.random(int(there.sum())) < share
+    return there
 
 
 def _huge(x: Array, dtype: DType, row: Array) -> Array:

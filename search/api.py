@@ -22,7 +22,7 @@ from .effort import GLANCE, Effort
 from .interrupts import SignalWatch, release
 from .known import known
 from .notebook import shown
-from .prepared import Measuring, measurer_of, recorder_of
+from .prepared import Measuring, begin_helpers, measurer_of, recorder_of
 from .progress import Progress
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
@@ -183,10 +183,9 @@ def _tune(
     if mode == "require":
         from ..plan import resolve
 
-        job = task.job(strategy, seeds, seed, budget)
         about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
         known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
-        found = answer(job, known_, time.monotonic() - started, front_of(task, cache))
+        found = answer(task.job(strategy, seeds, seed, budget), known_, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
     plan = _look(task, cache)
@@ -198,9 +197,7 @@ def _tune(
     )
     known_here = plan is not None and enough and plan.standing is Standing.verified
     if not known_here and measuring is None:
-        from ..measure import process
-
-        process.begin()  # it has imports of its own to do while this process does its
+        begin_helpers()
     job = task.job(strategy, seeds, seed, budget)
     if plan is not None and known_here:
         found = answer(job, plan, time.monotonic() - started, front_of(task, cache))

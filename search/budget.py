@@ -43,6 +43,16 @@ def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
     return 2 * made + min(2.5 * made, 1.0 + 0.5 * made) + copied
 
 
+def second_check(measurer: object, waited_s: float, cost_s: float, fastest_s: float) -> float:
+    """Seconds that a second check will still take where candidates cost `cost_s` each and a call `fastest_s` (infinite: not known); less what the measurer has
+    prepared beside the search. `waited_s`: as `second_inputs` takes it."""
+    from ..measure.repeat import expected_s
+
+    made = second_inputs(getattr(measurer, "prepared_s", None), waited_s)
+    left = getattr(measurer, "second_left_s", None)
+    return (made if left is None else left(made)) + 4 * cost_s + expected_s(fastest_s if fastest_s < float("inf") else 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a search, None where there is none. `seconds` counts from the start of the command, decision included; `trials` counts

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..measure import Duel, Measurement
     from .space import Schedule
 
-_LOOK_S = 0.005
-"""Seconds after which all batches are looked at again."""
+_LOOK_S = 0.05
+"""Seconds after which all batches are looked at again, where no builder says anything."""
 READY_S = 0.004
 """A build that comes back within this time was there already; the one after it is worth asking for."""
 
@@ -76,15 +76,15 @@ class Pipeline:
             spent = self._clock() - began
             if len(self._ready) >= min(least, most) or not self._batches or spent > (wait_s if self._ready else limit_s):
                 break
-            self._gather(min(_LOOK_S, wait_s))
+            self._batches[0][1].wait(min(_LOOK_S, max(wait_s, 0.001)))
         out = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
         self.pending -= len(out)
         return out
 
-    def _gather(self, wait_s: float = 0.0) -> None:
-        """What is finished of all batches; where nothing is, what is within `wait_s` seconds."""
-        for n, (batch, builds) in enumerate(list(self._batches)):
-            self._ready += [(batch[i], made) for i, made in builds.finished(0.0 if n or self._ready else wait_s)]
+    def _gather(self) -> None:
+        """What is finished of all batches."""
+        for batch, builds in self._batches:
+            self._ready += [(batch[i], made) for i, made in builds.finished(0.0)]
         self._batches = deque((batch, builds) for batch, builds in self._batches if len(builds))
 
     def _in_order(self, least: int, most: int, wait_s: float) -> list[tuple[Schedule, Any]]:

@@ -6,7 +6,6 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from ..ir.errors import TilewrightError
 from ..log import logger
 from ..opts.opt import short
 from .aims import Aim
-from .budget import second_inputs
+from .budget import second_check
 from .conclusion import Ended, conclude, snapshot
 from .deciding import Deciding
 from .effort import Effort
@@ -151,19 +150,23 @@ class TuningRun:
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
-            taken = pipe.take(min(4 * width, most), most, max(0.02, min(left, 0.25)), max(0.02, left) if answered else math.inf)
+            taken = pipe.take(min(4 * width, most), most, max(0.02, min(left, 0.25)), max(0.02, left) if answered else float("inf"))
             if not searching and self.so_far.best is not None:
                 searching = True
                 self.progress.phase("searching")
                 if hasattr(self.measurer, "expect_confirm"):
                     self.measurer.expect_confirm()
-            self._measure(taken)
+            self._measure(taken, pipe)
 
-    def _fill(self, pipe: Pipeline) -> tuple[int, int]:
+    def _think(self, pipe: Pipeline, under_way: int) -> None:
+        """Ask for more while `under_way` candidates are being timed, on a core that nobody else needs."""
+        if self.strategy is not None and not self.meter.why_stop(self.job.roofline_s):
+            self._fill(pipe, under_way)
+
+    def _fill(self, pipe: Pipeline, under_way: int = 0) -> tuple[int, int]:
         """Ask for more, so that builders never wait; how many schedules were new, of how many."""
         assert self.strategy is not None
-        # what remains of a trial budget counts those under way
-        width, trials = width_of(self.measurer), self.meter.trials_left
+        width, trials = width_of(self.measurer), self.meter.trials_left - under_way
         room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost)) - pipe.pending
         if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
             return 1, 1
@@ -219,7 +222,7 @@ class TuningRun:
         name = owner(opts) if owner is not None else ""
         return name or (self.strategy.name if self.strategy is not None else "")
 
-    def _measure(self, taken: Sequence[tuple[Schedule, Any]]) -> None:
+    def _measure(self, taken: Sequence[tuple[Schedule, Any]], pipe: Pipeline) -> None:
         """Time what was built, except sources that were timed before."""
         from ..measure.outcome import Measurement
 
@@ -238,6 +241,8 @@ class TuningRun:
         if batch:
             began = self.meter.clock()
             fastest = self.so_far.fastest_s if self.so_far.best is not None else None
+            if fastest and getattr(self.measurer, "core_free", False):
+                self.measurer.meanwhile = lambda: self._think(pipe, len(batch))  # type: ignore[attr-defined]
             measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
             self._paid(self.meter.clock() - began, measured)
             for built, m in zip(batch, measured):
@@ -255,17 +260,13 @@ class TuningRun:
 
     def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
         """Learn what a candidate costs, and so the second check. The first batch also waited for inputs and reference."""
-        from ..measure.repeat import expected_s
-
         if self._first is None:
             running = sum((m.n + 2) * m.t_med for m in measured if m.t_med)  # run once to verify, once to warm up
             self._first = (seconds - running, len(measured))
         else:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
-        again = expected_s(self.so_far.fastest_s if self.so_far.best is not None else 0.0)
-        made = second_inputs(getattr(self.measurer, "prepared_s", None), self._first[0] - self._first[1] * self._cost)
-        left = getattr(self.measurer, "second_left_s", None)
-        self.meter.check_s = (made if left is None else left(made)) + 4 * self._cost + again
+        waited = self._first[0] - self._first[1] * self._cost
+        self.meter.check_s = second_check(self.measurer, waited, self._cost, self.so_far.fastest_s)
 
     def _arrived(self, m: Measurement) -> None:
         """Record a result before those beside it are there: whoever kills this process loses few. (A measurer of this machine does not tell

@@ -19,6 +19,7 @@ from ..dtypes import FORMATS, OVERFLOW, DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
 from .integers import INTEGER
+from .npmath import exp_error
 
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()
@@ -52,18 +53,6 @@ def _total(*errors: Array | None) -> Array | None:
 
 def _zero(e: Array | None) -> Any:
     return 0.0 if e is None else e
-
-
-def _exp_error(v: Array, e: Array) -> Array:
-    """At least v·(exp(e) − 1) for v = exp(x), cheaply where e is small; 0 where v is 0."""
-    out = 1.0 + e
-    out *= e
-    out *= v
-    if e.size and e.max() > 1.0:
-        large = e > 1.0
-        at = np.broadcast_to(v, e.shape)[large]
-        out[large] = np.where(at == 0.0, 0.0, at * np.expm1(e[large]))
-    return np.asarray(out)
 
 
 class Errors(Algebra):
@@ -126,13 +115,13 @@ class Errors(Algebra):
             return Pair(v, None if e is None else self._steps(x, e, _STEPS[op]))
         if e is not None:
             if op == "exp":
-                e = _exp_error(v, e)
+                e = exp_error(v, e)
             elif op == "log":
                 e = e / np.maximum(np.abs(x) - e, SMALLEST["float32"])
             elif op == "sqrt":
                 e = np.minimum(e / np.maximum(v, SMALLEST["float32"]), np.sqrt(e))
             elif op == "expm1":
-                e = _exp_error(v + 1.0, e)
+                e = exp_error(v + 1.0, e)
             elif op == "log1p":
                 e = e / np.maximum(1.0 + x - e, SMALLEST["float32"])
             elif op in ("sin", "cos"):

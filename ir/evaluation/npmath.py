@@ -51,3 +51,15 @@ def _erf(x: Array) -> Array:
     for row in table[-2::-1]:
         out = out * d + np.take(row, centre)
     return np.asarray(np.copysign(out, x))
+
+
+def exp_error(v: Array, e: Array) -> Array:
+    """At least v·(exp(e) − 1) for v = exp(x), cheaply where e is small; 0 where v is 0."""
+    out = 1.0 + e
+    out *= e
+    out *= v
+    if e.size and e.max() > 1.0:
+        large = e > 1.0
+        at = np.broadcast_to(v, e.shape)[large]
+        out[large] = np.where(at == 0.0, 0.0, at * np.expm1(e[large]))
+    return np.asarray(out)

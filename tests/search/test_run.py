@@ -286,6 +286,9 @@ class Slow:
         self.rest = [i for i in self.rest if i not in done]
         return [(i, f"built {i}") for i in done]
 
+    def wait(self, wait_s: float) -> None:
+        pass
+
     def __len__(self) -> int:
         return len(self.rest)
 
@@ -306,6 +309,26 @@ def test_a_build_that_takes_long_holds_up_no_others() -> None:
     batches[0].go = True
     assert [o for o, _ in pipe.take(1, 9, 2.0)] == [(first[0],)] and pipe.pending == 0
     assert pipe.take(1, 9, 2.0) == []
+
+
+def test_the_strategy_is_asked_while_candidates_are_timed() -> None:
+    """Where that has a core of its own; a limit of trials counts those under way."""
+    b = Bench(Budget(None, 60))
+    once, beside = b.measurer.measure, list[int]()
+    b.measurer.core_free, b.measurer.meanwhile = True, None  # type: ignore[attr-defined]
+
+    def measure(built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
+        todo, b.measurer.meanwhile = b.measurer.meanwhile, None  # type: ignore[attr-defined]
+        before = len(b.measurer.calls)
+        if todo is not None:
+            todo()
+        beside.append(len(b.measurer.calls) - before)
+        return once(built, incumbent_s)
+
+    b.measurer.measure = measure  # type: ignore[method-assign]
+    b.run.run()
+    searched = sum(b.run.so_far.counts.values())
+    assert sum(beside) >= 2 and searched == 60
 
 
 def test_what_is_prepared_beside_the_search_is_not_kept_time_for() -> None:
