@@ -19,6 +19,8 @@ NARROW = 24
 """Vectors of sums across rows that are all kept in registers."""
 STEPS = 7
 """Steps of a window that are spelled out."""
+SPELLED = 16
+"""Steps of the window of a signal that are spelled out."""
 ITEMS = 64
 """Work items that are enough for any number of threads."""
 
@@ -73,6 +75,12 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
             if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)
         ]
         free = [a for a in shared_axes(kernel) if a is not lane]
+        if lane is not None and slid and not free:  # a signal's: all steps are spelled out
+            every = [a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1]
+            if all(extent(a) <= SPELLED for a in every):
+                steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
+                for vectors in (4, 2):
+                    yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *steps, opt("PARALLEL", site_name(lane)))
         if lane is None or not slid or len(free) < 2:
             continue
         steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
