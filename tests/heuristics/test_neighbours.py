@@ -82,3 +82,12 @@ def test_the_window_of_a_signal_is_spelled_out() -> None:
     i, k = kb.axis("n", 4096), kb.axis("k", 9)
     kb.store("y", float32, (4096,), (i,), kb.max("most", (i,), k, kb.input("x", (4104,), float32)[i + k])[i])
     assert any(opt("UNROLL", "k", 9) in s for s in seeds(normalise(kb.build()), AVX2, 1))
+
+
+def test_every_fourth_sample_of_a_filter_has_lanes_along_the_window() -> None:
+    kb = KernelBuilder("decimate")
+    i, k = kb.axis("n", 4096), kb.axis("k", 48)
+    x, w = kb.input("x", (4 * 4096 + 48,), float32), kb.input("w", (48,), float32)
+    kb.store("y", float32, (4096,), (i,), kb.sum("total", (i,), k, x[4 * i + k] * w[k])[i])
+    first = seeds(normalise(kb.build()), AVX2, 1)[0]
+    assert opt("UPCAST", "k", 16) in first and opt("UPCAST", "n", 4) in first
