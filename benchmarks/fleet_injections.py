@@ -166,7 +166,7 @@ def main() -> int:
     if args.record:
         lines = [json.loads(line) for line in Path(args.record).read_text().splitlines()]
         whole = {"distributed": version("distributed"), "runs": len(lines), "bad": sum(bool(line["bad"]) for line in lines)}
-        how = f"python benchmarks/fleet_injections.py --count {len(lines)} --keep FILE; … --record FILE"
+        how = f"python benchmarks/fleet_injections.py --count {args.count} --jobs {args.jobs} --keep FILE"
         record.keep("fleet_injections", how, [*table(lines), whole])
         return 0
     kinds = args.only or [*(k for k, kind in KINDS.items() if kind.counts), STRANGER]

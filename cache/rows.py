@@ -173,7 +173,7 @@ def digest_of(values: dict[str, Any]) -> str:
 
 _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
 _ORDER = [(COLUMNS.index(c), f'"{c}":') for c in sorted(COLUMNS)]
-_JSON: dict[type, Callable[[Any], str]] = {
+AS_JSON: dict[type, Callable[[Any], str]] = {
     str: encode_basestring_ascii,
     int: int.__repr__,
     float: float.__repr__,
@@ -185,7 +185,7 @@ _JSON: dict[type, Callable[[Any], str]] = {
 def digest_of_record(content: Sequence[Any]) -> str:
     """`digest_of` for scalars in the order of `COLUMNS`, whatever follows them, in less time."""
     try:
-        text = ",".join([name + _JSON[type(value := content[i])](value) for i, name in _ORDER])
+        text = ",".join([name + AS_JSON[type(value := content[i])](value) for i, name in _ORDER])
     except KeyError:
         return digest_of(dict(zip(COLUMNS, content)))
     return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
@@ -194,7 +194,7 @@ def digest_of_record(content: Sequence[Any]) -> str:
 def line_of(row: Row) -> str:
     """A row as one line of canonical JSON, in which JSON fields are nested. Raises CacheError for text in them that is no JSON."""
     content = _values(row)
-    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else _JSON[type(v)](v) for i, _ in _ORDER for v in (content[i],))
+    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else AS_JSON[type(v)](v) for i, _ in _ORDER for v in (content[i],))
     return "{" + ",".join(name + part for (_, name), part in zip(_ORDER, parts)) + "}"
 
 

@@ -9,7 +9,7 @@ from .seam import FleetJob
 
 def key_of(job: FleetJob) -> str:
     """Dask's key of a job: its dashboard groups tasks by what stands before the first '-', the kernel's name."""
-    first = job.title.split(" ")[0].rpartition("/")[2].replace("-", "_") or job.kind
+    first = job.title.partition(" ")[0].rstrip(":").rpartition("/")[2].replace("-", "_") or job.kind
     return f"{first}-{job.id} {job.title or job.kind}"
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices.memory import SPECIAL
 from ..ir.dtypes import DType
 from ..ir.errors import TilewrightError
-from ..ir.evaluation.work import evaluation_work
+from ..ir.evaluation.work import evaluation_work, reduced_points
 from ..ir.kernel import Kernel
 from ..log import logger
 from ..targets import usable_cores
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 log = logger("measure")
 
-HEAVY = 1 << 26
-"""Elements of arrays (`evaluation_work`) from which compiling is quicker than NumPy: about half a second of one core."""
+HEAVY = 1 << 24
+"""Elements of arrays (`evaluation_work`) from which compiling is quicker than NumPy: about a quarter of a second of one core."""
+PLAIN = 8
+"""So many times as many points of reductions compiled code may visit as NumPy makes elements: it multiplies three factors at every point,
+and whole matrices without blocking, which BLAS does not."""
 MENDED = 256
 """Rows of an outer axis, at most, that NumPy evaluates because a value overflows its type on the way there."""
 DEADLINE_S = 60.0
@@ -48,7 +51,7 @@ def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bo
     """What `verify.expectations` gives, made by compiled code; None where NumPy is as quick, there is no formula (`bounded`), or the code was
     not right at every sampled point. `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of
     roundings are (`exact.drift`)."""
-    if kernel.symbols or evaluation_work(kernel) < HEAVY:
+    if kernel.symbols or evaluation_work(kernel) < HEAVY or reduced_points(kernel) > PLAIN * evaluation_work(kernel):
         return None
     made = judged(kernel, exact, drift)
     if made is None:

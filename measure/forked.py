@@ -141,6 +141,12 @@ def fork(module: str, group: int | None, fds: Sequence[int], env: Mapping[str, s
         raise
 
 
+def begin(env: Mapping[str, str]) -> None:
+    """Start this thread's starter, if forking works here."""
+    if not getattr(_here, "broken", False):
+        prepare(env)
+
+
 def prepare(env: Mapping[str, str]) -> Starter:
     """This thread's starter; nothing is waited for."""
     starter: Starter | None = getattr(_here, "starter", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -12,15 +11,15 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
-from . import builder, process, runner
+from . import builder, runner
 from .batch import BatchFailed
 from .buildpool import BuildPool
 from .builds import Builds
 from .conversions import _flushes, _free_memory, _measurement, _portable, _regroups, _task
-from .forked import Helper
 from .outcome import Duel, DuelError, Measurement, Outcome
-from .process import STILL_S, Stillness
-from .protocol import Channel, Closed
+from .process import STILL_S
+from .protocol import Closed
+from .runner_link import RunnerLink
 from .runner_setup import Data, RunnerSetup
 from .slots import Slots, needs_pause
 from .stats import compare
@@ -90,18 +89,17 @@ class Measurer:
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
-        # no step of a child may take longer: while one runs, the runner itself waits
-        self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
-        self._process: Helper | None = None
-        self._channel: Channel | None = None
-        self.prepared_s: tuple[float, float] | None = None
-        """Processor seconds that inputs and references took, and copies of operands, once that is known."""
         self.heard: Callable[[int, Measurement], None] | None = None
         """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
+        self._runner: RunnerLink | None = None
+        self._second: RunnerLink | None = None
+        self._likely = False, False
+        """Whether the first right candidate flushes subnormal numbers, and regroups factors: a winner mostly does so too."""
         try:
-            self._start_runner()
+            # the inputs and the reference are made while the first candidates are being built
+            self._runner = self._start_runner([Data(seed)])
         except BaseException:
             self.close()
             raise
@@ -115,16 +113,15 @@ class Measurer:
 
     def close(self) -> None:
         """End the builders and the runner now; safe to call twice."""
-        if self._process is not None and self._channel is not None:
-            process.stop(self._process, self._channel)
-            self._process = self._channel = None
+        links, self._runner, self._second = (self._runner, self._second), None, None
+        for link in links:
+            if link is not None:
+                link.stop()
         self._pool.close()
 
-    def _start_runner(self) -> None:
-        self._process, self._channel = process.start(runner.MODULE, self._runner_setup)
-        # the inputs and the reference are made while the first candidates are being built
-        self._channel.send(("prepare", Data(self.seed)))
-        self._preparing = self._busy = True
+    def _start_runner(self, prepared: Sequence[Data], beside: bool = False) -> RunnerLink:
+        longest_s = self._runner_setup.deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
+        return RunnerLink(self._runner_setup, self._pool, longest_s, prepared, beside)
 
     @property
     def builders(self) -> Slots:
@@ -152,17 +149,17 @@ class Measurer:
         say what was done."""
         checks: tuple[str, ...] = ()
         compared = 0
-        for data in self._second(built):
+        for data in self._second_data(_flushes(built), _regroups(built)):
             last = self._measure([built], data, None, full=True)[0]
             checks, compared = (*checks, *last.checks), compared + last.compared
             if not last.ok:
                 break
         return replace(last, checks=checks, compared=compared)
 
-    def _second(self, built: Built) -> list[Data]:
+    def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:
         """The inputs of a second check. What drivers of other devices make of special values is theirs."""
         seed = self.seed + 1
-        special = Data(seed, "special", subnormal=not _flushes(built), moderate=_regroups(built))
+        special = Data(seed, "special", subnormal=not flushes, moderate=regroups)
         return [Data(seed, "whole"), *([special] if self.device.isolation == "fork" else []), Data(seed, "fresh")]
 
     def _measure(
@@ -174,23 +171,25 @@ class Measurer:
         heard: Callable[[int, Measurement], None] | None = None,
     ) -> list[Measurement]:
         out: list[Measurement] = []
-        deaths = 0
+        deaths, link = 0, self._link(full)
         while len(out) < len(built):
             rest = built[len(out) :]
             before = len(out)
             try:
-                self._send(("measure", [_task(b) for b in rest], data, incumbent_s, full, self._group()))
+                link.send(("measure", [_task(b) for b in rest], data, incumbent_s, full, self._group()))
                 while True:
-                    kind, payload = self._receive()
+                    kind, payload = link.receive()
                     if kind == "done":
                         break
                     out.append(_measurement(rest[payload[0]], payload[1], self.threads))
                     if out[-1].ok and out[-1].t_min is not None and not out[-1].cleared:
+                        if incumbent_s is None:
+                            self._likely = _flushes(rest[payload[0]]), _regroups(rest[payload[0]])
                         incumbent_s = min(incumbent_s or out[-1].t_min, out[-1].t_min)
                     if heard is not None:
                         heard(len(out) - 1, out[-1])
             except Closed as e:
-                how = self._restart()
+                how = link.restart()
                 # a death before the first result is blamed on the inputs once, then on the candidate; one that has a process of its own
                 # within the runner's can hardly end the runner, so a first death is nobody's fault: it may have been killed
                 deaths = deaths + 1 if len(out) == before else 1
@@ -218,11 +217,12 @@ class Measurer:
     def duel(self, a: Built, b: Built, rounds: int = 8, energy: bool = False) -> Duel:
         """Time two candidates against each other in `rounds` pairs (bursts above one thread), or measure their energy. Both are
         verified first, and compared after every burst; raises DuelError when one of them fails."""
+        link = self._link(False)
         try:
-            self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), energy, self._group()))
-            _, got = self._receive()
+            link.send(("duel", _task(a), _task(b), rounds, Data(self.seed), energy, self._group()))
+            _, got = link.receive()
         except Closed as e:
-            raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e
+            raise MeasureError(f"the runner was lost in a comparison ({link.restart()}); try again") from e
         if isinstance(got, BatchFailed):
             raise DuelError(f"cannot compare: the {('first', 'second')[got.which]} candidate {got.detail}", got.which)
         if isinstance(got, str):
@@ -235,52 +235,31 @@ class Measurer:
             ratio, significant, median([x for x, _ in pairs]), median([y for _, y in pairs]), len(pairs), noise(pairs), got.compared
         )
 
-    # the runner ---------------------------------------------------------------------------------------------------
+    # the second check's own runner ------------------------------------------------------------------------------------
+    def expect_confirm(self) -> None:
+        """Begin to make the inputs and references of second checks, in a process of its own that stands still with the builders. Safe to
+        call again; does nothing where a device's own process would need them."""
+        if self._second is None and self.device.isolation == "fork":
+            self._second = self._start_runner(self._second_data(*self._likely), beside=True)
+
+    def second_left_s(self, estimate_s: float) -> float:
+        """Seconds that the inputs and references of a second check will still take, where all of them take `estimate_s`."""
+        if self._second is None:
+            return estimate_s
+        self._second.pump()
+        return max(0.0, estimate_s - self._second.used_s()) if self._second.preparing else 0.0
+
+    @property
+    def prepared_s(self) -> tuple[float, float] | None:
+        """Processor seconds that inputs and references took, and copies of operands, once that is known."""
+        return self._runner.prepared_s[0] if self._runner is not None and self._runner.prepared_s else None
+
     def _group(self) -> int | None:
         return self._pool.group if self._pause else None
 
-    def _send(self, message: Any) -> None:
-        if self._channel is None:
+    def _link(self, second: bool) -> RunnerLink:
+        """The runner that is asked. Raises MeasureError after `close`."""
+        link = self._second if second and self._second is not None else self._runner
+        if link is None:
             raise MeasureError("this Measurer is closed; make a new one")
-        if self._busy and not self._preparing:
-            # an interrupted call left its answers on the way
-            self._restart()
-        if self._preparing:
-            self.prepared_s = self._receive()[1]
-            self._preparing = False
-        self._busy = True
-        self._channel.send(message)
-
-    def _receive(self) -> tuple[str, Any]:
-        """The next message of the runner; the builders are served meanwhile. Raises Closed, and MeasureError for an error there."""
-        channel = self._channel
-        assert channel is not None
-        assert self._process is not None
-        stillness = Stillness(self._process.pid, STILL_S if self._preparing else self._longest_s)
-        while not channel.pending():
-            ready = select.select([channel, *self._pool.channels()], [], [], 1.0)[0]
-            if channel in ready:
-                channel.pump()
-                ready.remove(channel)
-            elif stillness.over():
-                raise Closed(f"it stood still for {stillness.limit_s:.0f} s")
-            self._pool.pump(0.0)
-        kind, payload = channel.receive(0)
-        if kind in ("done", "error"):
-            self._busy = False
-        if kind == "error":
-            self._preparing = False
-            raise MeasureError(payload)
-        return kind, payload
-
-    def _restart(self) -> str:
-        """Start a new runner; how the old one ended."""
-        assert self._process is not None and self._channel is not None
-        self._channel.close()
-        self._process.kill()
-        how = process.how_it_ended(self._process.wait())
-        if self._pause:
-            Slots(self._pool.group).release()
-        log.info("the runner %s; a new one is started", how)
-        self._start_runner()
-        return how
+        return link

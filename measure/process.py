@@ -60,6 +60,12 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
     return process, channel
 
 
+def begin() -> None:
+    """Have the process that forks helpers do its imports from now on: they will be asked for soon. Nothing is waited for."""
+    if sys.platform.startswith("linux"):
+        forked.begin(environment())
+
+
 def environment() -> dict[str, str]:
     """What helpers are started with."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
@@ -156,26 +162,32 @@ def how_it_ended(status: int) -> str:
     return f"exited with code {status}"
 
 
+def used_s(pid: int) -> float:
+    """Processor seconds of all threads of a process, to hundredths; 0 where it has ended."""
+    return max(0, _ticks(pid)) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int) -> int:
+    """Processor time of all threads of a process; -1 where it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except OSError:
+        return -1
+    return int(fields[11]) + int(fields[12])
+
+
 class Stillness:
     """Notices a helper that neither answers nor works: stopped, or waiting for what will never come."""
 
     def __init__(self, pid: int, limit_s: float) -> None:
         """`limit_s`: seconds without any processor time that are too many."""
         self.pid, self.limit_s = pid, limit_s
-        self._worked, self._since = self._ticks(), time.monotonic()
+        self._worked, self._since = _ticks(pid), time.monotonic()
 
     def over(self) -> bool:
         """Whether it has stood still for longer than the limit."""
-        worked = self._ticks()
+        worked = _ticks(self.pid)  # its end is told by its channel too
         if worked != self._worked:
             self._worked, self._since = worked, time.monotonic()
         return time.monotonic() - self._since > self.limit_s
-
-    def _ticks(self) -> int:
-        """Processor time of all its threads; -1 where it has ended, which its channel tells too."""
-        try:
-            with open(f"/proc/{self.pid}/stat") as f:
-                fields = f.read().rpartition(")")[2].split()
-        except OSError:
-            return -1
-        return int(fields[11]) + int(fields[12])

@@ -26,7 +26,7 @@ from .outcome import Outcome
 from .preparing import prepare
 from .protocol import Channel, Closed, pair
 from .runner_setup import Data, RunnerSetup
-from .slots import Slots
+from .slots import Slots, leave_builders
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -88,6 +88,20 @@ class Runner:
             gc.collect()
             gc.freeze()
         return found
+
+    def prepare(self, data: Data) -> tuple[float, float] | None:
+        """Make the bench of some inputs ahead, and of those that a check on them may ask for next; what the first cost, None where
+        there is no room to keep it beside others."""
+        if self._benches and max(b.nbytes for b in self._benches.values()) > self.setup.memory_limit // _KEPT:
+            return None
+        made = self.bench(data)
+        if self._swallowed(data):
+            self.bench(replace(data, kind="edges"))
+        return made.cost_s
+
+    def _swallowed(self, data: Data) -> bool:
+        """Whether what is not finite leaves too little of the outputs that must be certain numbers."""
+        return data.kind == "special" and self.bench(data).checker.strict < _STRICT
 
     # children -----------------------------------------------------------------------------------------------------
     def _fresh(self, data: Data) -> bool:
@@ -185,8 +199,7 @@ class Runner:
             result = self._alone(data, job, limit, result)
         if result.outcome is Outcome.ok and not result.cleared:
             self._checked_in_full.add(data)
-        if full and result.outcome is Outcome.ok and data.kind == "special" and self.bench(data).checker.strict < _STRICT:
-            # what is not finite has swallowed the rest
+        if full and result.outcome is Outcome.ok and self._swallowed(data):
             edges = self.measure(task, replace(data, kind="edges"), incumbent_s, full)
             return replace(edges, checks=(*result.checks, *edges.checks), compared=result.compared + edges.compared)
         return result
@@ -250,7 +263,8 @@ def serve(channel: Channel, setup: RunnerSetup) -> None:
 
 def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
     if kind == "prepare":
-        return runner.bench(rest[0]).cost_s
+        return runner.prepare(rest[0])
+    leave_builders()
     if kind == "duel":
         a, b, rounds, data, energy, runner.group = rest
         return runner.duel(a, b, rounds, data, energy)

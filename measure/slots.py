@@ -17,6 +17,12 @@ def needs_pause(threads: int, builders: int, cores: int) -> bool:
     return threads + builders > cores
 
 
+def leave_builders() -> None:
+    """In a process that prepares beside the builders: from now on it does not stand still with them, but may make them do so."""
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+
+
 class Slots:
     """The right to use the cores, as held by the side that times. `group` is the builders' process group; None: nothing to
     pause."""

@@ -97,7 +97,7 @@ def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[in
     behind = 1.0 if incumbent_s is None else best / incumbent_s
     window = WINDOW_S if behind < CONTENDER else WINDOW_S / 3 if behind < BEHIND else WINDOW_S / 6
     count = repeats_for(best, window)
-    if count > len(times) or (best < 0.01 and behind < BEHIND):
+    if count > len(times):  # else the first calls were window enough
         times = exe.time(sets, vars, count, max(2.0, 4 * window))
     if incumbent_s is not None and min(times) < incumbent_s:
         times = times + exe.time(sets, vars, count if best < 0.01 else 2, max(2.0, 4 * window))

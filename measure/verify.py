@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 WORST = 1e30
 """Stands for an infinite ratio, so that an error is always a finite number."""
-_CHUNK = 1 << 19
-SPECIAL_WORK = 1 << 26
-"""Elements of arrays (`evaluation_work`) up to which a kernel's whole output is compared on special inputs: seconds of NumPy."""
-SAMPLED_WORK = 1 << 24
+_CHUNK = 1 << 16
+"""Elements that NumPy looks at at a time: what it makes of them stays in a core's cache."""
+SPECIAL_WORK = 1 << 24
+"""Elements of arrays (`evaluation_work`) up to which a kernel's whole output is compared on special inputs: about a second of one core."""
+SAMPLED_WORK = 1 << 22
 """The same of what is compared of larger kernels."""
 TINY, TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""

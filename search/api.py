@@ -180,10 +180,10 @@ def _tune(
     asked: Budget | None,
     measuring: Measuring | None,
 ) -> Result:
-    job = task.job(strategy, seeds, seed, budget)
     if mode == "require":
         from ..plan import resolve
 
+        job = task.job(strategy, seeds, seed, budget)
         about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
         known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
         found = answer(job, known_, time.monotonic() - started, front_of(task, cache))
@@ -196,7 +196,13 @@ def _tune(
         task.name,
         "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
     )
-    if plan is not None and enough and plan.standing is Standing.verified:
+    known_here = plan is not None and enough and plan.standing is Standing.verified
+    if not known_here and measuring is None:
+        from ..measure import process
+
+        process.begin()  # it has imports of its own to do while this process does its
+    job = task.job(strategy, seeds, seed, budget)
+    if plan is not None and known_here:
         found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found

@@ -34,10 +34,13 @@ def parse_seconds(text: str | float) -> float:
 
 
 def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
-    """Seconds that the inputs and references of a second check take: of three kinds (special values take twice as long, and more), and copies
-    once. `prepared`: processor seconds of those of the search, and of their copies; where nobody said, the search `waited` so long for
+    """Seconds that the inputs and references of a second check take: of three kinds (special values take twice as long and more, but of
+    heavy kernels a part alone), and copies once. `prepared`: processor seconds of those of the search, and of their copies; where nobody said, the search `waited` so long for
     both."""
-    return 4 * max(0.0, waited) if prepared is None else 4.5 * prepared[0] + prepared[1]
+    if prepared is None:
+        return 4 * max(0.0, waited)
+    made, copied = prepared
+    return 2 * made + min(2.5 * made, 1.0 + 0.5 * made) + copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Everything happens in the main thread, which is where Ctrl-C arrives."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ..measure import Duel, Measurement
     from .space import Schedule
 
+_LOOK_S = 0.005
+"""Seconds after which all batches are looked at again."""
 READY_S = 0.004
 """A build that comes back within this time was there already; the one after it is worth asking for."""
 
@@ -45,11 +48,13 @@ def again_on(measurer: MeasurerLike) -> Callable[[Sequence[Any]], list[Measureme
 
 
 class Pipeline:
-    """Schedules in, builds (or failed measurements) out, as they finish."""
+    """Schedules in, builds (or failed measurements) out, as they finish. One that takes long holds up no others, where the measurer's
+    builds can say what is `finished` (`measure.builds.Builds`)."""
 
     def __init__(self, measurer: MeasurerLike, clock: Callable[[], float] = time.monotonic) -> None:
         self._measurer, self._clock = measurer, clock
-        self._batches: deque[tuple[list[Schedule], Iterator[tuple[int, Any]]]] = deque()
+        self._batches: deque[tuple[list[Schedule], Any]] = deque()
+        self._ready: deque[tuple[Schedule, Any]] = deque()
         self.pending = 0
         """Schedules submitted and not taken yet."""
 
@@ -60,9 +65,30 @@ class Pipeline:
             self.pending += len(batch)
             self._batches.append((batch, self._measurer.build(batch)))
 
-    def take(self, least: int, most: int, wait_s: float) -> list[tuple[Schedule, Any]]:
-        """At least one finished build where any is pending: as many as are there, and `least` if they come within
-        `wait_s` seconds, at most `most`."""
+    def take(self, least: int, most: int, wait_s: float, limit_s: float = math.inf) -> list[tuple[Schedule, Any]]:
+        """At least one finished build where any is pending and finished within `limit_s` seconds: as many as are there, and `least` if
+        they come within `wait_s` seconds, at most `most`."""
+        if not all(hasattr(builds, "finished") for _, builds in self._batches):
+            return self._in_order(least, most, wait_s)
+        began = self._clock()
+        while True:
+            self._gather()
+            spent = self._clock() - began
+            if len(self._ready) >= min(least, most) or not self._batches or spent > (wait_s if self._ready else limit_s):
+                break
+            self._gather(min(_LOOK_S, wait_s))
+        out = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        self.pending -= len(out)
+        return out
+
+    def _gather(self, wait_s: float = 0.0) -> None:
+        """What is finished of all batches; where nothing is, what is within `wait_s` seconds."""
+        for n, (batch, builds) in enumerate(list(self._batches)):
+            self._ready += [(batch[i], made) for i, made in builds.finished(0.0 if n or self._ready else wait_s)]
+        self._batches = deque((batch, builds) for batch, builds in self._batches if len(builds))
+
+    def _in_order(self, least: int, most: int, wait_s: float) -> list[tuple[Schedule, Any]]:
+        """The same where builds come in the order of their batches, however long one takes."""
         out: list[tuple[Schedule, Any]] = []
         began = self._clock()
         while self._batches and len(out) < most:
@@ -86,4 +112,5 @@ class Pipeline:
             if close is not None:
                 close()
         self._batches.clear()
+        self._ready.clear()
         self.pending = 0

@@ -6,6 +6,7 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -150,10 +151,12 @@ class TuningRun:
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
-            taken = pipe.take(min(4 * width, most), most, wait_s=max(0.02, min(left, 0.25)))
+            taken = pipe.take(min(4 * width, most), most, max(0.02, min(left, 0.25)), max(0.02, left) if answered else math.inf)
             if not searching and self.so_far.best is not None:
                 searching = True
                 self.progress.phase("searching")
+                if hasattr(self.measurer, "expect_confirm"):
+                    self.measurer.expect_confirm()
             self._measure(taken)
 
     def _fill(self, pipe: Pipeline) -> tuple[int, int]:
@@ -261,7 +264,8 @@ class TuningRun:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
         again = expected_s(self.so_far.fastest_s if self.so_far.best is not None else 0.0)
         made = second_inputs(getattr(self.measurer, "prepared_s", None), self._first[0] - self._first[1] * self._cost)
-        self.meter.check_s = made + 4 * self._cost + again
+        left = getattr(self.measurer, "second_left_s", None)
+        self.meter.check_s = (made if left is None else left(made)) + 4 * self._cost + again
 
     def _arrived(self, m: Measurement) -> None:
         """Record a result before those beside it are there: whoever kills this process loses few. (A measurer of this machine does not tell

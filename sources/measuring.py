@@ -10,7 +10,6 @@ from . import building, preparing
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
-    from ..plan import Built
     from ..search.budget import Budget
 
 LEAST_S, MOST_S = 2.0, 10.0
@@ -28,6 +27,6 @@ class SourceMeasurer(Measurer):
         told: dict[str, Any] = {"compile": building.build, "prepare": preparing.prepare, "hash_outputs": hashed}
         super().__init__(kernel, what.device, what.threads, seed=seed, deadline_s=deadline, **told)
 
-    def _second(self, built: Built) -> list[Data]:
+    def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:
         """Other inputs of the kinds that the user chose, and many runs that must give the same bits."""
         return [Data(self.seed + 1, preparing.AGAIN)]

@@ -4,6 +4,7 @@ The server, the check (Python) and SQLite (which works without holding up Python
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,11 +22,17 @@ class CheckedChanges:
     refused: int
 
 
-class ReadAhead:
-    """Changes of `server`, `chunk` rows at a time. A context manager; `begin` first."""
+FIRST = 2_000
+"""Rows of the first part: few, so that checking and writing begin soon, and that a slow line carries them in time."""
+QUICK_S = 1.0
+"""After a part that came in less, the next one is twice as large."""
 
-    def __init__(self, server: ServerWriter, chunk: int) -> None:
-        self._server, self._chunk = server, chunk
+
+class ReadAhead:
+    """Changes of `server`, at most `most` rows at a time. A context manager; `begin` first."""
+
+    def __init__(self, server: ServerWriter, most: int) -> None:
+        self._server, self._most, self._chunk = server, most, min(FIRST, most)
         self._reading, self._checking = ThreadPoolExecutor(1, "reads ahead"), ThreadPoolExecutor(1, "checks ahead")
         self._hashes: dict[Record, str] = {}
         self._read: Future[Changes]
@@ -35,7 +42,7 @@ class ReadAhead:
         """Go on behind change number `after` of `epoch`, wherever it was before."""
         if self._checked is not None:
             wait([self._checked])
-        self._read = self._reading.submit(self._server.changes, after, epoch, self._chunk)
+        self._read = self._reading.submit(self._changes, after, epoch)
         self._checked = self._checking.submit(self._check, self._read)
 
     def take(self) -> CheckedChanges:
@@ -46,10 +53,17 @@ class ReadAhead:
             self._checked = self._checking.submit(self._check, self._read)
         return part
 
+    def _changes(self, after: int, epoch: str) -> Changes:
+        begun = time.monotonic()
+        new = self._server.changes(after, epoch, self._chunk)
+        if time.monotonic() - begun < QUICK_S:
+            self._chunk = min(2 * self._chunk, self._most)
+        return new
+
     def _check(self, read: Future[Changes]) -> CheckedChanges:
         new = read.result()
         if new.more:
-            self._read = self._reading.submit(self._server.changes, new.upto, new.epoch, self._chunk)
+            self._read = self._reading.submit(self._changes, new.upto, new.epoch)
         return CheckedChanges(new, *checked(new.records, self._hashes))
 
     def __enter__(self) -> ReadAhead:

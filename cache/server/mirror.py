@@ -27,8 +27,8 @@ from .ahead import CheckedChanges, ReadAhead
 from .records import Record
 from .writer import ServerWriter
 
-CHUNK, HURRIED_CHUNK = 10_000, 2_000
-"""Rows that are asked for, and written, at a time: some ten megabytes, and what also a slow line carries in seconds."""
+CHUNK = 10_000
+"""Rows that are asked for, and written, at a time, at most: some ten megabytes."""
 _CACHE_KIB = 65536
 """Memory for pages while rows are added: their digests lie anywhere in the index."""
 _VERIFIED, _OUTCOME = COLUMNS.index("verified"), COLUMNS.index("outcome")
@@ -87,7 +87,7 @@ class Mirror:
         until then stays."""
         added = gone = refused = 0
         at = _NOWHERE if again else self.position() or _NOWHERE
-        with ReadAhead(server, CHUNK if server.patience_s >= 1 else HURRIED_CHUNK) as ahead:
+        with ReadAhead(server, CHUNK) as ahead:
             ahead.begin(at.change, at.epoch)
             part = ahead.take()
             if again:  # now that the server has answered

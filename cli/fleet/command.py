@@ -87,7 +87,7 @@ def status(args: Namespace) -> int:
         said = {"slots": [s.to_json() for s in slots], "other_workers": strangers, "lost": [g.to_json() for g in gone]}
         _say(json.dumps({"schema": 1, "url": args.url, **said, "times_lost": dict(times_lost(gone))}, indent=1))
         return 0
-    show(console(), args.url, slots, gone)
+    show(console(wide=args.wide), args.url, slots, gone)
     if strangers:
         _say(f"{strangers} workers there were not started by `tune fleet worker`, and take no jobs of ours")
     return 0

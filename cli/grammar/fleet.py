@@ -70,6 +70,7 @@ def add_fleet(p: Grammar) -> None:
         help="end a process that takes more, such as 8GiB; default: an equal share",
     )
     add_output(made["status"], "table", "json")
+    made["status"].add_argument("--wide", action="store_true", help="every column, however wide the terminal is")
     fleet_more.add_launch(made["launch"])
     fleet_more.add_sweep(made["sweep"])
     c = made["certificates"]

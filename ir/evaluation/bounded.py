@@ -209,7 +209,11 @@ class _Values:
         parts = [] if ex is None else [ex * (absolute(y) + or_zero(ey))]
         if ey is not None:
             parts.append(ey * absolute(x))
-        return rounded(x * y, total(*parts), of)
+        made = rounded(x * y, total(*parts), of)
+        if parts or of.size < 8:
+            return made
+        # as in `error_bound`: exact zeros are multiplied exactly
+        return BoundedNode(made.value, where(made.value.eq(0.0), number(0.0), or_zero(made.error)))
 
     def _cast(self, n: Node) -> BoundedNode:
         source, to = n.src[0].dtype, n.dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record
-from tilewright.cache.server.records import checked
+from tilewright.cache.server.records import RecordDigests, checked
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,14 @@ def test_only_what_was_written_is_taken_and_under_its_own_key(make_row) -> None:
     forged = [(*records[0][:-1], records[1][-1]), ("x", *records[2][1:]), (None, *records[0][1:])]
     good, bad = checked([*records, *forged], {})
     assert good == [(*r.to_dict().values(), r.digest, r.key.hash) for r in rows] and bad == 3
+
+
+def test_one_record_after_another_has_its_own_digest(make_row) -> None:
+    changes: list[dict[str, object]] = [
+        {}, {}, {"name": "softmax"}, {"name": "softmax", "t_med": None}, {"name": 'é"', "t_med": -0.0}, {"t_med": 0.0}, {"verified": False, "n": 0}, {"n": 1},
+    ]  # fmt: skip
+    records = [(*make_row(**c).to_dict().values(), "digest") for c in changes]
+    strange = [(*r[:i], value, *r[i + 1 :]) for r, i, value in zip(records, (0, 2, 7, 13), (b"x", "2", None, True))]
+    digests = RecordDigests()
+    mixed = [x for pair in zip(records, [*strange, *strange]) for x in pair]
+    assert [digests.of(r) for r in mixed] == [digest_of(dict(zip(COLUMNS, r))) for r in mixed]

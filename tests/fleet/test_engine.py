@@ -332,7 +332,8 @@ def test_certificates_that_will_not_do_are_named(fleet: Fleet, tmp_path: Path) -
 def test_tasks_are_grouped_by_kernel_in_the_dashboard() -> None:
     from distributed.utils import key_split
 
-    for title, group in (("matmul m=64,n=64 float32 for ci", "matmul"), ("dir/my-own.py:make for ci", "my_own.py:make")):
+    titles = {"matmul m=64,n=64 float32 for ci": "matmul", "matmul: 12 candidates": "matmul", "dir/my-own.py:make for ci": "my_own.py:make"}
+    for title, group in titles.items():
         key = key_of(job := FleetJob("entry", {}, title))
         assert (key_split(key), title_of(key), id_of(key)) == (group, title, job.id)
     assert id_of("sum-1f2e") == ""  # of a program that uses the same scheduler
@@ -350,8 +351,10 @@ def test_a_worker_has_the_environment_of_its_command() -> None:
     assert _get_env_variables("distributed.nanny.pre-spawn-environ") == {}
 
 
-def test_status_lists_the_slots(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lists_the_slots(fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.loads(status(fleet, capsys, "--format", "json"))
     assert [(s["width"], s["device"]["spec"], s["refused"]) for s in said["slots"]] == [(1, "cpu", "")] and said["other_workers"] == 0
     text = status(fleet, capsys)
     assert said["slots"][0]["name"] in text and "1 machine, 1 slot, 0 busy" in text
+    monkeypatch.setenv("COLUMNS", "70")
+    assert "--wide shows all" in status(fleet, capsys) and said["slots"][0]["device"]["target"] in status(fleet, capsys, "--wide")

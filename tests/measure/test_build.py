@@ -114,7 +114,7 @@ def test_paused_builders_go_on_when_the_runner_is_lost():
         assert m.measure([first])[0].ok
         # as if it had been killed while it timed
         os.killpg(m._pool.group, signal.SIGSTOP)
-        m._process.kill()
+        m._runner.process.kill()
         assert m.measure([first])[0].ok
         assert len(list(m.build([("two",)]))) == 1
 

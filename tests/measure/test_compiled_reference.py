@@ -5,7 +5,10 @@ import signal
 
 import numpy as np
 import pytest
-from tilewright.ir import Kernel, KernelBuilder, cast, float32, int8, sqrt, where
+from tilewright.ir import Kernel, KernelBuilder, cast, float32, float64, int8, sqrt, where
+from tilewright.ir.evaluation.bounded import ERROR, bounded
+from tilewright.ir.evaluation.reference import evaluate, evaluate_error
+from tilewright.ir.evaluation.work import evaluation_work, reduced_points
 from tilewright.measure import compiled_reference, process, special_inputs, verify
 from tilewright.measure.compiled_reference import compiled_expectations
 from tilewright.measure.inputs import generate
@@ -77,6 +80,36 @@ def test_light_kernels_and_those_without_a_formula_are_left_to_numpy(light: None
     monkeypatch.setattr(compiled_reference, "HEAVY", 1 << 26)
     kernel = forces()
     assert compiled_expectations(kernel, generate(kernel, {}, 3), False) is None
+
+
+def test_products_of_three_are_left_to_numpy(light: None) -> None:
+    """A plain loop multiplies all three at every point; NumPy multiplies two first."""
+    kb = KernelBuilder("congruence")
+    b, i, l, j, k = (kb.axis(*a) for a in (("b", 2), ("i", 12), ("l", 12), ("j", 12), ("k", 12)))
+    a, x = kb.input("a", (2, 12, 12), float32), kb.input("x", (2, 12, 12), float32)
+    total = kb.sum("total", (b, i, l), (j, k), a[b, i, j] * x[b, j, k] * a[b, l, k])
+    kb.store("y", float32, (2, 12, 12), (b, i, l), total[b, i, l])
+    kernel = kb.build()
+    assert (reduced_points(kernel), evaluation_work(kernel)) == (2 * 12**4, 2 * 12**3 + 2 * 4 * 12**2)
+    assert compiled_expectations(kernel, generate(kernel, {}, 3), False) is None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_exact_zeros_of_float64_are_multiplied_exactly(light: None, compiled: bool) -> None:
+    """The least subnormal number is no error of theirs: arithmetic with those takes a hundred times as long."""
+    kb = KernelBuilder("scaled")
+    i = kb.axis("i", 64)
+    x, y = kb.input("x", (64,), float64), kb.input("y", (64,), float64)
+    kb.store("z", float64, (64,), (i,), x[i] * y[i])
+    kernel = kb.build()
+    inputs = {"x": np.where(np.arange(64) % 2, 0.0, 1.5), "y": np.full(64, 3.0)}
+    if compiled:
+        made = bounded(kernel)
+        assert made is not None
+        error = evaluate(made, inputs)[f"z{ERROR}"]
+    else:
+        error = evaluate_error(kernel, inputs)["z"][1] * float64.eps
+    assert (error[1::2] == 0.0).all() and (error[::2] >= 4.5 * float64.eps).all()
 
 
 def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monkeypatch: pytest.MonkeyPatch) -> None:

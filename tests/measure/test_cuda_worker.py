@@ -91,6 +91,6 @@ def test_builders_have_the_cores_that_the_runner_leaves(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("tilewright.measure.measurer.BuildPool", Pool)
     monkeypatch.setattr("tilewright.measure.measurer.usable_cores", lambda: cores)
-    monkeypatch.setattr(Measurer, "_start_runner", lambda self: None)
+    monkeypatch.setattr(Measurer, "_start_runner", lambda self, prepared: None)
     with Measurer(double(), SPEC) as m:
         assert started == [builders] and m._pause == (cores == 1)

@@ -166,9 +166,29 @@ def test_confirmations_in_turn_keep_every_reference(m, fast, slow):
 
 
 @pytest.mark.slow
+def test_a_second_check_is_prepared_beside_the_search(fast):
+    """In a process that stands still with the builders until it is asked; a lost one is replaced when it is needed."""
+    with Measurer(double(), "cpu", 1, builders=1, deadline_s=5.0) as m:
+        assert right(*m.measure([fast])) and m.second_left_s(7.0) == 7.0
+        m.expect_confirm()
+        second = m._second
+        m.expect_confirm()
+        assert m._second is second and os.getpgid(second.process.pid) == m._pool.group
+        until = time.monotonic() + 60
+        while m.second_left_s(1e9) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not second.preparing and len(second.prepared_s) == 3
+        first, checked = m._runner.process.pid, m.confirm(fast)
+        assert checked.ok and checked.checks[:2] == ("whole", "special")
+        assert os.getpgid(second.process.pid) == second.process.pid  # it may make the builders wait now
+        second.process.kill()
+        assert m.confirm(fast).ok and right(*m.measure([fast])) and m._runner.process.pid == first
+
+
+@pytest.mark.slow
 def test_a_lost_runner_is_replaced(m, fast):
     assert right(*m.measure([fast]))
-    m._process.kill()
+    m._runner.process.kill()
     assert right(*m.measure([fast, fast]))
 
 
@@ -176,8 +196,8 @@ def test_a_lost_runner_is_replaced(m, fast):
 def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
     """Stopped, or in a lock that nobody will open: no message, no end, no processor time."""
     assert right(*m.measure([fast]))
-    monkeypatch.setattr(m, "_longest_s", 1.5)
-    os.kill(m._process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(m._runner, "longest_s", 1.5)
+    os.kill(m._runner.process.pid, signal.SIGSTOP)
     assert right(*m.measure([fast]))
 
 
@@ -338,4 +358,4 @@ def test_the_runner_has_one_thread():
     with Measurer(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), "cpu", 2, builders=1) as m:
         (b,) = [b for _, b in m.build([parse('[["UPCAST","n",16],["PARALLEL","m"]]')])]
         assert m.measure([b])[0].ok
-        assert len(os.listdir(f"/proc/{m._process.pid}/task")) == 1
+        assert len(os.listdir(f"/proc/{m._runner.process.pid}/task")) == 1

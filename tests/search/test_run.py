@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Space, Start, Strategy, TuningRun, create
 from tilewright.search.budget import Meter
+from tilewright.search.pipeline import Pipeline
 
 JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100, roofline_s=0.001)
 Schedule = tuple[Opt, ...]
@@ -271,6 +273,50 @@ def test_interrupt_before_anything_was_measured() -> None:
 
     r = Bench(Budget(None, 500), on_measure=strike).run.run()
     assert (r.exit_code, r.t_min) == (130, None)
+
+
+class Slow:
+    """Builds of which one, the first of its batch, takes until `go`."""
+
+    def __init__(self, count: int, stuck: bool) -> None:
+        self.rest, self.go = list(range(count)), not stuck
+
+    def finished(self, wait_s: float) -> list[tuple[int, Any]]:
+        done = [i for i in self.rest if i or self.go]
+        self.rest = [i for i in self.rest if i not in done]
+        return [(i, f"built {i}") for i in done]
+
+    def __len__(self) -> int:
+        return len(self.rest)
+
+
+def test_a_build_that_takes_long_holds_up_no_others() -> None:
+    measurer, ticks = FakeMeasurer(lambda o: 1.0), itertools.count()
+    batches = [Slow(2, stuck=True), Slow(3, stuck=False)]
+    made = iter(batches)
+    measurer.build = lambda schedules: next(made)  # type: ignore[assignment,return-value]
+    pipe = Pipeline(measurer, clock=lambda: float(next(ticks)))
+    first, second = [tuple(opt("UPCAST", "m", n) for n in range(2, 2 + k)) for k in (2, 3)]
+    pipe.submit([(o,) for o in first])
+    pipe.submit([(o,) for o in second])
+    taken = pipe.take(4, 3, 2.0)
+    assert [b for _, b in taken] == ["built 1", "built 0", "built 1"] and taken[0][0] == (first[1],) and pipe.pending == 2
+    assert [o for o, _ in pipe.take(4, 9, 2.0)] == [(second[2],)]
+    assert pipe.take(1, 9, 2.0, limit_s=5.0) == [] and pipe.pending == 1  # the budget is over: no more waiting
+    batches[0].go = True
+    assert [o for o, _ in pipe.take(1, 9, 2.0)] == [(first[0],)] and pipe.pending == 0
+    assert pipe.take(1, 9, 2.0) == []
+
+
+def test_what_is_prepared_beside_the_search_is_not_kept_time_for() -> None:
+    b = Bench(Budget(100.0, 40))
+    asked: list[float] = []
+    b.measurer.expect_confirm = lambda: b.measurer.calls.append(("expect", b.measurer.measured))  # type: ignore[attr-defined]
+    b.measurer.second_left_s = lambda estimate: asked.append(estimate) or 0.0  # type: ignore[attr-defined,func-returns-value]
+    b.measurer.prepared_s = (9.0, 0.0)  # type: ignore[attr-defined]
+    b.run.run()
+    assert [n for what, n in b.measurer.calls if what == "expect"] == [1]  # when there is a first answer
+    assert asked and min(asked) > 9.0 and b.run.meter.check_s < 9.0
 
 
 def test_interrupt_while_deciding() -> None:
