@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from ..ir.buffer import loads
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
@@ -14,6 +15,7 @@ from .apply_options import apply
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
+from .strides import picks
 from .structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 
 
@@ -27,7 +29,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             continue
         lane = lane_axis(kernel, n) if n.kind == "reduce" else None
         choices = contiguous(kernel, n)
-        if lane is not None and lane in choices:
+        if lane is not None and (lane in choices or (choices and extent(choices[0]) <= NEAR and _in_groups(kernel, n, lane))):
             choices = [lane]
         if not choices:
             continue
@@ -56,6 +58,17 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             at = site_name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
     return (*out, *(o for option in OPTIONS.values() if option.with_rows is not None for o in option.with_rows(kernel, target)))
+
+
+NEAR = 4
+"""Steps of a reduction over neighbours that whole vectors of results pick from whole vectors."""
+
+
+def _in_groups(kernel: Kernel, n: Nest, lane: Node) -> bool:
+    """Whether all that a nest reads along an axis lies in groups of neighbours, one for each step, such as the windows of a pooling."""
+    steps = [x.stride(lane) for x in accesses(kernel, n) if not x.store]
+    bounded = any(mask is not None for _, _, mask in loads(*n.roots))  # (what may be outside is not loaded in whole vectors)
+    return bool(steps) and not bounded and all(s is not None and (s == 0 or picks(s)) for s in steps)
 
 
 def plain_threads(kernel: Kernel, target: Target) -> Opts:
@@ -118,7 +131,9 @@ def _crosses_rows(kernel: Kernel, n: Nest, a: Node) -> bool:
     other nest reads a larger one across them."""
     if n.kind != "reduce" or a in n.reduce_axes:
         return False
-    along = max(_elements(x) for x in accesses(kernel, n) if x.strides.get(a) == 1)
+    along = max((_elements(x) for x in accesses(kernel, n) if x.strides.get(a) == 1), default=None)
+    if along is None:  # neighbours are picked from whole vectors
+        return False
     others = [x for m in nests(kernel) for x in accesses(kernel, m) if x.strides.get(a, 0) not in (0, 1)]
     return any(_elements(x) > along for x in others)
 

@@ -111,11 +111,17 @@ def paired_results(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
     the components in one loop. Perhaps illegal; none where nothing lies in groups along results."""
     long = [n for n in nests(kernel) if n.kind == "reduce" and prod(map(extent, n.reduce_axes)) > SHORT]
     along = next((a for a in shared_axes(kernel) if extent(a) >= lanes and long and all(_pairs(kernel, n, a) for n in long)), None)
-    if along is None:
+    if along is None or any(_slides_inside(kernel, n, along) for n in long):
         return
     rest = tuple(o for o in rows(kernel, target, threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
     for vectors in (2, 4, 1):
         yield (opt("UPCAST", site_name(along), fit(extent(along), vectors * lanes)), *rest)
+
+
+def _slides_inside(kernel: Kernel, nest: Nest, axis: Node) -> bool:
+    """Whether the steps of a sum go from one component of a group to the next, so that each would pick another one from as many vectors."""
+    grouped_reads = [x for x in accesses(kernel, nest) if not x.store and picks(x.stride(axis) or 0)]
+    return any((x.stride(a) or 0) % (x.stride(axis) or 1) for x in grouped_reads for a in nest.reduce_axes)
 
 
 def _pairs(kernel: Kernel, nest: Nest, axis: Node) -> bool:

@@ -19,6 +19,10 @@ NARROW = 24
 """Vectors of sums across rows that are all kept in registers."""
 STEPS = 7
 """Steps of a window that are spelled out."""
+SPELLED = 16
+"""Steps of the window of a signal that are spelled out."""
+RESULTS = 256
+"""Results of long windows that are a work item."""
 ITEMS = 64
 """Work items that are enough for any number of threads."""
 
@@ -73,6 +77,24 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
             if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)
         ]
         free = [a for a in shared_axes(kernel) if a is not lane]
+        if lane is not None and slid and not free:  # a signal's: all steps are spelled out
+            every = [a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1]
+            near = next((a for a in every if slid[0].stride(a) == 1), None)
+            step = slid[0].stride(lane) or 0
+            if near is None or step >= extent(near):  # rows, and no windows that overlap
+                continue
+            if step > 1 and extent(near) > SPELLED and len(every) == 1:
+                # every so manieth result: lanes along the window, a few results side by side, many to a work item
+                cut = (
+                    opt("UPCAST", site_name(near), fit(extent(near), 2 * lanes)),
+                    opt("UPCAST", site_name(lane), 4),
+                    opt("TILE", site_name(lane), RESULTS),
+                )
+                yield (*cut, opt("PARALLEL", site_name(lane)))
+            if all(extent(a) <= SPELLED for a in every):
+                steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
+                for vectors in (4, 2):
+                    yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *steps, opt("PARALLEL", site_name(lane)))
         if lane is None or not slid or len(free) < 2:
             continue
         steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]

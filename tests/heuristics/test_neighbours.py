@@ -10,6 +10,7 @@ from tilewright.heuristics.seeds.neighbours import neighbour_tiles
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import maximum, minimum
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.normalise import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.thresholds import holds_inside
 
@@ -62,3 +63,31 @@ def test_a_mask_that_borders_decide_holds_inside() -> None:
         s = apply(borders(64, 512, kind, 1), parse(opts), AVX2)
         masks = [n.src[-1] for n in s.nests[0].loads if n.arg[1]]
         assert masks and all(holds_inside(s, s.nests[0], m) for m in masks) is free
+
+
+def test_a_pooling_has_its_lanes_over_the_results() -> None:
+    """The windows of a pooling lie side by side: vectors of results pick from whole vectors, not the two steps of a window."""
+    kb = KernelBuilder("pool")
+    c, i, j, p, q = kb.axis("c", 8), kb.axis("h", 32), kb.axis("w", 64), kb.axis("p", 2), kb.axis("q", 2)
+    x = kb.input("x", (8, 64, 128), float32)
+    most = kb.max("most", (c, i, j), (p, q), x[c, 2 * i + p, 2 * j + q])
+    kb.store("y", float32, (8, 32, 64), (c, i, j), most[c, i, j])
+    first = seeds(normalise(kb.build()), AVX2, 1)[0]
+    assert any(o.op == "UPCAST" and o.on == "w" and isinstance(o.arg, int) and o.arg >= 16 for o in first)
+    assert not any(o.op == "UPCAST" and o.on == "q" for o in first)
+
+
+def test_the_window_of_a_signal_is_spelled_out() -> None:
+    kb = KernelBuilder("highest")
+    i, k = kb.axis("n", 4096), kb.axis("k", 9)
+    kb.store("y", float32, (4096,), (i,), kb.max("most", (i,), k, kb.input("x", (4104,), float32)[i + k])[i])
+    assert any(opt("UNROLL", "k", 9) in s for s in seeds(normalise(kb.build()), AVX2, 1))
+
+
+def test_every_fourth_sample_of_a_filter_has_lanes_along_the_window() -> None:
+    kb = KernelBuilder("decimate")
+    i, k = kb.axis("n", 4096), kb.axis("k", 48)
+    x, w = kb.input("x", (4 * 4096 + 48,), float32), kb.input("w", (48,), float32)
+    kb.store("y", float32, (4096,), (i,), kb.sum("total", (i,), k, x[4 * i + k] * w[k])[i])
+    first = seeds(normalise(kb.build()), AVX2, 1)[0]
+    assert opt("UPCAST", "k", 16) in first and opt("UPCAST", "n", 4) in first
