@@ -217,8 +217,8 @@ def test_a_runner_that_works_is_not_still():
 @pytest.mark.slow
 def test_a_runner_that_is_killed_blames_nobody(m, fast, monkeypatch):
     def kill(i, found):
-        if i == 0 and m._process is not None:
-            os.kill(m._process.pid, signal.SIGKILL)
+        if i == 0:
+            os.kill(m._runner.process.pid, signal.SIGKILL)
 
     monkeypatch.setattr(m, "heard", kill)
     assert right(*m.measure([fast, fast, fast]))
