@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -194,8 +195,15 @@ def digest_of_record(content: Sequence[Any]) -> str:
 def line_of(row: Row) -> str:
     """A row as one line of canonical JSON, in which JSON fields are nested. Raises CacheError for text in them that is no JSON."""
     content = _values(row)
-    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else AS_JSON[type(v)](v) for i, _ in _ORDER for v in (content[i],))
+    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else _scalar_text(v) for i, _ in _ORDER for v in (content[i],))
     return "{" + ",".join(name + part for (_, name), part in zip(_ORDER, parts)) + "}"
+
+
+def _scalar_text(value: Any) -> str:
+    write = AS_JSON.get(type(value), canon)  # a plug-in's device may give a class of its own
+    if isinstance(value, float) and not math.isfinite(value):
+        raise CacheError(f"a row holds {value}, which JSON does not have")
+    return write(value)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from .keys import key_of
 from .lost import TOPIC as LOST
 from .lost import LostSlot, lost_slots
 from .scheduler import ENDS, TOPIC, reach, unreachable
-from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLost
+from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLeft, SlotLost
 from .settled import settle, trouble
 
 ASK_S = 15.0
@@ -39,7 +39,6 @@ class DaskEngine:
         self._known: dict[str, FleetSlot] = {}
         self._gone: set[str] = set()
         self._lost: SimpleQueue[Loss] = SimpleQueue()
-        self._closed = False
         self.strangers = 0
         """Workers of this scheduler that `tune fleet worker` did not start, as of the last look."""
         self._names: set[str] = set()
@@ -59,6 +58,8 @@ class DaskEngine:
             raise
         self._topic = TOPIC + self._client.id
         self._connection: Any = None
+        self._ended: Any = None
+        """The connection over which a scheduler said that it ends."""
         try:
             self._agree()
             self._listen()
@@ -112,8 +113,10 @@ class DaskEngine:
         """Hear what concerns this client. A scheduler that was started anew, or let go of this client when it could not be reached, does
         not know what it listens to. Raises OSError while there is no connection."""
         connection = self._client.scheduler_comm
-        if connection is None or self._client.status != "running":
+        if connection is None or connection is self._ended or self._client.status != "running":
             raise OSError("not connected")
+        with self._guard:
+            self._known.clear()  # Dask would keep a job for a worker that a new scheduler does not know, and wait
         self._client.subscribe_topic(self._topic, self._heard)
         self._client.subscribe_topic("all", self._noted)
         self._connection = connection
@@ -146,7 +149,9 @@ class DaskEngine:
             if slot.address in self._gone:
                 running.set_exception(SlotLost(f"the worker {slot.address} on {slot.host} is gone"))
                 return running
-            self._known.setdefault(slot.address, slot)
+            if slot.address not in self._known:
+                running.set_exception(SchedulerLost(self._cut))
+                return running
             self._under_way[job.id] = (running, None)
         running.set_running_or_notify_cancel()
         try:
@@ -157,7 +162,8 @@ class DaskEngine:
         except Exception as e:  # a client that lost its scheduler says so in several ways
             with self._guard:
                 self._under_way.pop(job.id, None)
-            settle(running, error=SchedulerLost(f"{self._cut} ({type(e).__name__})"))
+            cut = SchedulerLost(f"{self._cut} ({type(e).__name__})")
+            settle(running, error=FleetError(f"the job cannot be sent: {type(e).__name__}: {e}") if self._hears else cut)
             return running
         with self._guard:
             if job.id in self._under_way:
@@ -178,7 +184,6 @@ class DaskEngine:
     def close(self) -> None:
         """Ask what runs for this client to stop, and leave."""
         with self._guard:
-            self._closed = True
             left = list(self._under_way.values())
             self._under_way.clear()
         for running, future in left:
@@ -208,7 +213,9 @@ class DaskEngine:
         elif "refused" in said:
             settle(running, error=FleetError(json.loads(said["refused"])))
         elif "left" in said:
-            settle(running, error=SlotLost(f"the worker {running.slot.address} on {running.slot.host} ends"))
+            with self._guard:
+                self._gone.add(running.slot.address)
+            settle(running, error=SlotLeft(f"the worker {running.slot.address} on {running.slot.host} ends"))
         else:
             text, kind = json.loads(said["failed"])
             settle(running, error=JobFailed(text, kind))
@@ -237,7 +244,7 @@ class DaskEngine:
 
     def _cut_off(self) -> None:
         """The scheduler ends, and all workers with it: it says so first."""
-        self._connection = None
+        self._connection, self._ended = None, self._client.scheduler_comm
         with self._guard:
             left = list(self._under_way.values())
             self._under_way.clear()

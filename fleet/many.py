@@ -21,7 +21,7 @@ from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, L
 from . import travel
 from .fits import fitting
 from .row_writer import ClientWriter
-from .seam import FleetJob, JobFailed, SchedulerLost, SlotLost
+from .seam import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 from .under_way import Sent, Todo, UnderWay
 
 if TYPE_CHECKING:
@@ -228,11 +228,11 @@ class FleetRun:
         try:
             data = b.running.result()
             result = None if isinstance(data, dict) and data.get("interrupted") else travel.result_of(data.get("result"), entry)
+        except (SchedulerLost, SlotLeft) as e:
+            self._was_lost(todo, str(e), blamed=False)
+            return
         except SlotLost as e:
             self._was_lost(todo, str(e))
-            return
-        except SchedulerLost as e:
-            self._was_lost(todo, str(e), blamed=False)
             return
         except TilewrightError as e:
             if isinstance(e, JobFailed) and e.kind == "KeyboardInterrupt":

@@ -56,7 +56,11 @@ class ClientWriter:
     def close(self) -> str:
         """Write what waits, for the last time; what there is to say about it, or ''."""
         if self._rows:
-            self._try(LAST_PATIENCE_S)
+            try:
+                self._try(LAST_PATIENCE_S)
+            except BaseException:  # an interrupt, by who did not want to wait
+                self._keep()
+                raise
         if not self._rows:
             return ""
         count = len(self._rows)

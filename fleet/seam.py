@@ -26,6 +26,10 @@ class SlotLost(FleetError):
     """The worker that ran a job is gone. Whether the job is to blame is not known: the sender decides what comes next."""
 
 
+class SlotLeft(SlotLost):
+    """It ended as it was told to, and said so: the job is not to blame, and may be sent to another."""
+
+
 class SchedulerLost(FleetError):
     """The connection to whatever passes jobs on was lost, and with it what became of a job. Nobody is to blame: where the fleet is there
     again (`FleetEngine.slots` tells), the job may be sent anew."""

@@ -91,7 +91,9 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
             except (RuntimeError, OSError, TimeoutError) as e:
                 if not joined:
                     raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
-                log.info("could not join again: %s", e.__cause__ or e)  # the scheduler went away once more meanwhile
+                # the scheduler went away once more meanwhile, or something is wrong here: not at once again, whichever it is
+                say(f"could not join {options.url} again: {e.__cause__ or e}")
+                await _pause(over)
             else:
                 joined = True
                 for nanny, slot in zip(nannies, told):

@@ -54,6 +54,8 @@ def check(kernel: KernelBody) -> None:
 
 def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
     bound = {*v.axes, *v.reduce_axes}
+    if len(bound) < len(v.axes) + len(v.reduce_axes):
+        raise KernelError(f"value {v.name} of kernel {kernel.name} has one axis in two places")
     if isinstance(v.expr, Scan) and v.expr.axis not in v.axes:
         raise KernelError(f"scan {v.name}: its axis must be one of the value's axes")
     _bound(kernel, f"value {v.name}", (v.body,), bound)

@@ -73,6 +73,7 @@ class _Repeated:
         """The nests that read what was named first, second and so on."""
         self.order = list(walk(*(r for form in self.forms for r in form)))
         self.taken = {b.name for b in kernel.buffers} | {s.arg.name for s in kernel.symbols} | set(kernel.values) | set(kernel.families)
+        self.sites = {a.arg.name for a in kernel.axes}
 
     def named(self) -> Kernel:
         """The kernel with values for what is repeated."""
@@ -139,8 +140,15 @@ class _Repeated:
             first = min(theirs, key=self.kernel.axes.index)
             family = first.arg.family
             alone = len(theirs) == 1 and len(self.kernel.families[family]) == 1
-            table[a] = first if alone else axis(f"{family}@{name}", first.arg.extent, family)
+            table[a] = first if alone else self._site(name, first)
         return Value(name, tuple(table.values()), substitute(body, table), body.dtype)
+
+    def _site(self, value: str, of: Node) -> Node:
+        """An axis like `of` that nothing else has, for a value of this name."""
+        free = (f"{of.arg.family}@{value}{'' if k == 0 else f'_{k}'}" for k in range(len(self.sites) + 1))
+        name = next(n for n in free if n not in self.sites)
+        self.sites.add(name)
+        return axis(name, of.arg.extent, of.arg.family)
 
     def _body(self, values: Sequence[Value], new: Sequence[tuple[Node, ...]]) -> tuple[Value | Fold, ...]:
         """The kernel's values, and before the first that reads one of the others that one."""

@@ -100,8 +100,8 @@ class Comparer:
     def _try(self, device: Device) -> None:
         try:
             self._prepare(device, self.expect.value.size)
-        except TilewrightError as e:
-            self._run, self.why = None, str(e)
+        except (TilewrightError, MemoryError) as e:  # (a candidate's process may have little room left)
+            self._run, self.why = None, str(e) or type(e).__name__
 
     def _prepare(self, device: Device, n: int) -> None:
         from ..renderers import render

@@ -43,8 +43,9 @@ PLAIN = 8
 and whole matrices without blocking, which BLAS does not."""
 MENDED = 256
 """Rows of an outer axis, at most, that NumPy evaluates because a value overflows its type on the way there."""
-DEADLINE_S = 60.0
-"""Seconds that the compiled reference may take."""
+DEADLINE_S, STILL_S = 60.0, 300.0
+"""Processor seconds that the compiled reference may take for each of its threads, and seconds that it may stand still: beside a search it
+does so while candidates are timed."""
 
 
 def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, Expect] | None:
@@ -138,8 +139,11 @@ def _in_a_child(built: Built, pointers: list[int], threads: int) -> str:
             os._exit(code)
     handle = os.pidfd_open(pid)
     try:
-        if not select.select([handle], [], [], DEADLINE_S)[0]:
-            os.kill(pid, signal.SIGKILL)
+        stillness = process.Stillness(pid, STILL_S)
+        while not select.select([handle], [], [], 0.5)[0]:
+            if process.used_s(pid) > DEADLINE_S * threads or stillness.over():
+                os.kill(pid, signal.SIGKILL)
+                break
     finally:
         os.close(handle)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -94,10 +94,10 @@ class Measurer:
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
-        self.core_free = cores > (1 if gpu else self.threads)
-        """Whether this process has a core of its own while something is timed."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
+        self.core_free = cores > (1 if gpu else self.threads) + (0 if self._pause else count)
+        """Whether this process has a core of its own while something is timed: builders that do not pause have theirs."""
         self._runner: RunnerLink | None = None
         self._second: RunnerLink | None = None
         self._likely = False, False
@@ -254,10 +254,7 @@ class Measurer:
 
     def second_left_s(self, estimate_s: float) -> float:
         """Seconds that the inputs and references of a second check will still take, where all of them take `estimate_s`."""
-        if self._second is None:
-            return estimate_s
-        self._second.pump()
-        return max(0.0, estimate_s - self._second.used_s()) if self._second.preparing else 0.0
+        return estimate_s if self._second is None else self._second.still_to_make(estimate_s)
 
     @property
     def prepared_s(self) -> tuple[float, float] | None:

@@ -36,6 +36,7 @@ class RunnerLink:
         self._start()
 
     def _start(self) -> None:
+        self._lost = False
         self.process, self.channel = process.start(runner.MODULE, self._setup, self._pool.group if self._beside else 0)
         self.prepared_s = []
         for data in self._wanted:
@@ -47,13 +48,25 @@ class RunnerLink:
         """Something that was to be prepared at once is not known to be there."""
         return len(self.prepared_s) < len(self._wanted)
 
-    def pump(self) -> None:
+    def still_to_make(self, estimate_s: float) -> float:
+        """Seconds that what is to be prepared will still take, where all of it takes `estimate_s`: what it had no room for, or was lost,
+        is made when it is asked."""
+        self._pump()
+        if self._lost:
+            return estimate_s
+        later = estimate_s * self.prepared_s.count(None) / max(1, len(self._wanted))
+        return max(later, estimate_s - self.used_s()) if self.preparing else later
+
+    def _pump(self) -> None:
         """Take what it has said of its preparations by now. What went wrong is an error when it is asked."""
         try:
-            while self.preparing and (self.channel.pending() or select.select([self.channel], [], [], 0)[0]):
+            while not self._lost and self.preparing and (self.channel.pending() or select.select([self.channel], [], [], 0)[0]):
                 self._prepared()
-        except (Closed, MeasureError) as e:
-            log.info("nothing could be prepared beside the search: %s", e)
+        except Closed as e:
+            self._lost = True
+            log.info("what is prepared beside the search is lost: %s", e)
+        except MeasureError as e:
+            log.info("something could not be prepared beside the search: %s", e)
 
     def used_s(self) -> float:
         """Processor seconds that it has used."""

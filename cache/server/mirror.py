@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -141,9 +142,18 @@ class Mirror:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as e:
             raise CacheError(f"cannot make the folder {self.path.parent} for the mirror ({e.strerror}): set XDG_CACHE_HOME") from None
-        writer = Writer(self.path)
-        writer.prepare()
-        writer.close()
+        # whole before anybody sees it: another process may look for it at any moment
+        made = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            writer = Writer(made)
+            writer.prepare()
+            writer.close()
+            with contextlib.suppress(FileExistsError):
+                os.link(made, self.path)
+        finally:
+            for tail in ("-wal", "-shm", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{made}{tail}")
 
     @contextlib.contextmanager
     def _open(self) -> Any:

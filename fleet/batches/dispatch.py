@@ -198,7 +198,7 @@ class Dispatcher:
         cut = cut_off(flight)
         if cut or lost(flight):
             self._queue.gone(address)
-            self.crew.lose(address, f"the {'scheduler' if cut else f'worker on {flight.slot.host or address}'} was lost", doubt=cut)
+            self.crew.lose(address, f"{flight.running.exception(0)}", doubt=cut)
             log.info("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
             if not probing and not flight.given_up:
                 self._after(flight, order, blamed=not cut)

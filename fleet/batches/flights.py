@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Measurement
-from ..seam import FleetJob, FleetSlot, JobFailed, Running, SchedulerLost, SlotLost
+from ..seam import FleetJob, FleetSlot, JobFailed, Running, SchedulerLost, SlotLeft, SlotLost
 from .losses import BatchPart
 from .plain import TravellingBuild
 
@@ -102,8 +102,8 @@ def lost(flight: BatchFlight) -> bool:
 
 
 def cut_off(flight: BatchFlight) -> bool:
-    """Whether nobody knows what became of a job that is done, because the connection to the scheduler was lost."""
-    return isinstance(flight.running.exception(0), SchedulerLost)
+    """Whether a job that is done ended for nobody's fault: the connection to the scheduler was lost, or its worker was told to end."""
+    return isinstance(flight.running.exception(0), (SchedulerLost, SlotLeft))
 
 
 def why_failed(flight: BatchFlight) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record
+from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, line_of
 from tilewright.cache.server.records import RecordDigests, checked
+from tilewright.ir.errors import CacheError
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,14 @@ def test_one_record_after_another_has_its_own_digest(make_row) -> None:
     digests = RecordDigests()
     mixed = [x for pair in zip(records, [*strange, *strange]) for x in pair]
     assert [digests.of(r) for r in mixed] == [digest_of(dict(zip(COLUMNS, r))) for r in mixed]
+
+
+class Seconds(float):
+    """As a plug-in's device may give them."""
+
+
+def test_a_line_has_numbers_of_any_class_and_none_that_json_does_not_have(make_row) -> None:
+    row = make_row(t_med=0.5)
+    assert line_of(replace(row, t_med=Seconds(0.5))) == line_of(row)
+    with pytest.raises(CacheError, match="inf, which JSON does not have"):
+        line_of(make_row(t_med=float("inf")))

@@ -212,7 +212,7 @@ def test_status_says_what_was_lost_and_how_often(
         assert seen == [(how, "cpu", ("matmul m=8",), True) for how in ("died", "died", "left")]
         said = status(fleet, capsys, "--format", "json")
         assert json.loads(said)["times_lost"]["matmul m=8"] == 3 and json.loads(said)["lost"][-1]["host"] == "fragile"
-        assert all(words in status(fleet, capsys) for words in ("matmul m=8 (lost 3 times)", " died ", " was ended ", " back "))
+        assert all(words in status(fleet, capsys, "--wide") for words in ("matmul m=8 (lost 3 times)", " died ", " was ended ", " back "))
     finally:
         fleet.leave(came_back)
 

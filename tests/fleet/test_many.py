@@ -185,6 +185,19 @@ def test_a_bundle_that_no_run_finds_is_said_to_be_imported(tmp_path: Path, monke
     assert f"take them in with `tune cache import '{kept}'`" in said and "next run" not in said
 
 
+def test_an_interrupt_of_the_last_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*rows: object, **how: object) -> int:
+        raise KeyboardInterrupt
+
+    with cache.open(tmp_path / "c.db") as store:
+        writer = ClientWriter(store)
+        writer.add([row({"hash": "k", "threads": 1, "shape": {"m": 1}}, "r")])
+        with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+            m.setattr(store, "record", interrupted)
+            writer.close()
+        assert [len(p.read_text().splitlines()) - 1 for p in tmp_path.glob("*.jsonl")] == [1]
+
+
 def away(*rows: object, **how: object) -> int:
     """What records where the server does not answer."""
     raise Unreachable("the server is away")

@@ -69,6 +69,8 @@ def test_an_engine_goes_on_with_the_next_scheduler(tmp_path: Path, monkeypatch: 
         with pytest.raises(SchedulerLost):  # nobody would ever take it
             engine.submit(old, FleetJob("batch", {"n": 1})).result(30)
         new = _one(engine)
+        with pytest.raises(SchedulerLost):  # also now that it is known who is there
+            engine.submit(old, FleetJob("batch", {"n": 1})).result(30)
         assert new.address != old.address
         heard = engine.submit(new, FleetJob("batch", {"n": 2}))
         assert heard.result(30) == 2 and heard.messages() == [{"said": 2}]

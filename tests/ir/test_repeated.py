@@ -61,6 +61,23 @@ def test_axes_of_one_family_stay_apart() -> None:
     assert name_repeated(kernel) is kernel
 
 
+def test_a_value_over_two_axes_of_one_family_has_two() -> None:
+    """Also where the kernel has axes by the names that it would have taken."""
+    kb = KernelBuilder("pairs")
+    i, j, k, l = (kb.axis(f"n@{site}", 9) for site in ("i", "j", "p0", "out"))
+    x = kb.input("x", (9,), float32)
+    one = kb.sum("one", (i,), j, exp(x[i] * 0.5 - x[j]))
+    kb.store("z", float32, (9, 9), (k, l), exp(x[k] * 0.5 - x[l]) / one[k])
+    kernel = normalise(kb.build())
+    names = [a.arg.name for a in kernel.values["p0"].axes]
+    assert len(set(names)) == 2 and not set(names) & {"n@i", "n@j", "n@p0", "n@out"}
+    data = np.random.default_rng(0).standard_normal(9).astype(np.float32)
+    z = np.zeros((9, 9), np.float32)
+    interp.run(lower(apply(kernel, (), targets.named("avx2"))), {"x": data, "z": z})
+    each = np.exp(data[:, None] * 0.5 - data[None, :])
+    np.testing.assert_allclose(z, each / each.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
 @pytest.mark.parametrize("of_rows", [True, False])
 def test_what_leaves_the_loop_by_itself_has_no_name(of_rows: bool) -> None:
     kb = KernelBuilder("scaled")
