@@ -139,7 +139,7 @@ class Dispatcher:
         idle = self._idle(self.crew.equal[:1] if order.judge else self.crew.equal)
         while idle and order.todo:
             part = order.todo.popleft()
-            items = tuple(i for i in part.items if i not in order.results)
+            items = tuple(i for i in part.items if i in order.items and i not in order.results)  # (a job of the last call may end in this)
             if not items:
                 continue
             idle.sort(key=lambda s: s.host in part.avoid)
@@ -241,8 +241,8 @@ class Dispatcher:
         elif blamed and order is None:
             self.rule.after(BatchPart(()), (), ())
         elif order is not None:
-            verdict = self.rule.after(flight.part, order.results, flight.begun, flight.slot.host)
-            for i in verdict.guilty:
+            verdict = self.rule.after(flight.part, {*order.results, *flight.rows}, flight.begun, flight.slot.host)
+            for i in order.items.keys() & verdict.guilty:
                 build = order.items[i]
                 order.results[i] = self.guilty[i] = Measurement(tuple(build.opts), Outcome.crash, detail=GUILTY, sha=build.sha)
             order.todo.extendleft(reversed(verdict.again))

@@ -140,6 +140,36 @@ def test_a_scheduler_that_is_lost_blames_nobody_however_often() -> None:
         assert s.measurer.confirm(s.built(5)[4]).outcome == "ok" and left[4] == 0
 
 
+class Lingering(Script):
+    """One job stays after its last result, until `gate`."""
+
+    linger, gate, where = False, threading.Event(), ""
+
+    def _measure(self, payload: Any, site: Any, address: str) -> dict[str, Any]:
+        answer = super()._measure(payload, site, address)
+        if self.linger:
+            self.linger, self.where = False, address
+            self.gate.wait(20)
+        return answer
+
+
+@pytest.mark.parametrize("ending", ["ends", "is lost", "is cut off"])
+def test_a_job_whose_results_came_is_nothing_to_the_next_call(ending: str) -> None:
+    script = Lingering()
+    script.gate = threading.Event()
+    with Stage(2, script) as s:
+        s.ready()
+        built = s.built(16)
+        script.linger = True
+        assert {str(m.outcome) for m in s.measurer.measure(built[:8])} == {"ok"}
+        until(lambda: bool(script.where))
+        ways = {"ends": script.gate.set, "is lost": lambda: s.engine.lose(script.where), "is cut off": s.engine.cut}
+        script.on_begin = lambda n, site: ways.pop(ending, lambda: None)()
+        assert {str(m.outcome) for m in s.measurer.measure(built[8:])} == {"ok"} and not ways.get(ending)
+        script.gate.set()
+        until(lambda: set(s.measured(4).values()) == {"ok"})
+
+
 def test_builds_of_a_lost_worker_are_made_by_another() -> None:
     with Stage(2, Script()) as s:
         s.ready()
