@@ -15,12 +15,14 @@ from tilewright.cache.server.errors import Unreachable
 from tilewright.cache.server.silence import SilenceWatch
 
 pytestmark = pytest.mark.slow
+LIMIT_S = 2.0
+"""What the tests wait for a server that stands still; one that answers on a busy machine must be quicker."""
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_S", "HURRIED_ANSWER_S"):
-        monkeypatch.setattr(limits, name, 0.4)
+        monkeypatch.setattr(limits, name, LIMIT_S)
     monkeypatch.setattr(limits, "CONNECT_S", 2)
 
 
@@ -40,7 +42,7 @@ def test_a_stopped_process_of_the_server_is_not_waited_for(line, make_row, key: 
         except PermissionError:
             pytest.skip("the server runs as another user")
         try:
-            with pytest.raises(Unreachable, match=r"does not answer \(nothing came for 0.4 s\)") as e:
+            with pytest.raises(Unreachable, match=r"does not answer \(nothing came for 2 s\)") as e:
                 store.record(rows[1], patience_s=0.25)
             assert "sesame" not in str(e.value)
             kept = store.spill(rows[1:], "run7")
@@ -79,7 +81,7 @@ def test_a_kept_connection_on_which_nothing_comes_is_given_up(line, make_row, mo
             store.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_sleep(60)"))
         with pytest.raises(Unreachable, match="nothing came"):  # also while much is read
             store.team.writer._transaction(lambda c: c.exec_driver_sql("SELECT pg_sleep(60)"), reading=True)
-        store.team.writer.execute("SELECT pg_sleep(0.6)")  # changes of the tables may take long
+        store.team.writer.execute("SELECT pg_sleep(2.2)")  # changes of the tables may take long
 
 
 def test_a_watch_ends_one_connection_and_leaves_those_that_speak() -> None:
