@@ -5,20 +5,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from json.encoder import encode_basestring_ascii
 from operator import attrgetter
-from types import MappingProxyType, NoneType
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from ..ir.errors import CacheError
 from .keys import DEFAULT_POLICY, Key
 from .objectives import TIME
-from .strict import INT_MAX, canon, parse
+from .strict import AS_JSON, INT_MAX, canon, parse, scalar_text
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
 IMPORTED = "imported"
@@ -174,13 +172,6 @@ def digest_of(values: dict[str, Any]) -> str:
 
 _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
 _ORDER = [(COLUMNS.index(c), f'"{c}":') for c in sorted(COLUMNS)]
-AS_JSON: dict[type, Callable[[Any], str]] = {
-    str: encode_basestring_ascii,
-    int: int.__repr__,
-    float: float.__repr__,
-    bool: lambda b: "true" if b else "false",
-    NoneType: lambda _: "null",
-}
 
 
 def digest_of_record(content: Sequence[Any]) -> str:
@@ -195,15 +186,8 @@ def digest_of_record(content: Sequence[Any]) -> str:
 def line_of(row: Row) -> str:
     """A row as one line of canonical JSON, in which JSON fields are nested. Raises CacheError for text in them that is no JSON."""
     content = _values(row)
-    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else _scalar_text(v) for i, _ in _ORDER for v in (content[i],))
+    parts = (_nested(c, v) if (c := COLUMNS[i]) in JSON_FIELDS else scalar_text(v) for i, _ in _ORDER for v in (content[i],))
     return "{" + ",".join(name + part for (_, name), part in zip(_ORDER, parts)) + "}"
-
-
-def _scalar_text(value: Any) -> str:
-    write = AS_JSON.get(type(value), canon)  # a plug-in's device may give a class of its own
-    if isinstance(value, float) and not math.isfinite(value):
-        raise CacheError(f"a row holds {value}, which JSON does not have")
-    return write(value)
 
 
 @functools.lru_cache(maxsize=4096)

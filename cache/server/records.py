@@ -10,7 +10,8 @@ from typing import Any
 
 from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
-from ..rows import AS_JSON, COLUMNS, TYPES, digest_of_record, objective_in
+from ..rows import COLUMNS, TYPES, digest_of_record, objective_in
+from ..strict import AS_JSON
 
 Record = tuple[Any, ...]
 _key = itemgetter(*map(COLUMNS.index, KEY_FIELDS))
