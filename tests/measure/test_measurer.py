@@ -178,11 +178,28 @@ def test_a_second_check_is_prepared_beside_the_search(fast):
         while m.second_left_s(1e9) and time.monotonic() < until:
             time.sleep(0.01)
         assert not second.preparing and len(second.prepared_s) == 3
+        made, second.prepared_s = second.prepared_s, [*second.prepared_s[:2], None]  # as where there was no room for the last
+        assert m.second_left_s(9.0) == pytest.approx(3.0)
+        second.prepared_s = made
         first, checked = m._runner.process.pid, m.confirm(fast)
         assert checked.ok and checked.checks[:2] == ("whole", "special")
         assert os.getpgid(second.process.pid) == second.process.pid  # it may make the builders wait now
         second.process.kill()
         assert m.confirm(fast).ok and right(*m.measure([fast])) and m._runner.process.pid == first
+
+
+@pytest.mark.slow
+def test_what_a_lost_second_runner_was_to_prepare_will_all_be_made_again():
+    with Measurer(double(), "cpu", 1, builders=1, deadline_s=5.0) as m:
+        m.expect_confirm()
+        os.kill(m._second.process.pid, signal.SIGSTOP)
+        m._second.used_s = lambda: 5.0  # it had come so far
+        assert m.second_left_s(7.0) == pytest.approx(2.0)
+        os.kill(m._second.process.pid, signal.SIGKILL)
+        until = time.monotonic() + 60
+        while m.second_left_s(7.0) < 7.0 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert m.second_left_s(7.0) == 7.0
 
 
 @pytest.mark.slow
