@@ -46,8 +46,6 @@ class Measurer:
 
     heard: Callable[[int, Measurement], None] | None = None
     """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
-    meanwhile: Callable[[], None] | None = None
-    """Called once, while the next call of `measure` waits: what to do where `core_free`. What it raises ends that call."""
 
     def __init__(
         self,
@@ -96,8 +94,9 @@ class Measurer:
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
-        self.core_free = cores > (1 if gpu else self.threads) + (0 if self._pause else count)
+        self._core_free = cores > (1 if gpu else self.threads) + (0 if self._pause else count)
         """Whether this process has a core of its own while something is timed: builders that do not pause have theirs."""
+        self._meanwhile: Callable[[], None] | None = None
         self._runner: RunnerLink | None = None
         self._second: RunnerLink | None = None
         self._likely = False, False
@@ -144,8 +143,14 @@ class Measurer:
     def measure(self, built: Sequence[Built], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order: verified on its whole output, then timed. Candidates over 3 × `incumbent_s` (seconds;
         it follows the best of this batch) are timed no further."""
-        meanwhile, self.meanwhile = self.meanwhile, None
+        meanwhile, self._meanwhile = self._meanwhile, None
         return self._measure(built, Data(self.seed), incumbent_s, full=False, heard=self.heard, meanwhile=meanwhile)
+
+    def meanwhile(self, todo: Callable[[], None]) -> None:
+        """Call `todo` once, while the next call of `measure` waits, if this process has a core of its own then. What it raises ends that
+        call."""
+        if self._core_free:
+            self._meanwhile = todo
 
     def confirm(self, built: Built) -> Measurement:
         """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can

@@ -47,6 +47,13 @@ def again_on(measurer: MeasurerLike) -> Callable[[Sequence[Any]], list[Measureme
     return found
 
 
+def meanwhile(measurer: MeasurerLike, todo: Callable[[], None]) -> None:
+    """Have it call `todo` while it next times something, if it can, and leaves a core for that."""
+    found: Callable[[Callable[[], None]], None] | None = getattr(measurer, "meanwhile", None)
+    if found is not None:
+        found(todo)
+
+
 class Pipeline:
     """Schedules in, builds (or failed measurements) out, as they finish. One that takes long holds up no others, where the measurer's
     builds can say what is `finished` (`measure.builds.Builds`)."""

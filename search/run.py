@@ -20,7 +20,7 @@ from .effort import Effort
 from .finals import Decision
 from .interrupts import hold
 from .known import NOTHING, Known
-from .pipeline import Pipeline, width_of
+from .pipeline import Pipeline, meanwhile, width_of
 from .record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
@@ -241,8 +241,8 @@ class TuningRun:
         if batch:
             began = self.meter.clock()
             fastest = self.so_far.fastest_s if self.so_far.best is not None else None
-            if fastest and getattr(self.measurer, "core_free", False):
-                self.measurer.meanwhile = lambda: self._think(pipe, len(batch))  # type: ignore[attr-defined]
+            if fastest:
+                meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
             measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
             self._paid(self.meter.clock() - began, measured)
             for built, m in zip(batch, measured):

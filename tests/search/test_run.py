@@ -314,14 +314,13 @@ def test_a_build_that_takes_long_holds_up_no_others() -> None:
 def test_the_strategy_is_asked_while_candidates_are_timed() -> None:
     """Where that has a core of its own; a limit of trials counts those under way."""
     b = Bench(Budget(None, 60))
-    once, beside = b.measurer.measure, list[int]()
-    b.measurer.core_free, b.measurer.meanwhile = True, None  # type: ignore[attr-defined]
+    once, beside, waits = b.measurer.measure, list[int](), list[Any]()
+    b.measurer.meanwhile = waits.append  # type: ignore[attr-defined]
 
     def measure(built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
-        todo, b.measurer.meanwhile = b.measurer.meanwhile, None  # type: ignore[attr-defined]
         before = len(b.measurer.calls)
-        if todo is not None:
-            todo()
+        if waits:
+            waits.pop()()
         beside.append(len(b.measurer.calls) - before)
         return once(built, incumbent_s)
 
