@@ -14,6 +14,7 @@ from tilewright import devices, kernels
 from tilewright.cli import main
 from tilewright.ir.normalise import normalise
 from tilewright.measure import Duel, Measurement, Outcome
+from tilewright.measure.stats import REJECT
 from tilewright.opts import Opt, apply, opt
 from tilewright.search.explain import Explanation, explain, without
 from tilewright.search.finals import CLEAR
@@ -80,7 +81,8 @@ class Fake:
         if len(self.calls) > self.stop_after:
             raise KeyboardInterrupt
         t = self.takes(built[0].opts)
-        return [Measurement(built[0].opts, Outcome.ok, t_min=t, t_med=t, n=5)]
+        slow = incumbent_s is not None and t > REJECT * incumbent_s
+        return [Measurement(built[0].opts, Outcome.slow if slow else Outcome.ok, t_min=t, t_med=t, n=5)]
 
     def duel(self, a: Any, b: Any, rounds: int) -> Duel:
         t, base = self.takes(a.opts), self.takes(b.opts)
@@ -111,6 +113,12 @@ def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -
     found = faked(monkeypatch, Fake(lambda o: 1e-3, 0.01, stop_after=5))
     assert found.interrupted and not found.complete and found.measured == 3
     assert sum(w.without is not None for w in found.worths) == 2 and {w.why for w in found.worths if not w.without} == {"not measured"}
+
+
+def test_a_lucky_first_time_does_not_make_the_schedule_too_slow_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1e-3, 20e-3, 20e-3])
+    found = faked(monkeypatch, Fake(lambda o: next(times, 1e-3) if o == OPTS else 2e-3, 0.01))
+    assert found.seconds == 1e-3 and found.complete
 
 
 def test_one_disturbed_measurement_of_the_schedule_makes_no_option_look_bad(monkeypatch: pytest.MonkeyPatch) -> None:
