@@ -41,6 +41,7 @@ from .placed import joined_places
 from .rows import columns, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .short_rows import reduced_rows, short_rows, short_sums
 from .streamed import streamed
 from .tiny_axes import in_registers
 
@@ -84,7 +85,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    yield from groups(trials, row_lanes(kernel, target))
+    if reduced_rows(kernel) is None:
+        yield from groups(trials, row_lanes(kernel, target))
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):
@@ -128,6 +130,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
+        *short_rows(kernel, lanes),
+        *short_sums(kernel, lanes),
         *windows(kernel, lanes),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
@@ -200,5 +204,7 @@ def work(n: Nest) -> int:
 
 
 def row_lanes(kernel: Kernel, target: Target) -> int:
-    """Lanes of the widest type that some nest computes with."""
-    return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    """Lanes of the widest type that some nest computes with: that of its results, or of the floats on the way to them."""
+    types = {n.expr.dtype.compute for n in nests(kernel)}
+    types |= {x.dtype for n in nests(kernel) for x in n.nodes if x.dtype.is_float and x.op not in ("load", "const", "ref", "cast")}
+    return max(1, min(target.lanes(t.compute) for t in types))
