@@ -3,7 +3,8 @@ partials for reductions, rows in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
@@ -11,6 +12,7 @@ from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.pages import is_far
+from ...opts.places import combine_of
 from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes
 from ...targets import Target
 from ..machine import SLOW
@@ -21,6 +23,10 @@ STEPS = 7
 """Steps of a window that are spelled out."""
 SPELLED = 16
 """Steps of the window of a signal that are spelled out."""
+SPELLED_WINDOW = 100
+"""Steps of windows over rows that are spelled out."""
+RUN = 1024
+"""Results of short windows that are a work item."""
 RESULTS = 256
 """Results of long windows that are a work item."""
 ITEMS = 64
@@ -93,8 +99,13 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 yield (*cut, opt("PARALLEL", site_name(lane)))
             if all(extent(a) <= SPELLED for a in every):
                 steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
+                block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
                 for vectors in (4, 2):
-                    yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *steps, opt("PARALLEL", site_name(lane)))
+                    wide = opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes))
+                    yield (wide, *steps, opt("PARALLEL", site_name(lane)))
+                    yield (wide, *block, *steps, opt("PARALLEL", site_name(lane)))
+        if lane is not None and slid and free and combine_of(n) in ("max", "min"):
+            yield from _spelled_windows(kernel, lane, free, lanes)
         if lane is None or not slid or len(free) < 2:
             continue
         steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
@@ -120,6 +131,17 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 )
                 if copies:  # or read where they are
                     yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid[:1])
+
+
+def _spelled_windows(kernel: Kernel, lane: Node, free: Sequence[Node], lanes: int) -> Iterator[Opts]:
+    """Extremes of windows that slide over rows: all steps are spelled out, and rows of results side by side share those of their windows."""
+    every = list(dict.fromkeys(a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1))
+    if math.prod(extent(a) for a in every) > SPELLED_WINDOW:
+        return
+    steps = [opt("UNROLL", site_name(a), extent(a)) for a in every]
+    for vectors, copies in ((2, 4), (1, 4), (4, 2), (1, 8)):
+        side = [opt("UPCAST", site_name(free[-1]), copies)] if waste(extent(free[-1]), copies) <= 0.25 else []
+        yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *side, *steps, opt("PARALLEL", site_name(free[0])))
 
 
 def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
