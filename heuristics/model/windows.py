@@ -37,7 +37,8 @@ def window_work(s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[
     windows = [[number[found[tuple({**r, **step}[name] for name in moving)]] for step in within] for r in each]
     _, operations = best_order([p.name for p in steps], within, windows)
     pairs = len(within) * len(each)
-    tested = _tested(number, nest, lane[1]) if is_noted(nest, s.target) else 0
+    along = lane[0] is not None and s.terms(indices[-1]).get(lane[0].var) == 1
+    tested = _tested(number, nest, lane[1] if along else 1) if is_noted(nest, s.target) else 0
     return operations + tested if 2 * tested <= pairs else None
 
 
