@@ -38,6 +38,7 @@ class Watch:
     def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0) -> None:
         """Two that are watched at a time have each their own `slot`, 0 and 1."""
         self.bench, self.exe, self.deterministic, self.slot = bench, exe, deterministic, slot
+        bench.forget(slot)
         self.error = 0.0
         """The largest error over its bound so far."""
         self.compared = 0
@@ -47,6 +48,7 @@ class Watch:
     # one run --------------------------------------------------------------------------------------------------------
     def run(self, addresses: Sequence[int]) -> None:
         """Run once, on poisoned outputs, scratch and workspace."""
+        self.bench.leave(addresses)
         self.bench.operands.poison(addresses, self.bench.checker.stale)
         self.exe.poison()
         self.exe.run(addresses, self.bench.vars)
@@ -107,6 +109,9 @@ class Watch:
         self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
     ) -> list[float]:
         """As `Executable.time`; then the outputs of the sets that were written are compared, as many as do not take long."""
+        if pointer_sets is not self.bench.operands.timed:  # where nothing is kept
+            for addresses in pointer_sets[:repeats]:
+                self.bench.leave(addresses)
         watched = self._watched(len(pointer_sets), repeats)
         for i in watched:
             self._spoil(pointer_sets[i])
@@ -121,7 +126,7 @@ class Watch:
         return times
 
     def calls(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int], count: int) -> None:
-        """So many calls and nothing else, for what is measured around them."""
+        """So many calls and nothing else, on sets where nothing is kept, for what is measured around them."""
         self.exe.time(pointer_sets, vars, count)
 
     def _watched(self, sets: int, repeats: int) -> list[int]:

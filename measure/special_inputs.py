@@ -101,10 +101,10 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
         put(_drawn(zero, rng, x.shape, 0.9), lambda v, _: np.copysign(0.0, v))
         if huge:
-            put(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), lambda v, r: _huge(v, dtype, r))
+            put(_some(_is(main, _HUGE) & _is(other, _HUGE), main, rng, x.shape), lambda v, r: _huge(v, dtype, r))
         if wild:
             kinds = np.array([np.nan, np.inf, -np.inf])[(row + (column if main.size < 3 * PERIOD else 0)) % 3]
-            places = _some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape)
+            places = _some(_is(main, _WILD) & _is(other, _WILD), main, rng, x.shape)
             put(places, lambda v, _: np.broadcast_to(kinds, x.shape)[places])
     return x
 
@@ -123,12 +123,14 @@ def _in_range(x: Array, b: Buffer, first: Array, last: Array) -> Array:
     return inputs.inside(made, b)
 
 
-def _some(places: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
-    """A share of the places, all where they are few."""
+def _some(places: Array, main: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
+    """A share of the places, all where they are few; and those of the first three rows that have any, so that whoever looks at no
+    others (`ir.evaluation.sampling.FIRST`) sees each kind."""
     import numpy as np
 
     count = int(np.broadcast_to(places, dims).sum())
-    return _drawn(places, rng, dims, max(_SHARE, _FEW / max(1, count)))
+    first = np.broadcast_to(places & (main < 3 * PERIOD), dims)
+    return _drawn(places, rng, dims, max(_SHARE, _FEW / max(1, count))) | first
 
 
 def _drawn(places: Array, rng: np.random.Generator, dims: tuple[int, ...], share: float) -> Array:

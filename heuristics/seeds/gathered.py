@@ -38,7 +38,7 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .placed import joined_places
-from .rows import columns, scans, transposed, windows
+from .rows import columns, extreme_windows, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
@@ -130,9 +130,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
-        *short_rows(kernel, lanes),
-        *short_sums(kernel, lanes),
-        *windows(kernel, lanes),
+        *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
+        *chain(windows(kernel, lanes), extreme_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),
