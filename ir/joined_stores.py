@@ -52,6 +52,8 @@ def _in_order(stores: Sequence[Store]) -> list[Store] | None:
         return None
     if start % many or any(k % many for k in terms.values()) or not isinstance(size, int) or size % many:
         return None
+    if terms and min(map(abs, terms.values())) != many:
+        return None
     return [s for _, s in sorted(zip((c for _, c in groups), stores, strict=True), key=lambda cs: cs[0])]
 
 

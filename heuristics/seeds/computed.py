@@ -69,12 +69,16 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
         if dear and 2 * _points(nest) >= _points(main.nest):  # (of sums that are as large, such as two parts of one number, all)
             phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in dear))
             covered |= {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+    apart = tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
     if main.nest.name in phases:
-        yield tuple(o for one in phases.values() for o in one)
+        operands_first = tuple(o for one in phases.values() for o in one)
+        if covered & before:  # what an operand is computed of may be a product of matrices itself
+            yield (*apart, *operands_first)
+        yield operands_first
     else:
         covered = set()
     if before - covered:
-        yield tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
+        yield apart
 
 
 def _reused(nest: Nest, v: Value) -> bool:
