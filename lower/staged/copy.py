@@ -70,7 +70,8 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
             for a in reader.all_axes:
                 if low.masked(a) and any(p.axis is a for p, _ in s.parts):
                     inside = _inside(low, a)
-                    conds = inside if conds is None else guarded(conds, {a}, inside) & inside  # (a mask may be of what is read)
+                    # (a mask may be of what is read)
+                    conds = inside if conds is None else guarded(conds, {a}, inside) & inside
             return load(s.buffer, indices, conds)
     raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")
 

@@ -1,4 +1,4 @@
-"""Seeds of kernels with many short rows, short sums, two sums with computed operands, and points that are scattered to neighbours."""
+"""Seeds of kernels with many short rows, short sums, two sums with computed operands, and much arithmetic."""
 
 from __future__ import annotations
 
