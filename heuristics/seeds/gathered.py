@@ -114,12 +114,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     elif any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(gathers(n) for n in nests(kernel)):
-        shapes += [
-            (8, 4),
-            (8, 8),
-            (2, 4),
-            (1, 4),
-        ]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = trials.legal(rows(kernel, target, threads, vectors * lanes, stage, copies))
