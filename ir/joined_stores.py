@@ -1,7 +1,7 @@
 """Components of pairs, pixels or points that a kernel stores one by one become one store over an axis of their own.
 
-Whoever writes `y[i, 0] = a; y[i, 1] = b` means what `y[i, c] = where(c == 0, a, b)` says. As one store its components can be woven into
-whole vectors, and both ways of writing are one kernel."""
+Whoever writes `y[i, 0] = a; y[i, 1] = b` means what `y[i, c] = where(c == 0, a, b)` says. As one store its components can be
+woven into whole vectors, and both ways of writing are one kernel."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST = 4
 
 
 def joined_stores(kernel: Kernel) -> Kernel:
-    """`kernel`, or one whose stores to the components 0, 1, … of groups of at most `MOST` neighbours are joined: plain stores over the
-    same axes, whose last indices differ by the component only, and which fill every group."""
+    """`kernel`, or one whose stores to the components 0, 1, … of groups of at most `MOST` neighbours are joined: plain stores
+    over the same axes, whose last indices differ by the component only, and which fill every group."""
     by_output: dict[Buffer, list[Store]] = {}
     for s in kernel.stores:
         by_output.setdefault(s.buffer, []).append(s)
@@ -51,6 +51,8 @@ def _in_order(stores: Sequence[Store]) -> list[Store] | None:
     if sorted(c - start for _, c in groups) != list(range(many)) or any(t != terms for t, _ in groups):
         return None
     if start % many or any(k % many for k in terms.values()) or not isinstance(size, int) or size % many:
+        return None
+    if terms and min(map(abs, terms.values())) != many:
         return None
     return [s for _, s in sorted(zip((c for _, c in groups), stores, strict=True), key=lambda cs: cs[0])]
 

@@ -33,8 +33,8 @@ NARROW = 128
 
 
 def regrouped(kernel: Kernel) -> Iterator[tuple[Opts, Kernel, Nest, Node]]:
-    """(options, the kernel that they make, the sum's nest there, its lane axis) of sums of products that have a computed operand, as sums
-    of two operands."""
+    """Sums of products that have a computed operand, as sums of two operands: (options, the kernel that they make, the sum's
+    nest there, its lane axis)."""
     for p in products(kernel):
         nest = next(n for n in nests(kernel) if n.name == p.value.name)
         lane = lane_axis(kernel, nest)
@@ -66,15 +66,19 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
     for first, new, nest, lane in regrouped(kernel):
         made = [v for v in (f"{nest.name}.m", f"{nest.name}.n") if v in new.values and _reused(nest, new.values[v])]
         dear = [v for v in made if _dear(new.values[v]) or (lane in new.values[v].axes and extent(lane) <= NARROW)]
-        if dear and 2 * _points(nest) >= _points(main.nest):  # (of sums that are as large, such as two parts of one number, all)
+        if dear and 2 * _points(nest) >= _points(main.nest):  # (all that are as large, such as two parts of one number)
             phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in dear))
             covered |= {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+    apart = tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
     if main.nest.name in phases:
-        yield tuple(o for one in phases.values() for o in one)
+        operands_first = tuple(o for one in phases.values() for o in one)
+        if covered & before:  # what an operand is computed of may be a product of matrices itself
+            yield (*apart, *operands_first)
+        yield operands_first
     else:
         covered = set()
     if before - covered:
-        yield tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
+        yield apart
 
 
 def _reused(nest: Nest, v: Value) -> bool:

@@ -199,7 +199,8 @@ def work(n: Nest) -> int:
 
 
 def row_lanes(kernel: Kernel, target: Target) -> int:
-    """Lanes of the widest type that some nest computes with: that of its results, or of the floats on the way to them."""
+    """Lanes of the widest type that some nest computes with: of its results, or of the floats on the way to them."""
     types = {n.expr.dtype.compute for n in nests(kernel)}
-    types |= {x.dtype for n in nests(kernel) for x in n.nodes if x.dtype.is_float and x.op not in ("load", "const", "ref", "cast")}
+    made = (x for n in nests(kernel) for x in n.nodes if x.op not in ("load", "const", "ref", "cast"))
+    types |= {x.dtype for x in made if x.dtype.is_float}
     return max(1, min(target.lanes(t.compute) for t in types))

@@ -44,3 +44,14 @@ def scattered() -> Kernel:
 )
 def test_ragged_chunks_of_gathers(kernel: Kernel, opts: list[list[object]]) -> None:
     check_twin(kernel, parse(opts), TARGET)
+
+
+def test_a_staged_copy_whose_mask_is_read_stays_inside() -> None:
+    """Copies past a ragged extent ask no mask for what does not exist."""
+    kb = KernelBuilder("masked")
+    i, j, q = kb.axis("m", 2), kb.axis("n", 19), kb.axis("q", 3)
+    x, reach = kb.input("x", (2, 19), float32), kb.input("reach", (2, 19), int32, range=(0, 1))
+    inside = (q <= reach[i, j].cast("int64") + 1) & (j + q >= 1) & (j + q <= 19)
+    total = kb.sum("total", (i, j), q, x.masked(inside, i, j + q - 1))
+    kb.store("y", float32, (2, 19), (i, j), total[i, j])
+    check_twin(kb.build(), parse([["UPCAST", "n", 4], ["UPCAST", "q", 3], ["STAGE", "x", {"at": "n"}]]), TARGET)
