@@ -153,7 +153,7 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
         channel.send(("step", NATIVE))
         if step == TIME:
             with bench.slots.exclusive():
-                times, rejected = time_adaptively(watch, bench.operands.timed, bench.vars, job.incumbent_s)
+                times, rejected = time_adaptively(watch, bench.operands.timed, bench.vars, job.incumbent_s, watch.ran_s)
                 if bench.energy and not rejected:
                     channel.send(("step", OURS))
                     energy, note = _energy(watch, min(times))

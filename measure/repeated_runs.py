@@ -7,6 +7,7 @@ reference again. Outputs are poisoned before every run, so that a call that writ
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ class Watch:
         """The largest error over its bound so far."""
         self.compared = 0
         """Runs whose outputs were compared."""
+        self.ran_s = 0.0
+        """Seconds that the last run took, beside whatever else was going on."""
         self._bursts = 0
 
     # one run --------------------------------------------------------------------------------------------------------
@@ -51,7 +54,9 @@ class Watch:
         self.bench.leave(addresses)
         self.bench.operands.poison(addresses, self.bench.checker.stale)
         self.exe.poison()
+        began = time.perf_counter()
         self.exe.run(addresses, self.bench.vars)
+        self.ran_s = time.perf_counter() - began
 
     def compare(self, addresses: Sequence[int], full: bool = False) -> None:
         """The outputs against the reference, and the canaries."""
