@@ -30,6 +30,7 @@ from .computed import computed_seeds
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
+from .finished import finished
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups, paired_results, paired_sums
@@ -61,7 +62,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    each = list(streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads))))
+    each = list(finished(trials, threads, streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads)))))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
