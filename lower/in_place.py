@@ -26,26 +26,27 @@ def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | No
     if low.sched.group > 1 or not readers or len(makers) != 1 or any(n not in order for n, _ in readers) or value.name in low.ctx.merged:
         return None
     last = max((n for n, _ in readers), key=order.index)
-    if not _stores_all(low, last, value, axes) or order.index(makers[0]) >= order.index(last):
+    there = next(src for n, src in readers if n is last)  # its indices, as the value has its axes: not always as the output has them
+    if not _stores_all(low, last, value, axes, there) or order.index(makers[0]) >= order.index(last):
         return None
     # whoever is around the room, or shares a loop with the store, works on other elements in every round
-    places = set(zip(axes, last.indices))
-    if any((p.axis, p.axis) not in places for p in low.scope.opened.values()) or any(
-        low.sched.plans[a].fold for a in (*axes, *last.indices)
-    ):
+    places = set(zip(axes, there))
+    if any((p.axis, p.axis) not in places for p in low.scope.opened.values()) or any(low.sched.plans[a].fold for a in (*axes, *there)):
         return None
     for n, src in (*readers, (makers[0], axes)):
-        at = set(zip(src, last.indices))
-        if (src != last.indices) if n is last else any((a, a) not in at for a in n.all_axes if a in last.all_axes):
+        at = set(zip(src, there))
+        if (src != there) if n is last else any((a, a) not in at for a in n.all_axes if a in last.all_axes):
             return None
     assert last.store is not None
     name = last.store.buffer.name
     low.storage.lent.add(name)
-    return Array(low.param(name), axes, tuple(const(0) for _ in axes), low.ctx.strides[name], param=True)
+    strides = tuple(low.ctx.strides[name][last.indices.index(i)] for i in there)
+    return Array(low.param(name), axes, tuple(const(0) for _ in axes), strides, param=True)
 
 
-def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...]) -> bool:
-    """Whether a nest is the only one to write its output, of the value's type and shape, one element a point, through the caches."""
+def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...], there: tuple[Node, ...]) -> bool:
+    """Whether a nest is the only one to write its output, of the value's type and shape, one element a point, through the caches. `there`:
+    where it reads the value."""
     if (
         n.kind != "store"
         or n.store is None
@@ -64,5 +65,5 @@ def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...]) ->
         return False
     if any(b == out for m in low.sched.nests for b, *_ in loads(*m.evaluated)):
         return False
-    same = len(axes) == len(n.indices) and set(n.indices) == set(n.axes) and len(set(n.indices)) == len(n.indices)
-    return same and all(a.arg.extent == d and i.arg.extent == d for a, i, d in zip(axes, n.indices, out.shape))
+    same = len(axes) == len(there) == len(n.indices) == len(set(n.indices)) and set(there) == set(n.indices) == set(n.axes)
+    return same and all(a.arg.extent == i.arg.extent == out.shape[n.indices.index(i)] for a, i in zip(axes, there))

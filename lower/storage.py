@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir import index as ix
@@ -19,12 +19,15 @@ Key = tuple[tuple[str, int], ...]
 @dataclass(slots=True)
 class Registers:
     """A value held in SSA: one Val for each assignment of its register parts; along `lane` a Val holds a vector, and the
-    assignment counts vectors."""
+    assignment counts vectors. `supposed`: what it is right under, bools of vectors, which whoever reads it asks; else `again` makes
+    the value anew, right in any case."""
 
     regs: list[Part]
     lane: Part | None
     width: int
     vals: dict[Key, Val] = field(default_factory=dict)
+    supposed: Sequence[Val] = ()
+    again: Callable[[], None] | None = None
 
     def key(self, asg: Assignment) -> Key:
         """The key of an assignment."""

@@ -25,6 +25,7 @@ from .extremes import beside
 from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips
+from .windows import window_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,11 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     compared, flags = beside(s, core, group, steps // together, body.count(space))
-    arith += compared
+    windows = [window_work(s, n, body.regs, body.copies, (lane, body.width)) for n in group] if dot is None else [None]
+    if None in windows:
+        arith += compared
+    else:
+        arith, flags, unroll = arith - steps + sum(w for w in windows if w is not None), 0, 1
     loops = s.loops(nest)
     inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)

@@ -18,8 +18,11 @@ from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...opts.structure import shifted_dimensions
 from ...opts.thresholds import holds_inside
+from ...opts.windows import spelled_out
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
+Place = tuple[Residue, tuple[int, ...]]
+"""What an access does not vary with, and a constant in each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +90,33 @@ def kept_writes(s: Scheduled, nest: Nest) -> Iterator[tuple[Buffer, tuple[Node, 
 def vectors_loaded(
     s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
 ) -> dict[Node, int]:
-    """For each load of an array that is read at several places, and each read of a kept value at shifted ones: how many vectors it
+    """For each load of an array that is read at several places, or under windows that are spelled out, and each read of a kept value at shifted ones: how many vectors it
     loads that no read before it did. `lane`: the part that lanes run over, and their number."""
     out: dict[Node, int] = {}
     seen: set[tuple[str, Residue, tuple[int, ...]]] = set()
     for name, found in _groups(s, nest).items():
         for n, indices in found:
-            parts = [p for p in regs if p.axis in axes_of(*indices)]
-            terms = [s.terms(i) for i in indices]
-            residue, at = _place(s, indices)
-            steps = [[terms[d].get(p.var, 0) * (lane[1] if p is lane[0] else 1) for p in parts] for d in range(len(indices))]
-            moving = {p.var for p in parts}
-            rest = tuple(tuple(t for t in dim if t[0] not in moving) for dim in residue)
             before = len(seen)
-            for point in product(*(range(copies[p.name]) for p in parts)):
-                seen.add((name, rest, tuple(c + sum(k * i for k, i in zip(steps[d], point, strict=True)) for d, c in enumerate(at))))
+            seen |= {(name, *at) for at in places(s, indices, regs, copies, lane).values()}
             out[n] = len(seen) - before
     return out
+
+
+def places(
+    s: Scheduled, indices: Sequence[Node], regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
+) -> dict[tuple[int, ...], Place]:
+    """The place of an access for every assignment of those register parts that it varies with, in their order: places are equal where the
+    same elements are accessed. `lane`: the part that lanes run over, and their number."""
+    parts = [p for p in regs if p.axis in axes_of(*indices)]
+    terms = [s.terms(i) for i in indices]
+    residue, at = _place(s, indices)
+    steps = [[terms[d].get(p.var, 0) * (lane[1] if p is lane[0] else 1) for p in parts] for d in range(len(indices))]
+    moving = {p.var for p in parts}
+    rest = tuple(tuple(t for t in dim if t[0] not in moving) for dim in residue)
+    return {
+        point: (rest, tuple(c + sum(k * i for k, i in zip(steps[d], point, strict=True)) for d, c in enumerate(at)))
+        for point in product(*(range(copies[p.name]) for p in parts))
+    }
 
 
 def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, ...]]]]:
@@ -112,7 +125,7 @@ def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, 
         buffer, indices, mask = load_parts(n)
         if (mask is None or holds_inside(s, nest, mask)) and buffer.name not in s.stages:
             groups.setdefault(buffer.name, []).append((n, indices))
-    groups = {name: found for name, found in groups.items() if len(found) > 1}
+    groups = {name: found for name, found in groups.items() if len(found) > 1 or spelled_out(s, nest)}
     for n in nest.refs:
         if n.arg not in nest.fills and kept(s, n.arg, n.src) is not None:
             groups.setdefault(n.arg, []).append((n, n.src))

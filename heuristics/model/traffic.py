@@ -99,7 +99,10 @@ class Traffic:
         filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
         loads = (load_parts(n) for n in dict.fromkeys((*nest.nodes, *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
-            warmed = x.buffer.name in warm and self._footprint(x.buffer, x.indices, item, x.spread) <= room
+            # (what a nest before has read is in the last cache at least, if that keeps it)
+            warmed = x.buffer.name in warm and (
+                not is_far(s.target, x.buffer.shape, x.buffer.dtype.size) or self._footprint(x.buffer, x.indices, item, x.spread) <= room
+            )
             yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread)
         for x in together(s, kept_reads(s, nest)):
             yield Use(x.buffer, x.indices, False, True, x.spread, kept=True)

@@ -39,9 +39,10 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .placed import joined_places
-from .rows import columns, scans, transposed, windows
+from .rows import columns, extreme_windows, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .short_rows import reduced_rows, short_rows, short_sums
 from .streamed import streamed
 from .tiny_axes import in_registers
 
@@ -85,7 +86,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    yield from groups(trials, row_lanes(kernel, target))
+    if reduced_rows(kernel) is None:
+        yield from groups(trials, row_lanes(kernel, target))
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):
@@ -113,12 +115,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     elif any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(gathers(n) for n in nests(kernel)):
-        shapes += [
-            (8, 4),
-            (8, 8),
-            (2, 4),
-            (1, 4),
-        ]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = trials.legal(rows(kernel, target, threads, vectors * lanes, stage, copies))
@@ -129,7 +127,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
-        *windows(kernel, lanes),
+        *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
+        *chain(windows(kernel, lanes), extreme_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),
@@ -201,5 +200,8 @@ def work(n: Nest) -> int:
 
 
 def row_lanes(kernel: Kernel, target: Target) -> int:
-    """Lanes of the widest type that some nest computes with."""
-    return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    """Lanes of the widest type that some nest computes with: of its results, or of the floats on the way to them."""
+    types = {n.expr.dtype.compute for n in nests(kernel)}
+    made = (x for n in nests(kernel) for x in n.nodes if x.op not in ("load", "const", "ref", "cast"))
+    types |= {x.dtype for x in made if x.dtype.is_float}
+    return max(1, min(target.lanes(t.compute) for t in types))

@@ -3,15 +3,17 @@ partials for reductions, rows in parallel."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
-from ...opts.opt import Opts, opt
+from ...opts.opt import Opt, Opts, opt
 from ...opts.pages import buffer_bytes, is_far
-from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes
+from ...opts.places import combine_of
+from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...targets import Target
 from ..machine import SLOW
 
@@ -21,10 +23,16 @@ STEPS = 7
 """Steps of a window that are spelled out."""
 SPELLED = 16
 """Steps of the window of a signal that are spelled out."""
+SPELLED_WINDOW = 100
+"""Steps of windows over rows that are spelled out."""
+RUN = 1024
+"""Results of short windows that are a work item."""
 RESULTS = 256
 """Results of long windows that are a work item."""
 LINE = 64
 """Bytes of a cache line."""
+ROW = 4096
+"""Columns whose results stay in the first cache while rows go by."""
 ITEMS = 64
 """Work items that are enough for any number of threads."""
 
@@ -40,6 +48,7 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     down = list(dict.fromkeys(a for a in along if a is not None))
     if None in along:
         return
+    yield from _whole_rows(kernel, lane, lanes, threads)
     width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
     for a in down if len(found) == 1 else ():
         if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
@@ -52,14 +61,44 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                     opt("UPCAST", site_name(lane), width),
                     opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2),
                 )
+    if threads == 1 and extent(lane) <= ROW:
+        return
     for strip in (1024, 2048) if len(found) == 1 else (512, 1024, 2048):  # (what one reduction reads the next one reads again)
         strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
         strip -= strip % (4 * lanes)
         if 4 * lanes < strip < extent(lane):
             cut = (opt("UPCAST", site_name(lane), 4 * lanes), opt("TILE", site_name(lane), strip), opt("PARALLEL", site_name(lane)))
             moves = tuple(opt("MOVE", site_name(a), before=f"{site_name(lane)}.t") for a in down)
-            slow = {a for n in found if any(x.op in SLOW for x in walk(n.expr)) for a in n.reduce_axes}
+            slow = {a for n in found if _is_slow(n) for a in n.reduce_axes}
             yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
+
+
+def _whole_rows(kernel: Kernel, lane: Node, lanes: int, threads: int) -> Iterator[Opts]:
+    """Everything that goes down the columns, stores too, row by row: each row whole, or a strip of it for each thread, in the order in
+    which memory has it. The columns' results stay in the first cache meanwhile."""
+    over = [(n, next((a for a in (*n.reduce_axes, *reversed(n.axes)) if _down(kernel, n, a, lane)), None)) for n in nests(kernel)]
+    if any(lane not in n.axes or (a is None and n.all_axes != (lane,)) for n, a in over):
+        return
+    outer = [a for a in shared_axes(kernel) if a is not lane]
+    name, strip = site_name(lane), min(ROW, extent(lane) if outer else -(-extent(lane) // threads))
+    width = fit(extent(lane), 8 * lanes)
+    strip = -(-strip // width) * width
+    cut: list[Opt] = [opt("UPCAST", name, width)]
+    if strip < extent(lane):
+        cut += [opt("TILE", name, strip)]
+    loop = f"{name}.t" if len(cut) > 1 else name
+    cut += [opt("PARALLEL", site_name(outer[0]))] if outer else [opt("PARALLEL", name)] if len(cut) > 1 else []
+    moves = [opt("MOVE", site_name(a), before=loop) for _, a in over if a is not None]
+    kept = [opt("STAGE", v, at=site_name(outer[0]) if outer else name) for v in stageable_values(kernel)]
+    spelled = [opt("UNROLL", site_name(a), 4) for n, a in over if a in n.reduce_axes and not _is_slow(n)]
+    yield (*cut, *spelled, *moves)
+    if kept:
+        yield (*cut, *spelled, *moves, *kept)
+
+
+def _is_slow(n: Nest) -> bool:
+    """Whether a nest computes what takes many instructions."""
+    return any(x.op in SLOW for x in walk(n.expr))
 
 
 def _down(kernel: Kernel, n: Nest, a: Node, lane: Node) -> bool:
@@ -95,8 +134,11 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 yield (*cut, opt("PARALLEL", site_name(lane)))
             if all(extent(a) <= SPELLED for a in every):
                 steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
+                block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
                 for vectors in (4, 2):
-                    yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *steps, opt("PARALLEL", site_name(lane)))
+                    wide = opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes))
+                    yield (wide, *steps, opt("PARALLEL", site_name(lane)))
+                    yield (wide, *block, *steps, opt("PARALLEL", site_name(lane)))
         if lane is None or not slid or len(free) < 2:
             continue
         steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
@@ -124,6 +166,23 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                     yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid[:1])
 
 
+def extreme_windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Extremes of windows that slide over rows: all steps are spelled out, and rows of results side by side share those of their windows."""
+    n = next((n for n in nests(kernel) if combine_of(n) in ("max", "min")), None)
+    lane = lane_axis(kernel, n) if n is not None else None
+    if n is None or lane is None:
+        return
+    free = [a for a in shared_axes(kernel) if a is not lane]
+    slides = any(lane in x.strides and any(x.stride(a) == 1 for a in n.reduce_axes) for x in accesses(kernel, n) if not x.store)
+    every = list(dict.fromkeys(a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1))
+    if not free or not slides or math.prod(extent(a) for a in every) > SPELLED_WINDOW:
+        return
+    steps = [opt("UNROLL", site_name(a), extent(a)) for a in every]
+    for vectors, copies in ((2, 4), (1, 4), (4, 2), (1, 8)):
+        side = [opt("UPCAST", site_name(free[-1]), copies)] if waste(extent(free[-1]), copies) <= 0.25 else []
+        yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *side, *steps, opt("PARALLEL", site_name(free[0])))
+
+
 def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains.
     Where it runs across that, whole rows in the order in which they lie in memory, a few of them at a time, in strips for the threads."""
@@ -145,10 +204,15 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                 chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
                 if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
                     yield (opt("SPLITSCAN", site_name(along), chunks), wide, *side)
+            if across and extent(across[-1]) >= 4 * lanes and extent(along) % TURNED == 0:
+                steps = opt("UPCAST", family_name(kernel, along), TURNED)  # where a step is long, a row to each lane
+                yield (steps, opt("UPCAST", site_name(across[-1]), lanes), *outer)
         elif axes := [a for a in n.axes if a in scanned]:
             yield from _down_columns(axes[-1], along, lanes, threads, outer)
 
 
+TURNED = 4
+"""Steps of rows that are turned in registers, so that each lane has a row."""
 CHUNK = 512
 """Elements of a chunk of a scan that is worth a work item."""
 COLUMNS = 8192

@@ -3,20 +3,20 @@
 An elementary function spends a good part of its instructions on what hardly ever comes: subnormal numbers, infinities,
 results that overflow, angles of millions of turns. A step of a nest is computed as if none of these came, and notes in
 which lanes that was right. One test of all of them follows. Where it fails, the step is computed once more, with
-everything, and stored over the first results. (Tests of each function by itself would keep the chains of neighbouring
+everything, and stored over the first results; so are the extremes of windows that it reads (`windows.py`). (Tests of each function by itself would keep the chains of neighbouring
 copies from being interleaved.)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from ...opts.nests import Nest
 from ...program.builder import Builder
 from ...program.program import Stmt, Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..storage import Array
+from ..storage import Array, Registers
 
 
 def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
@@ -26,8 +26,10 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
     b = low.b
     own = _reads_its_output(low, n)
     in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs) or (own and not whole)
+    hurried = [v for r in dict.fromkeys(n.refs) if isinstance(v := low.storage.values.get(r.arg), Registers) and v.again is not None]
     if low.sched.target.groups or ev.lane is None or n.fills or in_place or not b.expand:
-        store(ev)
+        with _anew(low, hurried):
+            store(ev)
         return
     supposed: list[Val] = []
     b.ordinary = supposed
@@ -35,6 +37,7 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
     with b.waiting(stores) if own else nullcontext():
         store(ev)
     b.ordinary = None
+    supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
     ordinary = _all(b, list(dict.fromkeys(supposed))) if supposed else None
     if ordinary is None or not own:
         b.append(stores)
@@ -42,8 +45,19 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
         with b.when(ordinary):
             b.append(stores)
     if ordinary is not None:
-        with b.when(b.op("not", ordinary)):
+        with b.when(b.op("not", ordinary)), _anew(low, hurried):
             store(NestEval(low, n))
+
+
+@contextmanager
+def _anew(low: Lowering, hurried: Sequence[Registers]) -> Iterator[None]:
+    """Inside, values that were computed under suppositions are those that are computed without."""
+    before = dict(low.storage.values)
+    for value in hurried:
+        assert value.again is not None
+        value.again()
+    yield
+    low.storage.values = before
 
 
 def _reads_its_output(low: Lowering, n: Nest) -> bool:

@@ -24,13 +24,16 @@ from .partials import across_threads
 from .places import PlaceAccumulators
 from .together import run_together
 from .wgmma import WarpgroupAccumulators
+from .windows import WindowExtremes, suits
 
 
 def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
     if n.name in low.sched.places:
         return PlaceAccumulators
     t = low.sched.tensors.get(n.name)
-    return Accumulators if t is None else WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators
+    if t is None:
+        return WindowExtremes if suits(low, n) else Accumulators
+    return WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators
 
 
 def reduce(low: Lowering, n: Nest) -> None:
@@ -55,7 +58,8 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
     def body() -> None:
         starts = [r.start() for r in each]
         found = [r.acc for r in each]
-        finals = [found[0].run(inner, starts[0], empty)] if len(each) == 1 else run_together(low, found, inner, starts, empty)
+        apart = all(isinstance(a, WindowExtremes) for a in found) or len(each) == 1
+        finals = [a.run(inner, s, empty) for a, s in zip(found, starts)] if apart else run_together(low, found, inner, starts, empty)
         for r, final in zip(each, finals, strict=True):
             r.finish(final)
 
@@ -65,13 +69,13 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
 
 
 class _Reduction:
-    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one."""
+    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements."""
 
     acc: Accumulators
 
-    def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part]) -> None:
+    def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part], exact: bool = False) -> None:
         assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
-        self.low, self.n, self.straddled, self.combine = low, n, straddled, n.value.expr.combine
+        self.low, self.n, self.straddled, self.exact, self.combine = low, n, straddled, exact, n.value.expr.combine
         closing = low.scope.closing.get(n.name)
         self.close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
         in_registers = self.close is not None or n.name in low.sched.tree.registers
@@ -80,13 +84,19 @@ class _Reduction:
     def start(self) -> list[Val]:
         """The accumulators at the beginning of the loop."""
         self.ev = NestEval(self.low, self.n)
-        acc = self.acc = _accumulators(self.low, self.n)(self.low, self.n, self.ev, self.combine)
+        kind = Accumulators if self.exact else _accumulators(self.low, self.n)
+        acc = self.acc = kind(self.low, self.n, self.ev, self.combine)
         start = [acc.identity() for _ in acc.keys]
         self.apart = acc.partial or bool(self.low.sched.shared_by(self.n.reduce_axes))
         if self.straddled and not self.apart:
             assert self.array is not None
             start = [acc.old(self.array, k, self.straddled) for k in acc.live]
         return start
+
+    def run(self) -> list[Val]:
+        """What the accumulators become without a loop."""
+        start = self.start()
+        return self.acc.run((), start, False)
 
     def finish(self, final: list[Val]) -> None:
         """What becomes of the accumulators after the loop."""
@@ -97,6 +107,8 @@ class _Reduction:
             results = {k: low.b.op(self.combine, acc.old(array, k, self.straddled), v) for k, v in results.items()}
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
+            if isinstance(acc, WindowExtremes) and acc.supposed:
+                store.supposed, store.again = acc.supposed, lambda: _again(low, n)
             low.storage.values[n.name] = store
             if self.close is not None:
                 self.close()
@@ -107,3 +119,9 @@ class _Reduction:
         """After all loops: the value is in its array."""
         if self.array is not None:
             self.low.storage.values[self.n.name] = self.array
+
+
+def _again(low: Lowering, n: Nest) -> None:
+    """A reduction without loops once more, with nothing supposed."""
+    found = _Reduction(low, n, (), exact=True)
+    found.finish(found.run())

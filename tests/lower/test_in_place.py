@@ -98,3 +98,18 @@ def test_no_element_is_written_before_it_is_read_for_the_last_time(store: str, l
     opts = [["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]
     assert in_output(program(kept(store), opts)) is lent
     right(kept(store), opts)
+
+
+@pytest.mark.parametrize("opts", ["Uc16 Mn@sum<c Mn@out<c Se@c", "Uc8 Tc16 Pc Mn@sum<c.t Mn@out<c.t Se@c", "Uc16 Se@c"])
+def test_the_output_may_have_the_axes_in_another_order(opts: str) -> None:
+    """Down the columns: the value is over (column, row), the output over (row, column)."""
+    kb = KernelBuilder("columns")
+    x = kb.input("x", (6, 32), float32)
+    c, (n, n2, n3) = kb.axis("c", 32), (kb.axis(f"n@{i}", 6) for i in ("e", "sum", "out"))
+    e = kb.value("e", (c, n), exp(x[n, c]))
+    total = kb.sum("total", (c,), (n2,), e[c, n2])
+    kb.store("y", float32, (6, 32), (n3, c), e[c, n3] / total[c])
+    kernel = kb.build()
+    found = lower(apply(kernel, parse(opts), AVX512))
+    assert in_output(found)
+    right(kernel, [o.json for o in parse(opts)])
