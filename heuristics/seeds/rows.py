@@ -11,7 +11,7 @@ from ...ir.node import Node, walk
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
-from ...opts.pages import is_far
+from ...opts.pages import buffer_bytes, is_far
 from ...opts.places import combine_of
 from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...targets import Target
@@ -29,6 +29,8 @@ RUN = 1024
 """Results of short windows that are a work item."""
 RESULTS = 256
 """Results of long windows that are a work item."""
+LINE = 64
+"""Bytes of a cache line."""
 ROW = 4096
 """Columns whose results stay in the first cache while rows go by."""
 ITEMS = 64
@@ -269,6 +271,10 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
                 )
                 out.append((*cuts, *outer, *wide, *past))
             out.append((*cuts, *outer, opt("PARALLEL", site_name(into))))
+            if not past and buffer_bytes(n.store.buffer.shape, n.store.buffer.dtype.size) > target.l2:  # (only measuring can tell)
+                line = max(lanes, LINE // n.store.buffer.dtype.size)
+                whole = (opt("UPCAST", site_name(along), min(lanes, 8)), opt("UPCAST", site_name(into), line))
+                out.append((*whole, *outer, opt("PARALLEL", site_name(along)), opt("NT", n.store.buffer.name)))
         grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))
         out.append((*cuts, *grid, opt("PARALLEL", site_name(into)), opt("STAGE", n.store.buffer.name, at=site_name(into))))
         if extent(into) >= 8 * lanes:
