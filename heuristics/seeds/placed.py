@@ -50,7 +50,7 @@ def joined_places(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterat
 def _joined(opts: Opts, joins: dict[str, str]) -> Iterator[Opts]:
     """A schedule with places in the loops of their extremes; with a half or a quarter of each register tile too, since there are two or
     three times as many accumulators."""
-    alike = tuple(dict.fromkeys(replace(o, on=joins.get(o.on, o.on)) for o in opts))
+    alike = tuple(dict.fromkeys(o if o.op == "MOVE" else replace(o, on=joins.get(o.on, o.on)) for o in opts))
     fuse = tuple(opt("FUSE", family) for family in dict.fromkeys(joins.values()))
     yield (*alike, *fuse)
     for i, o in enumerate(alike):
