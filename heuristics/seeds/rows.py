@@ -39,7 +39,7 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
     stay in scratch, so that memory is read in long runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
-    lane = lane_axis(kernel, found[0]) if found else None
+    lane = next((a for n in found for a in (lane_axis(kernel, n),) if a is not None), None)
     if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
         return
     along = [next((a for a in n.reduce_axes if _down(kernel, n, a, lane)), None) for n in found]
