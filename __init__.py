@@ -95,7 +95,8 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and then say w
             return import_module(f".{name}", __name__)
         where = _WHERE.get(name)
         if where is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            there = ": element types and functions of arrays are in tilewright.xp, those of kernels in tilewright.ir"
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{there}")
         return getattr(import_module(f".{where}", __name__), name)
 
 

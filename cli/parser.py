@@ -22,7 +22,8 @@ EXITS = """exit codes:
   3    the device is missing
   4    nothing valid was found
   5    --mode require: the cache does not hold it
-  130  interrupted; the best so far is saved
+  6    nothing was measured in the time given
+  130  interrupted; the best so far is saved (143, 129 by a signal)
 """
 
 

@@ -142,6 +142,9 @@ class Device(ABC):
     def check_threads(self, threads: int) -> None:  # noqa: B027
         """Raise DeviceError where kernels cannot be loaded for so many threads."""
 
+    def before_fork(self) -> None:  # noqa: B027  (most have nothing)
+        """Make what every process that loads needs, in one whose children will load: they inherit it."""
+
     @abstractmethod
     def build(self, source: SourceLike) -> bytes:
         """Compile. The bytes can be kept, sent to another process and loaded there. Raises BuildError."""

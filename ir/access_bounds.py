@@ -52,10 +52,12 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
     lo, hi = _interval(a.position)
     runs = f"runs over {lo}..{hi}" if lo > -BIG and hi < BIG else "leaves it"
     where = ", ".join(f"{v!r} = {x}" for v, x in point.items())
-    mend = f"give {a.what} another shape" + (
-        ", or store under a mask"
+    mend = f"give {a.what} another shape, " + (
+        "or store under a mask"
         if a.stored
-        else f", or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
+        else f"or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
+        if any(b.name == a.what for b in kernel.buffers)
+        else f"or keep the index inside by maximum() and minimum(), as in {a.what}[maximum(i - 1, 0)]"
     )
     raise KernelError(
         f"kernel {kernel.name}: {a.who} {'leaves' if a.stored else 'reads outside of'} {a.what}: in dimension {a.dimension}, which has {a.size!r} elements, "

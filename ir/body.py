@@ -17,9 +17,11 @@ from .errors import KernelError
 from .misuse import NotIndexed
 from .node import Expr, Node, as_node, axes_of, ref, walk
 
-IDENTITY = {"add": 0, "mul": 1}
-Combine = Literal["add", "mul", "max", "min"]
+IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}
+Combine = Literal["add", "mul", "max", "min", "and", "or", "xor"]
 COMBINES: tuple[str, ...] = get_args(Combine)
+BITWISE = frozenset({"and", "or", "xor"})
+"""Combines of integers, bit by bit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

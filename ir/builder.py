@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .body import COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
+from .body import BITWISE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .check import check_reads
 from .dtypes import DTypeLike, bool_
 from .errors import KernelError
 from .in_place import in_place
+from .joined_stores import joined_stores
 from .kernel import Kernel
 from .node import Expr, Node
 from .operators import cast
@@ -85,6 +86,7 @@ class KernelBuilder:
         known_combine(combine, f"scan {name}")
         bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
         expr = given.expression(f"scan {name}", expr)
+        _bits(combine, f"scan {name}", expr)
         acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
         return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
 
@@ -194,6 +196,7 @@ class KernelBuilder:
             raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
         if combine is not None:
             known_combine(combine, what)
+            _bits(combine, what, cast(given.expression(what, expr), of))
         earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
         if earlier is not None and earlier != buffer:
             raise KernelError(
@@ -222,7 +225,7 @@ class KernelBuilder:
         made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
         check_reads(made)
         check_written_once(made)
-        return in_place(made, self._aliases)
+        return in_place(joined_stores(made), self._aliases)
 
     def _add(self, v: Value) -> Value:
         self._body.append(v)
@@ -232,9 +235,18 @@ class KernelBuilder:
 def known_combine(combine: str, what: str) -> None:
     """Raise KernelError where nothing is called so."""
     if combine not in COMBINES:
-        hint = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min"}.get(combine)
+        hint = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}.get(
+            combine
+        )
         known = repr(hint) if hint else f"one of {', '.join(COMBINES)}"
         raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
+
+
+def _bits(combine: str, what: str, expr: Node) -> None:
+    """Raise KernelError where a bitwise combine meets what is no integer."""
+    if combine in BITWISE and not expr.dtype.is_int:
+        instead = "'max' is any and 'min' is all" if expr.dtype is bool_ else "cast it to an integer type"
+        raise KernelError(f"{what}: {combine!r} of {expr.dtype}; {instead}")
 
 
 def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None) -> Value:
@@ -246,6 +258,7 @@ def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Seq
             f"value {name} reduces over {both!r}, which is one of its own axes too; leave it out there, or make kb.axis('{both!r}@2', ...)"
         )
     expr = given.expression(f"value {name}", expr)
+    _bits(combine, f"value {name}", expr)
     default = expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute
     acc = default if dtype is None else given.element_type(f"value {name}", dtype)
     return Value(name, bound, Reduce(combine, folded, cast(expr, acc), acc), acc)

@@ -65,7 +65,10 @@ def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[B
 def _bound(kernel: KernelBody, where: str, roots: tuple[Node, ...], bound: set[Node]) -> None:
     loose = {a for r in roots for a in axes_of(r)} - bound
     if loose:
-        raise KernelError(f"{where} of kernel {kernel.name} uses {', '.join(sorted(a.arg.name for a in loose))}, which it does not bind")
+        names = ", ".join(sorted(a.arg.name for a in loose))
+        raise KernelError(
+            f"{where} of kernel {kernel.name} uses {names}, which it does not bind: give it among its axes, or reduce over it"
+        )
 
 
 def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .node import Expr, Node, const
-from .operators import arith, unary, where
+from .operators import arith, cast, unary, where
 from .powers import floating, sign_bit
 from .powers import general_power as power
 
 __all__ = [
-    "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp", "expm1", "floor",
-    "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt", "sigmoid", "sign_bit", "sin",
-    "sinh", "sqrt", "tan", "tanh", "trunc", "where",
+    "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clip", "copysign", "cos", "cosh", "erf", "exp", "exp2",
+    "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "maximum", "minimum", "power", "round_even", "rsqrt",
+    "sigmoid", "sign", "sign_bit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip
 _INF, _PI, _LN2 = float("inf"), 3.141592653589793, 0.6931471805599453
 SINE_END = 2.0**50
@@ -91,7 +91,35 @@ def copysign(size: Node, sign: Node) -> Node:
     return where(sign_bit(sign), -size, size)
 
 
+def sign(x: Node) -> Node:
+    """−1, 0 or 1, in the compute type of `x`; NaN of NaN."""
+    out = where(x > 0, const(1, x.dtype.compute), const(0, x.dtype.compute))
+    if x.dtype.kind != "u":
+        out = where(x < 0, const(-1, x.dtype.compute), out)
+    return where(isnan(x), cast(x, x.dtype.compute), out) if x.dtype.is_float else out
+
+
 # compositions -----------------------------------------------------------------------------------------------------
+def clip(x: Expr, low: Expr, high: Expr) -> Node:
+    """`x` kept in [low, high]; where low > high it is high. NaN stays."""
+    return minimum(maximum(x, low), high)
+
+
+def exp2(x: Node) -> Node:
+    """2ˣ, as e to the power of x · ln 2, whose rounding counts |x| times."""
+    return exp(floating(x, "exp2") * _LN2)
+
+
+def log2(x: Node) -> Node:
+    """The logarithm to base 2, within 2 units in the last place."""
+    return log(floating(x, "log2")) * (1.0 / _LN2)
+
+
+def log10(x: Node) -> Node:
+    """The logarithm to base 10, within 2 units in the last place."""
+    return log(floating(x, "log10")) * 0.4342944819032518
+
+
 def tan(x: Node) -> Node:
     """sin(x) / cos(x), within 3 units in the last place."""
     return sin(x) / cos(x)

@@ -31,7 +31,10 @@ class NoValue:
         self._refuse("int()")
 
     def __index__(self) -> int:
-        self._refuse("an index or a range of Python")
+        raise KernelError(
+            f"an index or a range of Python needs a number, and {self!r} has none yet: go through places by an axis, and make a list or "
+            "an array of numbers an input of the kernel"
+        )
 
     def __round__(self, digits: int | None = None) -> NoReturn:
         raise KernelError(f"round() of {self!r}: use round_even() of tilewright.ir")
@@ -106,3 +109,16 @@ def condition(value: Any, what: str) -> None:
         raise KernelError(
             f"{what}: {value!r} {_BOOL if isinstance(value, bool) or type(value).__name__ in ('bool_', 'bool') else 'is no condition'}"
         )
+
+
+def types_differ(what: str, a: Any, b: Any) -> NoReturn:
+    """Raise the KernelError for two operands (nodes) whose types differ: which cast is missing, and why it is one."""
+    types = (a.dtype.name, b.dtype.name)
+    why = ""
+    if "bool" in types:
+        why = "; where(condition, x, 0) selects by a condition"
+    elif "int64" in types:
+        node, other = (a, b) if a.dtype.name == "int64" else (b, a)
+        text = repr(node) if len(repr(node)) <= 40 else "..."
+        why = f", as in cast({text}, {other.dtype}): axes, and whole numbers that meet no other type, are int64"
+    raise KernelError(f"{what} of {a.dtype} and {b.dtype}: cast one of them{why}")

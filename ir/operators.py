@@ -6,7 +6,7 @@ from . import index as ix
 from .buffer import load
 from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
 from .errors import KernelError
-from .misuse import condition, number
+from .misuse import condition, number, types_differ
 from .node import Expr, Node, Number, as_node, const, make, pending
 from .op_names import COMPARE, INTEGER, UNARY
 
@@ -18,7 +18,7 @@ def arith(op: str, a: Expr, b: Expr) -> Node:
         return ix.binary(op, a, b)
     a, b = cast(a, a.dtype.compute), cast(b, b.dtype.compute)
     if a.dtype is not b.dtype:
-        raise KernelError(f"{op} of {a.dtype} and {b.dtype}: cast one of them")
+        types_differ(op, a, b)
     if op == "div" and not a.dtype.is_float:
         raise KernelError(f"/ of {a.dtype}: cast it to a float type, or divide with // (which rounds down)")
     return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
@@ -61,7 +61,7 @@ def integer(op: str, a: Expr, b: Expr) -> Node:
     is 0, as in NumPy; the least number divided by −1 wraps to itself."""
     x, y = _both(a, b)
     if x.dtype is not y.dtype:
-        raise KernelError(f"{op} of {x.dtype} and {y.dtype}: cast one of them")
+        types_differ(op, x, y)
     if not (x.dtype.is_int or (x.dtype is bool_ and op in ("and", "or", "xor"))):
         raise KernelError(f"{op} of {x.dtype}: cast it to an integer type")
     return make(op, x.dtype, (x, y))
@@ -84,7 +84,7 @@ def _divide_floats(op: str, x: Node, y: Node) -> Node:
     remainder's sign."""
     dtype = x.dtype.compute
     if x.dtype is not y.dtype:
-        raise KernelError(f"{op} of {x.dtype} and {y.dtype}: cast one of them")
+        types_differ(op, x, y)
     x, y = cast(x, float64), cast(y, float64)
     quotient = unary("floor", x / y)
     # a quotient of 0 leaves x, also where y is infinite
@@ -106,6 +106,8 @@ def unary(op: str, a: Node) -> Node:
         if a.op == "const":
             return const(~a.arg if a.dtype.is_int else not a.arg, a.dtype)
         return make("not", a.dtype, (a,))
+    if op == "abs" and a.dtype is index:  # indices have no such term of their own
+        return arith("max", a, a * -1)
     a = cast(a, a.dtype.compute)
     if op not in ("neg", "abs") and not a.dtype.is_float:
         raise KernelError(f"{op} of {a.dtype}: cast it to a float type")
@@ -133,10 +135,12 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
         raise KernelError(f"where(): {cond!r} is {cond.dtype}, not a condition; write x.ne(0), x > 0 or the like")
     like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
     dtype = like.dtype.compute if like is not None else None
+    if like is None and isinstance(a, float) is not isinstance(b, float):  # 1 beside 0.5 is 1.0
+        a, b = float(a), float(b)
     x, y = as_node(a, dtype), as_node(b, dtype)
     x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
     if x.dtype is not y.dtype:
-        raise KernelError(f"where() of {x.dtype} and {y.dtype}: cast one of them")
+        types_differ("where()", x, y)
     if cond.op == "const":
         return x if cond.arg else y
     return x if x is y else make("where", x.dtype, (cond, x, y))

@@ -6,7 +6,7 @@ from math import inf, isfinite, log
 
 from .dtypes import float64, index
 from .errors import KernelError
-from .misuse import number
+from .misuse import number, types_differ
 from .node import Expr, Node, as_node, const
 from .operators import arith, cast, unary, where
 
@@ -60,7 +60,7 @@ def general_power(x: Expr, y: Expr) -> Node:
         y = const(number(y), x.dtype.compute if x.dtype.is_float else None)
     x, y = floating(x, "power"), floating(y, "power")
     if x.dtype is not y.dtype:
-        raise KernelError(f"power of {x.dtype} and {y.dtype}: cast one of them")
+        types_differ("power", x, y)
     dtype = x.dtype
     x, y = cast(x, float64), cast(y, float64)
     if x.op == "const" and 0.0 < x.arg < inf:

@@ -159,7 +159,10 @@ def _check_pair(kernel: KernelBody, a: Store, b: Store) -> None:
     """Raise KernelError unless two stores to one output certainly write different elements."""
     what = f"kernel {kernel.name}: two stores to {a.buffer.name}"
     if a.combine is not None or b.combine is not None:
-        raise KernelError(f"{what}: a store that combines is the only one to its output; combine in one store, or write two outputs")
+        raise KernelError(
+            f"{what}: a store that combines is the only one to its output; combine in one store, with an axis that goes through the places "
+            "of a point (indices + axis), or write two outputs"
+        )
     if _disjoint(a, b):
         return
     advice = "let them write parts that have nothing in common (indices that never meet), or choose between them by where() in one store"

@@ -22,7 +22,7 @@ from . import integers, shortcuts
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
-from .part_index import over_parts
+from .part_index import over_parts, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
 from .transpose import transposed_read
@@ -135,6 +135,10 @@ class NestEval(MemoryAccess):
             usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
             if usual is not None:
                 return usual
+        if op == "cast" and node.src[0].dtype is index and not reads_memory(node.src[0]):
+            short = self.places(over_parts(node.src[0], self.low.ctx.axis_index), asg)
+            if short is not None:
+                return b.op("cast", short, dtype=node.dtype)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

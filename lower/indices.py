@@ -23,6 +23,15 @@ from .storage import Assignment
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
 
 
+SHORT = 1 << 31
+"""Numbers that int32 does not hold."""
+
+
+def fits(interval: tuple[int, int]) -> bool:
+    """Whether int32 holds all of an interval."""
+    return interval[0] >= -SHORT and interval[1] < SHORT
+
+
 def decided(op: str, lo: int, hi: int) -> bool:
     """Whether 0 OP x is the same for all x from `lo` to `hi`."""
     if op in ("lt", "le"):
@@ -123,6 +132,9 @@ class Indices(ABC):
         if t.dtype is not index or t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
+        short = self.places(t, asg)
+        if short is not None:
+            return b.op("cast", short, dtype=index)
         args = [self.index(s, asg) for s in t.src]
         if t.op in ("div", "mod"):
             return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)
@@ -134,6 +146,38 @@ class Indices(ABC):
         if t.op in ("min", "max"):
             return b.op(t.op, *args)
         raise OptError(f"cannot lower the index term {t!r}")
+
+    def places(self, node: Node, asg: Assignment) -> Val | None:
+        """An index over parts as a vector of int32, which processors divide, compare and convert twice as many of at once, or at all; None
+        where it is the same in all lanes, is computed of data, or may not fit."""
+        if self.lane is None or self.low.sched.target.kind == "gpu" or not fits(self.span(node)):
+            return None
+        b = self.b
+        base, c, lane, special = self.placed(node, asg)
+        terms = [(self._short_term(t, asg), k) for t, k in special]
+        if not (lane or terms) or any(v is None for v, _ in terms):
+            return None
+        # (sums wrap: only what they are in the end has to fit)
+        out = b.splat(b.op("cast", self.low.scalar(ix.add(base, const(c))), dtype=int32), self.width)
+        if lane:
+            out = b.op("add", out, b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
+        for v, k in terms:
+            assert v is not None
+            term = v if k == 1 else b.op("mul", v, b.const(k, int32, v.lanes))
+            out = b.op("add", out, b.splat(term, self.width))
+        return out
+
+    def _short_term(self, t: Node, asg: Assignment) -> Val | None:
+        """A non-linear index term that varies along the lanes as int32; None where that cannot be."""
+        if reads_memory(t) or t.op not in ("div", "mod", "min", "max") or not fits(self.span(t)):
+            return None
+        found = [self.places(s, asg) if s.op != "const" else self.b.const(s.arg, int32, self.width) for s in t.src]
+        args = [a for a in found if a is not None]
+        if len(args) < len(found) or not all(fits(self.span(s)) for s in t.src):
+            return None
+        if t.op in ("div", "mod"):
+            return self.b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg) if t.arg < SHORT else None
+        return self.b.op(t.op, *args)
 
     def span(self, node: Node) -> tuple[int, int]:
         """The least and the largest value of an index over loops that are open."""
@@ -156,7 +200,7 @@ class Indices(ABC):
         def folded(axis: Node) -> Node:
             return substitute(cond, {a: axis for a in axes_of(cond) if a.arg.family == axis.arg.family})
 
-        return any(folded(axis) is c for c, axis in self.low.scope.holds)
+        return any(c is cond or folded(axis) is c for c, axis in self.low.scope.holds)
 
     def truths(self, op: str, x: Node, y: Node, asg: Assignment) -> tuple[bool, ...] | None:
         """A comparison of indices in every lane (or once, where it is the same in all), where it is known before anything runs."""
@@ -189,6 +233,9 @@ class Indices(ABC):
         if known is not None:
             return b.const(known[0] if len(set(known)) == 1 else known, bool_, len(known))
         base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
+        short = self.places(over_parts(ix.add(y, x, -1), table), asg) if vec is not None else None
+        if short is not None:
+            return b.op(op, b.const(0, int32, self.width), short)
         if vec is not None:
             return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, vec))
         if not lane:

@@ -28,13 +28,17 @@ BORDER = 8
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Iterations `between` two of a loop, all of them if that is None. `whole`: axes of which they reach no point past the extent.
-    `at`: their only number, where it is known. `partial`: the last step, which is not whole. `border`: few of the loop's iterations."""
+    `at`: their only number, where it is known. `partial`: the last step, which is not whole. `border`: few of the loop's iterations.
+    `holds`: conditions that hold in all of them, each with the axis of the loop. `last`: there may be no iteration `between` the two, and
+    this is one that the loop has."""
 
     between: tuple[Node, Node] | None = None
     whole: frozenset[Node] = frozenset()
     at: int | None = None
     partial: bool = False
     border: bool = False
+    holds: frozenset[tuple[Node, Node]] = frozenset()
+    last: Node | None = None
 
 
 ALL = Piece()
@@ -111,7 +115,8 @@ def entered(sched: Scheduled, scope: Scope, part: Part, piece: Piece) -> Scope:
         # a last tile may be nearly whole; what is less than a step of the innermost loop is little work
         ragged |= {a for a, p in sched.plans.items() if (p.fold is part or a is part.axis) and p.block == part.stride}
     border = part.axis if piece.border else scope.border
-    return replace(scope, whole=scope.whole | piece.whole, fixed=fixed, ranges=ranges, border=border, ragged=ragged)
+    holds = scope.holds | piece.holds
+    return replace(scope, whole=scope.whole | piece.whole, fixed=fixed, ranges=ranges, border=border, ragged=ragged, holds=holds)
 
 
 def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:

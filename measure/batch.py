@@ -226,7 +226,8 @@ def _duel(
         for task in (a, b):
             channel.send(("step", FIRST))
             exe = bench.device.load(task.obj, task.signature, bench.threads)
-            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches)))
+            # turns are short and many: one set after each, every time another one
+            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches), most_bytes=0))
             _first(bench, channel, watches[-1], BatchJob(task))
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
+from .first_outputs import FirstOutputs
 from .slots import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device, Memory
     from .compare import Checker
     from .energy.meter import EnergyMeter
-    from .first_outputs import FirstOutputs
     from .memory import Operands
     from .on_device.compare import DeviceChecker, DeviceFirstOutputs
     from .on_device.memory import DeviceOperands
@@ -121,8 +121,6 @@ class Bench:
         return self.kept[slot]
 
     def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
-        from .first_outputs import FirstOutputs
-
         if self.judge is not None:
             from .on_device.compare import DeviceFirstOutputs
 
@@ -132,7 +130,21 @@ class Bench:
                 if self.broken():
                     raise
                 log.info("runs are compared on the host: %s", e)
-        return FirstOutputs(self.host)
+        return FirstOutputs(self.host, stay=self.on_device is None)
+
+    def leave(self, addresses: Sequence[int]) -> None:
+        """A set of operands is about to be written: what is kept of a first run there moves to a copy. (On a device it is one.)"""
+        if self.on_device is None:
+            for kept in self.kept.values():
+                if isinstance(kept, FirstOutputs):
+                    kept.leave(addresses)
+
+    def forget(self, slot: int) -> None:
+        """Another candidate comes into a slot: nothing is compared any more with what is kept of the one there, or of those in slots
+        behind it."""
+        for i, kept in self.kept.items():
+            if i >= slot and isinstance(kept, FirstOutputs):
+                kept.forget()
 
     @property
     def _device(self) -> DeviceOperands:

@@ -5,6 +5,7 @@ process and not the search."""
 
 from __future__ import annotations
 
+import gc
 import resource
 import sys
 import time
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 log = logger("measure")
 
 MODULE = "tilewright.measure.builder"
+OBJECTS = 50_000
+"""New objects after which the youngest are looked through for cycles."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ def serve(channel: Channel, setup: BuilderSetup) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     device = devices.get(setup.device)
+    # almost nothing that a build leaves is a cycle, and what was imported stays: looking through it all took a tenth of the time
+    gc.freeze()
+    gc.set_threshold(OBJECTS, 20, 50)
     channel.send((None, "ready"))
     while True:
         _, ticket, opts = channel.receive()

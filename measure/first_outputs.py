@@ -1,4 +1,7 @@
-"""The outputs of a candidate's first verified run, kept to compare every later run with, bit for bit and at memory speed."""
+"""The outputs of a candidate's first verified run, kept to compare every later run with, bit for bit and at memory speed.
+
+They stay where they are, and are copied only when something is about to be written there: a search times candidates on
+other addresses than it verifies them at, and copies nothing."""
 
 from __future__ import annotations
 
@@ -27,23 +30,40 @@ def _libc() -> Any:
 
 
 class FirstOutputs:
-    """A copy of every output of one set of operands. Made once in a child, filled for each candidate."""
+    """Every output of one set of operands. Made once in a child, filled for each candidate."""
 
-    def __init__(self, host: Operands) -> None:
-        self._host, self._libc = host, _libc()
+    def __init__(self, host: Operands, stay: bool = True) -> None:
+        """`stay`: nobody writes to the addresses that `keep` is given without saying so (`leave`, `forget`)."""
+        self._host, self._stay, self._libc = host, stay, _libc()
         self._copies: dict[str, Region] = {}
+        self._at: dict[str, int] = {}
+        """Where what was kept of each output lies now."""
 
     def keep(self, addresses: Sequence[int]) -> None:
         """Remember what the outputs of this set hold now."""
         for name, address, nbytes in self._outputs(addresses):
-            if name not in self._copies:
-                self._copies[name] = Region(nbytes)
-            ctypes.memmove(self._copies[name].base, address, nbytes)
+            self._at[name] = address if self._stay else self._copied(name, address, nbytes)
+
+    def leave(self, addresses: Sequence[int]) -> None:
+        """This set is about to be written: what is kept there moves to a copy."""
+        for name, address, nbytes in self._outputs(addresses):
+            if self._at.get(name) == address:
+                self._at[name] = self._copied(name, address, nbytes)
+
+    def forget(self) -> None:
+        """Nothing more will be compared with what was kept."""
+        self._at.clear()
+
+    def _copied(self, name: str, address: int, nbytes: int) -> int:
+        if name not in self._copies:
+            self._copies[name] = Region(nbytes)
+        ctypes.memmove(self._copies[name].base, address, nbytes)
+        return self._copies[name].base
 
     def difference(self, addresses: Sequence[int]) -> str:
         """Which element of this set's outputs has other bits than what was kept, or ''."""
         for name, address, nbytes in self._outputs(addresses):
-            if self._libc.memcmp(self._copies[name].base, address, nbytes):
+            if self._libc.memcmp(self._at[name], address, nbytes):
                 return self._describe(name, address)
         return ""
 
@@ -60,7 +80,7 @@ class FirstOutputs:
 
     def _describe(self, name: str, address: int) -> str:
         place = self._host.places[name]
-        base = self._copies[name].base
+        base = self._at[name]
         other = (_bytes(base, place.nbytes) != _bytes(address, place.nbytes)).reshape(-1, place.dtype.size).any(axis=1)
         at = int(other.argmax())
         was, now = (view(a, place.dtype, place.shape).reshape(-1)[at] for a in (base, address))

@@ -141,10 +141,12 @@ def fork(module: str, group: int | None, fds: Sequence[int], env: Mapping[str, s
         raise
 
 
-def begin(env: Mapping[str, str]) -> None:
-    """Start this thread's starter, if forking works here."""
-    if not getattr(_here, "broken", False):
-        prepare(env)
+def begin(env: Mapping[str, str]) -> bool:
+    """Start this thread's starter, if forking works here; whether there was none that fits."""
+    if getattr(_here, "broken", False):
+        return False
+    before = getattr(_here, "starter", None)
+    return prepare(env) is not before
 
 
 def prepare(env: Mapping[str, str]) -> Starter:

@@ -4,7 +4,8 @@ Each parameter is there twice. In the *checked* copy its last byte touches an in
 the end faults; the bytes before it, up to the page's start, hold a canary (outputs), and before them is another
 inaccessible page. In the *timed* copies the first byte touches the inaccessible page and begins a cache line, as
 arrays of `tilewright.empty` and PyTorch do (NumPy's own large ones begin 16 bytes into one); there may be several
-(rotated past the last-level cache). A parameter of whole pages needs one copy for both.
+(rotated past the last-level cache). An input of whole pages needs one copy for both. An output has two, so that what was
+verified is still there to compare later runs with.
 
 Mappings are private and of huge pages where that is possible. Inputs are written and made read-only before a child is forked,
 so the child maps them without a fault; outputs are first touched in the child.
@@ -110,7 +111,7 @@ class OperandPlace:
         self._checked = Region(self.nbytes)
         self.checked = self._checked.base + self._checked.size - self.nbytes
         self._canaries: list[tuple[int, int]] = []
-        if copies == 1 and self.checked == self._checked.base:
+        if copies == 1 and self.checked == self._checked.base and not output:
             self._timed, self.timed = self._checked, [self.checked]
         else:
             stride = _round(max(self.nbytes, 1), LINE)

@@ -60,10 +60,10 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
     return process, channel
 
 
-def begin() -> None:
-    """Have the process that forks helpers do its imports from now on: they will be asked for soon. Nothing is waited for."""
-    if sys.platform.startswith("linux"):
-        forked.begin(environment())
+def begin() -> bool:
+    """Have the process that forks helpers do its imports from now on: they will be asked for soon. Nothing is waited for. Whether
+    it was started only now."""
+    return sys.platform.startswith("linux") and forked.begin(environment())
 
 
 def environment() -> dict[str, str]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .on_device.compare import DeviceFirstOutputs
     from .shifted_addresses import Shifted
 
-_MOST_BYTES = 64 << 20
-"""Outputs compared after a burst, unless a single set has more: some 10 ms."""
+_MOST_BYTES = 16 << 20
+"""Outputs compared after a burst, unless a single set has more: some 3 ms."""
 
 
 class WrongResultError(Exception):
@@ -35,9 +35,12 @@ class Watch:
     """Runs and times one candidate on the operands of a bench; raises WrongResultError. It has the `time` of an
     Executable, so that timing it is checking it."""
 
-    def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0) -> None:
-        """Two that are watched at a time have each their own `slot`, 0 and 1."""
+    def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0, most_bytes: int = _MOST_BYTES) -> None:
+        """Two that are watched at a time have each their own `slot`, 0 and 1. `most_bytes`: how much is compared after a burst,
+        one set at least."""
         self.bench, self.exe, self.deterministic, self.slot = bench, exe, deterministic, slot
+        self._most_bytes = most_bytes
+        bench.forget(slot)
         self.error = 0.0
         """The largest error over its bound so far."""
         self.compared = 0
@@ -47,6 +50,7 @@ class Watch:
     # one run --------------------------------------------------------------------------------------------------------
     def run(self, addresses: Sequence[int]) -> None:
         """Run once, on poisoned outputs, scratch and workspace."""
+        self.bench.leave(addresses)
         self.bench.operands.poison(addresses, self.bench.checker.stale)
         self.exe.poison()
         self.exe.run(addresses, self.bench.vars)
@@ -107,6 +111,9 @@ class Watch:
         self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
     ) -> list[float]:
         """As `Executable.time`; then the outputs of the sets that were written are compared, as many as do not take long."""
+        if pointer_sets is not self.bench.operands.timed:  # where nothing is kept
+            for addresses in pointer_sets[:repeats]:
+                self.bench.leave(addresses)
         watched = self._watched(len(pointer_sets), repeats)
         for i in watched:
             self._spoil(pointer_sets[i])
@@ -121,7 +128,7 @@ class Watch:
         return times
 
     def calls(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int], count: int) -> None:
-        """So many calls and nothing else, for what is measured around them."""
+        """So many calls and nothing else, on sets where nothing is kept, for what is measured around them."""
         self.exe.time(pointer_sets, vars, count)
 
     def _watched(self, sets: int, repeats: int) -> list[int]:
@@ -131,7 +138,7 @@ class Watch:
         self._bursts += 1
         written = min(sets, repeats)
         size = sum(bench.host.places[n].nbytes for n in bench.host.outputs)
-        most = 1 if bench.on_device is not None and bench.judge is None else max(1, _MOST_BYTES // max(size, 1))
+        most = 1 if bench.on_device is not None and bench.judge is None else max(1, self._most_bytes // max(size, 1))
         if repeats < sets:
             first = 0  # the first ones are written whatever the time limit is
         return [(first + k) % written for k in range(min(most, written))]

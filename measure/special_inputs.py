@@ -68,16 +68,18 @@ def _ends(dims: tuple[int, ...]) -> tuple[Array, Array]:
     import numpy as np
 
     long = [d for d, n in enumerate(dims) if n > 1] or [0]
-    found = [np.arange(dims[d] if dims else 1).reshape([-1 if i == d else 1 for i in range(len(dims))]) for d in (long[0], long[-1])]
-    return found[0], found[1]
+    made = {d: np.arange(dims[d] if dims else 1).reshape([-1 if i == d else 1 for i in range(len(dims))]) for d in {long[0], long[-1]}}
+    return made[long[0]], made[long[-1]]
 
 
 def _is(index: Array, remainder: int) -> Array:
-    """Where an index has that remainder (in a dimension that is too short for it, that by its length)."""
+    """Where an index (of `_ends`: 0, 1, 2, …) has that remainder (in a dimension that is too short for it, that by its length)."""
     import numpy as np
 
-    period = min(index.size, PERIOD)
-    return np.asarray(index % period == remainder % period)
+    period = max(1, min(index.size, PERIOD))
+    there = np.zeros(index.size, bool)
+    there[remainder % period :: period] = True  # dividing each index takes ten times as long
+    return there.reshape(index.shape)
 
 
 def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[Array, Array], kinds_of: tuple[bool, bool, bool]) -> Array:
@@ -101,10 +103,10 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
         put(_drawn(zero, rng, x.shape, 0.9), lambda v, _: np.copysign(0.0, v))
         if huge:
-            put(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), lambda v, r: _huge(v, dtype, r))
+            put(_some(_is(main, _HUGE) & _is(other, _HUGE), main, rng, x.shape), lambda v, r: _huge(v, dtype, r))
         if wild:
             kinds = np.array([np.nan, np.inf, -np.inf])[(row + (column if main.size < 3 * PERIOD else 0)) % 3]
-            places = _some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape)
+            places = _some(_is(main, _WILD) & _is(other, _WILD), main, rng, x.shape)
             put(places, lambda v, _: np.broadcast_to(kinds, x.shape)[places])
     return x
 
@@ -123,12 +125,14 @@ def _in_range(x: Array, b: Buffer, first: Array, last: Array) -> Array:
     return inputs.inside(made, b)
 
 
-def _some(places: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
-    """A share of the places, all where they are few."""
+def _some(places: Array, main: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
+    """A share of the places, all where they are few; and those of the first three rows that have any, so that whoever looks at no
+    others (`ir.evaluation.sampling.FIRST`) sees each kind."""
     import numpy as np
 
     count = int(np.broadcast_to(places, dims).sum())
-    return _drawn(places, rng, dims, max(_SHARE, _FEW / max(1, count)))
+    first = np.broadcast_to(places & (main < 3 * PERIOD), dims)
+    return _drawn(places, rng, dims, max(_SHARE, _FEW / max(1, count))) | first
 
 
 def _drawn(places: Array, rng: np.random.Generator, dims: tuple[int, ...], share: float) -> Array:

@@ -12,6 +12,7 @@ from ..ir.buffer import load_parts
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
+from .lane_work import SAVED, arithmetic
 from .loop_tree import LoopTree
 from .loops import Loops
 from .nests import Nest, scatter_ordered
@@ -74,15 +75,23 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         return Vectors(regs, lane, min(s.width, lane.trips & -lane.trips))
     exprs = list(exprs)
     best, top = Vectors(regs), 0.0
-    for p in regs:
-        width = min(s.width, p.trips & -p.trips)
-        if p.kind != "upcast" or width < 2:
-            continue
-        score = _score(s, nest, p, exprs, held)
+    wide = [(p, width) for p in regs if p.kind == "upcast" and (width := min(s.width, p.trips & -p.trips)) >= 2]
+    scores = {p: _score(s, nest, p, exprs, held) for p, _ in wide}
+    if wide and max(scores.values()) <= 0.0:
+        scores = {p: score + _saved(nest, p, exprs) for p, score in scores.items()}
+    for p, width in wide:
+        score = scores[p]
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
         if score > top or (score == top and wider):
             best, top = Vectors(regs, p, width), score
     return _across_groups(s, nest, exprs, best)
+
+
+def _saved(nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
+    """What the arithmetic counts that lanes along a part save, however elements are read."""
+    if nest.kind not in ("store", "point") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
+        return 0.0
+    return SAVED * arithmetic(part.axis, exprs)
 
 
 def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -> Vectors:

@@ -283,9 +283,10 @@ def identity(combine: str, dtype: DType) -> Node:
     if dtype.is_float:
         return const(sign * float("inf"), dtype)
     bits = dtype.size * 8
-    if dtype.kind == "u":
-        return const(0 if combine == "max" else 2**bits - 1, dtype)
-    return const(-(2 ** (bits - 1)) if combine == "max" else 2 ** (bits - 1) - 1, dtype)
+    if combine == "and":
+        return const(-1 if dtype.kind == "i" else 2**bits - 1, dtype)
+    low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return const(low if combine == "max" else high, dtype)
 
 
 def scatter_ordered(s: Store) -> set[Node]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..cache.choice import Standing
 from ..cache.objectives import TIME
-from ..ir.errors import OptError, UsageError
+from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
 from ..opts import apply
 from ..opts.opt import parse
@@ -19,6 +19,7 @@ from . import aims
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
+from .garbage import seldom_collected
 from .interrupts import SignalWatch, release
 from .known import known
 from .notebook import shown
@@ -104,7 +105,7 @@ def tune(
     aims.check(objective, strategy, study, limit)
     show.phase("preparing")
     task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
-    with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
+    with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
         result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
@@ -196,8 +197,7 @@ def _tune(
         "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
     )
     known_here = plan is not None and enough and plan.standing is Standing.verified
-    if not known_here and measuring is None:
-        begin_helpers()
+    fresh = not known_here and measuring is None and begin_helpers()
     job = task.job(strategy, seeds, seed, budget)
     if plan is not None and known_here:
         found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
@@ -205,11 +205,12 @@ def _tune(
         return found
     aim = aims.measurable(job.objective, task.device, measuring is not None)
     kept: dict[str, Any] = {"study": _study(task, job, study)} if study and mode != "record" else {}
-    # first, so that its processes start while the rest is prepared
+    space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
+    if fresh and seeds != "none":
+        space.seeds()  # while the process that makes the measurer's does its imports
+    # then the measurer, so that its processes start while the rest is prepared
     with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
-        engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
-        space = Space(engine, task.effects)
         recorder = recorder_of(task, cache, space, job)
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
@@ -232,8 +233,10 @@ def _look(task: TuningTask, cache: Cache) -> Plan | None:
     from ..plan import resolve
 
     about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
-    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, **about)
-    return plan if plan.origin == "exact" else None
+    try:  # without an answer no seed is wanted yet: helpers can start while seeds are made
+        return resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
+    except CacheMiss:
+        return None
 
 
 def covered(row: Row | None, asked: Budget | None) -> bool:

@@ -30,11 +30,12 @@ def deadline_s(budget: Budget) -> float:
     return 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
 
 
-def begin_helpers() -> None:
-    """Start the process that forks a measurer's helpers: it has imports of its own to do while this one does its."""
+def begin_helpers() -> bool:
+    """Start the process that forks a measurer's helpers: it has imports of its own to do while this one does its. Whether that has
+    begun only now."""
     from ..measure import process
 
-    process.begin()
+    return process.begin()
 
 
 def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, builders: int | None = None) -> Measurer:

@@ -94,11 +94,14 @@ class Space:
         self._states: dict[Schedule, State | None] = {}
         self._actions: dict[str, list[Schedule]] = {}
         self._reasons: dict[Schedule, str] = {}
+        self._seeds: list[Schedule] | None = None
 
     def seeds(self) -> list[Schedule]:
         """Legal start schedules, best guess first; the empty schedule where there is no other."""
-        found = [tuple(s) for s in self.engine.seeds()]
-        return [s for s in dict.fromkeys(found) if self.state(s) is not None] or [()]
+        if self._seeds is None:
+            found = [tuple(s) for s in self.engine.seeds()]
+            self._seeds = [s for s in dict.fromkeys(found) if self.state(s) is not None] or [()]
+        return list(self._seeds)
 
     def state(self, opts: Schedule) -> State | None:
         """The schedule's state, or None when it is illegal or has an effect that the policy forbids."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import index as ix
-from ..ir.body import COMBINES
+from ..ir.body import BITWISE, COMBINES
 from ..ir.buffer import Buffer, load
 from ..ir.dtypes import bool_, index
 from ..ir.errors import KernelError
@@ -100,8 +100,9 @@ class Ref:
     def combine(self, how: str, value: Any, *indices: Any, mask: Any = None) -> None:
         """As `store`, but combine with what other cells (and other points of this tile) write there: 'add', 'mul', 'max' or 'min'.
         The output begins as the combine's neutral element."""
-        if how not in COMBINES:
-            raise KernelError(f"{self.buffer.name}: unknown combine {how!r}; use one of {', '.join(COMBINES)}")
+        known = [c for c in COMBINES if c not in BITWISE]
+        if how not in known:
+            raise KernelError(f"{self.buffer.name}: unknown combine {how!r}; use one of {', '.join(known)}")
         self._store(value, indices, mask, how)
 
     def add(self, value: Any, *indices: Any, mask: Any = None) -> None:

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any
 
+from ...ir.errors import CacheError
+
 
 class SilenceWatch:
     """Ends a connection over which nothing came for `limit_s` seconds: whoever waits for it gets an error at once. `fired`: whether it
@@ -20,12 +22,22 @@ class SilenceWatch:
         self._over = threading.Event()
 
     def over(self, connection: Any) -> None:
-        """Watch a driver's connection, from now, and no other any more."""
+        """Watch a driver's connection, from now, and no other any more. Raises CacheError where this process has no more files or
+        threads."""
         self.done()
         self._over, self._until = threading.Event(), time.monotonic() + self.limit_s
-        # a descriptor of its own: the driver may close its one, and another connection have the number then
-        line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
-        threading.Thread(target=self._run, args=(line, self._over), daemon=True, name="watches a server").start()
+        try:
+            # a descriptor of its own: the driver may close its one, and another connection have the number then
+            line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                threading.Thread(target=self._run, args=(line, self._over), daemon=True, name="watches a server").start()
+            except RuntimeError:
+                line.close()
+                raise
+        except (OSError, RuntimeError) as e:
+            raise CacheError(
+                f"a cache's server cannot be used, for want of a file or a thread to watch it ({e}); raise `ulimit -n` or `-u`"
+            ) from None
 
     def heard(self) -> None:
         """Something came: the clock begins anew."""

@@ -126,7 +126,8 @@ class ServerWriter(RowWriter):
             with self._connected().begin() as c:
                 if reading:  # one moment for all that is asked
                     c.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                # who is cut off in the middle must not hold the lock that others wait for; a server that is slow says so before the watch
+                # who is cut off in the middle must not hold the lock that others wait for; a server that is slow to write says so before
+                # the watch (one that reads much is watched only for standing still)
                 c.exec_driver_sql(
                     f"SELECT set_config('lock_timeout', '{max(50, round(1000 * self.patience_s))}', true), "
                     f"set_config('statement_timeout', '{round(900 * (LONG_S if reading else watch.limit_s))}', true), "

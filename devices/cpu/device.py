@@ -118,6 +118,11 @@ class CpuDevice(Device):
         symbols = self._symbols(signature)
         return CpuExecutable(Code(code, symbols), symbols, signature, threads)
 
+    def before_fork(self) -> None:
+        from .pool import pool
+
+        pool()
+
     def limits(self, probe: bool = False) -> Limits | None:
         file = limits_file.path(self._identity())
         if not probe:

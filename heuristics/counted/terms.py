@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from ...lower import lower
 from ...opts.schedule import Scheduled
 from ...program.program import Program
 from ...targets import Target
@@ -47,6 +46,8 @@ class CpuTerms:
 
 def cpu_terms(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> CpuTerms:
     """The terms of a schedule for a processor. Raises OptError where it cannot be lowered."""
+    from ...lower import lower
+
     program, target = lower(scheduled), scheduled.target
     found = program_terms(program, target, machine, limits)
     return replace(found, total=of_program(program, target, threads, limits, machine))

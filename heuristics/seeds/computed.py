@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...ir.body import Reduce, Value
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
-from ...ir.node import FUNCTIONS, walk
+from ...ir.node import FUNCTIONS, Node, walk
 from ...opts.computed import all_contractions, computed_contraction
 from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
@@ -32,18 +32,24 @@ NARROW = 128
 """Elements of the lane axis that are too few to spread a product over work items by blocks of them."""
 
 
-def paired(kernel: Kernel) -> Iterator[Found]:
-    """Sums of products that have a computed operand, as sums of two operands."""
+def regrouped(kernel: Kernel) -> Iterator[tuple[Opts, Kernel, Nest, Node]]:
+    """Sums of products that have a computed operand, as sums of two operands: (options, the kernel that they make, the sum's
+    nest there, its lane axis)."""
     for p in products(kernel):
         nest = next(n for n in nests(kernel) if n.name == p.value.name)
         lane = lane_axis(kernel, nest)
-        if lane is None or not has_computed(p, lane):
-            continue
-        new = operands(kernel, p.value.name, str(lane.arg.name))
-        found = next(n for n in nests(new) if n.name == p.value.name)
-        c = computed_contraction(new, found, lane)
+        if lane is not None and has_computed(p, lane):
+            new = operands(kernel, p.value.name, str(lane.arg.name))
+            found = next(n for n in nests(new) if n.name == p.value.name)
+            yield (opt("OPERANDS", p.value.name, n=str(lane.arg.name)),), new, found, lane
+
+
+def paired(kernel: Kernel) -> Iterator[Found]:
+    """Those of `regrouped` that are contractions."""
+    for first, new, nest, lane in regrouped(kernel):
+        c = computed_contraction(new, nest, lane)
         if c is not None and (c.wide_value or c.tall_value):
-            yield (opt("OPERANDS", p.value.name, n=str(lane.arg.name)),), new, c
+            yield first, new, c
 
 
 def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
@@ -56,13 +62,28 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
         return
     main = max(found, key=lambda c: _points(c.nest))
     before, covered = set(_before(kernel, main.nest)), set[str]()
-    for first, new, c in paired(kernel):
-        dear = [v for v in (c.tall_value, c.wide_value) if v and (_dear(new.values[v]) or (v == c.wide_value and extent(c.lane) <= NARROW))]
-        if dear and c.nest.name == main.nest.name:
-            yield (*first, *(opt("PHASE", v, apart=1) for v in dear))
-            covered = {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+    phases: dict[str, Opts] = {}
+    for first, new, nest, lane in regrouped(kernel):
+        made = [v for v in (f"{nest.name}.m", f"{nest.name}.n") if v in new.values and _reused(nest, new.values[v])]
+        dear = [v for v in made if _dear(new.values[v]) or (lane in new.values[v].axes and extent(lane) <= NARROW)]
+        if dear and 2 * _points(nest) >= _points(main.nest):  # (all that are as large, such as two parts of one number)
+            phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in dear))
+            covered |= {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+    apart = tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
+    if main.nest.name in phases:
+        operands_first = tuple(o for one in phases.values() for o in one)
+        if covered & before:  # what an operand is computed of may be a product of matrices itself
+            yield (*apart, *operands_first)
+        yield operands_first
+    else:
+        covered = set()
     if before - covered:
-        yield tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
+        yield apart
+
+
+def _reused(nest: Nest, v: Value) -> bool:
+    """Whether a sum reads each element of an operand for several results."""
+    return any(extent(a) > 1 and a not in v.axes for a in nest.axes)
 
 
 def _dear(v: Value) -> bool:

@@ -30,6 +30,7 @@ from .computed import computed_seeds
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
+from .finished import finished
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups, paired_results, paired_sums
@@ -41,6 +42,7 @@ from .placed import joined_places
 from .rows import columns, scans, slid_windows, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .short_rows import reduced_rows, short_rows, short_sums
 from .streamed import streamed
 from .tiny_axes import in_registers
 
@@ -60,7 +62,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    each = list(streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads))))
+    each = list(finished(trials, threads, streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads)))))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
@@ -84,7 +86,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    yield from groups(trials, row_lanes(kernel, target))
+    if reduced_rows(kernel) is None:
+        yield from groups(trials, row_lanes(kernel, target))
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):
@@ -112,12 +115,8 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     elif any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(gathers(n) for n in nests(kernel)):
-        shapes += [
-            (8, 4),
-            (8, 8),
-            (2, 4),
-            (1, 4),
-        ]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = trials.legal(rows(kernel, target, threads, vectors * lanes, stage, copies))
@@ -128,6 +127,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
+        *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
@@ -200,5 +200,8 @@ def work(n: Nest) -> int:
 
 
 def row_lanes(kernel: Kernel, target: Target) -> int:
-    """Lanes of the widest type that some nest computes with."""
-    return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    """Lanes of the widest type that some nest computes with: of its results, or of the floats on the way to them."""
+    types = {n.expr.dtype.compute for n in nests(kernel)}
+    made = (x for n in nests(kernel) for x in n.nodes if x.op not in ("load", "const", "ref", "cast"))
+    types |= {x.dtype for x in made if x.dtype.is_float}
+    return max(1, min(target.lanes(t.compute) for t in types))

@@ -41,14 +41,15 @@ class Trials:
         """As `legal`, but what cannot act where it stands is dropped before anything else is looked at: that takes one
         pass an option that is dropped, where `legal` tries every beginning. Mostly the same list."""
         kept = wish
-        while not self._is_legal(kept):
+        while not self.is_legal(kept):
             place = self._first_that_cannot_act(kept)
             if place is None:
                 return self.legal(kept)
             kept = kept[:place] + kept[place + 1 :]
         return kept
 
-    def _is_legal(self, opts: Opts) -> bool:
+    def is_legal(self, opts: Opts) -> bool:
+        """Whether a list can be applied as it is."""
         try:
             self.apply(opts)
         except OptError:

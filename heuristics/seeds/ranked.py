@@ -8,7 +8,6 @@ from collections.abc import Mapping, Set
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...lower import lower
 from ...opts.apply_options import apply
 from ...opts.opt import Opts
 from ...program.program import statements
@@ -53,6 +52,8 @@ def in_order(times: Mapping[Opts, float]) -> list[Opts]:
 
 def _counted(kernel: Kernel, target: Target, threads: int, opts: Opts) -> tuple[float, int]:
     """(seconds by the counted model, instructions); what cannot be lowered takes for ever."""
+    from ...lower import lower
+
     try:
         program = lower(apply(kernel, opts, target))
     except OptError:

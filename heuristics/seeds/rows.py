@@ -203,10 +203,15 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                 chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
                 if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
                     yield (opt("SPLITSCAN", site_name(along), chunks), wide, *side)
+            if across and extent(across[-1]) >= 4 * lanes and extent(along) % TURNED == 0:
+                steps = opt("UPCAST", family_name(kernel, along), TURNED)  # where a step is long, a row to each lane
+                yield (steps, opt("UPCAST", site_name(across[-1]), lanes), *outer)
         elif axes := [a for a in n.axes if a in scanned]:
             yield from _down_columns(axes[-1], along, lanes, threads, outer)
 
 
+TURNED = 4
+"""Steps of rows that are turned in registers, so that each lane has a row."""
 CHUNK = 512
 """Elements of a chunk of a scan that is worth a work item."""
 COLUMNS = 8192

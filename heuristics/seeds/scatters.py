@@ -30,6 +30,8 @@ def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
         serial = serial_axes(store)
         most = extent(serial[0]) // LEAST
         room = target.l1 // 2 // max(1, size)
+        if room == 1 and 8 * size <= 3 * target.l1:  # two copies, and a quarter of the cache for all else
+            room = 2
         copies = [n for n in (4, 8, 2) if n <= room and store.axes[-1] is serial[-1]] or [1]
         several = (threads, 4 * threads) if threads > 1 else ()  # (one thread gains nothing by chunks, and has to combine them)
         for chunks in [n for n in several if n <= most and (n == threads or n * size <= target.l2 // 2)] or [1]:
@@ -74,7 +76,11 @@ def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
 def _steps(store: Store, lanes: int, copies: int, outputs: int) -> Iterator[tuple[Opt, ...]]:
     """Copies in registers: along the places of a row that points add to, else of the points (fewer where each adds to several outputs)."""
     last = store.axes[-1]
-    if last in serial_axes(store):
+    serial = serial_axes(store)
+    if len(serial) > 1 and last is serial[-1] and extent(last) < min(STEPS):  # the few places of a point, and several points
+        points = max(1, min(STEPS) // (outputs * extent(last)))
+        yield tuple(opt("UPCAST", site_name(a), n) for a, n in ((last, extent(last)), (serial[-2], 2 * points)) if n > 1)
+    if last in serial:
         yield from (
             (opt("UPCAST", site_name(last), n),) for n in STEPS if n <= extent(last) and n % copies == 0 and n * outputs <= max(STEPS)
         )

@@ -31,14 +31,14 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
     far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= least]
     for n, opts in enumerate(found):
         alone = trials.legal(opts) if far and n < favourites and not any(o.op == "NT" for o in opts) else None
-        if alone is not None and _few_rows(trials, alone):
+        if alone is not None and few_rows(trials, alone):
             past = trials.legal((*alone, *(opt("NT", b.name) for b in far)))
             if past is not None and past != alone and estimate(trials.apply(past), threads) < estimate(trials.apply(alone), threads):
                 yield past
         yield opts
 
 
-def _few_rows(trials: Trials, opts: Opts) -> bool:
+def few_rows(trials: Trials, opts: Opts) -> bool:
     """Whether every nest stores a few runs of consecutive elements at most side by side."""
     state = trials.apply(opts)
     for n in state.nests:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..body import IDENTITY
 from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
@@ -21,7 +22,15 @@ from .npmath import erf
 Array = np.ndarray[Any, Any]
 Quantity = Any
 
-UFUNC: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+UFUNC: dict[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     **UFUNC,
     "sub": np.subtract,
@@ -53,8 +62,10 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 def int_identity(combine: str, dtype: DType) -> int:
     """The neutral element of an integer combine."""
-    if combine in ("add", "mul"):
-        return int(combine == "mul")
+    if combine in IDENTITY:
+        return IDENTITY[combine]
+    if combine == "and":
+        return -1 if dtype.kind == "i" else int(np.iinfo(dtype.np).max)
     info = np.iinfo(dtype.np)
     return int(info.min if combine == "max" else info.max)
 

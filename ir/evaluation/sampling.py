@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RUN = 16
 """Consecutive places of a slice: twice the period of `measure.special_inputs`."""
+FIRST = 24
+"""Of the first slice: thrice the period, since each of NaN and the two infinities has every third."""
 _LEAST = 3
 """Slices at least: the first, the last, and one between."""
 
@@ -27,7 +29,7 @@ _LEAST = 3
 def sampled_slices(
     kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], share: float, seed: int
 ) -> list[dict[str, Span]] | None:
-    """Spans of the longest outer axis that all of `kernel` shares, about `share` of it: the first and the last `RUN` places, and others
+    """Spans of the longest outer axis that all of `kernel` shares, about `share` of it: the first `FIRST` places, the last `RUN`, and others
     at random (by `seed`). None where such parts do not make whole results (no shared axis, stores that combine or whose place
     a value decides), or would be most of it anyway."""
     import numpy as np
@@ -47,8 +49,9 @@ def sampled_slices(
     count = max(_LEAST, int(share * blocks))
     if 2 * count > blocks:
         return None
-    between = np.random.default_rng(seed).choice(np.arange(1, blocks - 1), count - 2, replace=False)
-    return [{family: (int(b) * RUN, min(n, (int(b) + 1) * RUN))} for b in (0, *sorted(between), blocks - 1)]
+    between = np.random.default_rng(seed).choice(np.arange(-(-FIRST // RUN), blocks - 1), count - 2, replace=False)
+    later = [(int(b) * RUN, min(n, (int(b) + 1) * RUN)) for b in (*sorted(between), blocks - 1)]
+    return [{family: span} for span in ((0, FIRST), *later)]
 
 
 def reached(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], slices: list[dict[str, Span]]) -> dict[str, Array]:

@@ -6,6 +6,7 @@ from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
+from ...opts.guarded import guarded
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...program.program import Mem
@@ -68,7 +69,9 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
             conds = mask
             for a in reader.all_axes:
                 if low.masked(a) and any(p.axis is a for p, _ in s.parts):
-                    conds = _inside(low, a) if conds is None else conds & _inside(low, a)
+                    inside = _inside(low, a)
+                    # (a mask may be of what is read)
+                    conds = inside if conds is None else guarded(conds, {a}, inside) & inside
             return load(s.buffer, indices, conds)
     raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")
 

@@ -16,14 +16,15 @@ from typing import overload
 
 from ...ir import index as ix
 from ...ir.body import Reduce, Store, Value
-from ...ir.buffer import Buffer, load, load_parts
+from ...ir.buffer import Buffer, load
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
 from ..defaults import added_phase, fit
+from ..guarded import guarded
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -148,12 +149,7 @@ def _placed(e: Node | None, table: Mapping[Node, Node], masks: Sequence[Node]) -
     """An expression with the chunks' indices put in; what it loads past the last point touches no memory."""
     if e is None:
         return None
-    guarded = {}
-    for n in walk(e) if masks else ():
-        if n.op == "load" and axes_of(n) & table.keys():
-            buffer, indices, mask = load_parts(n)
-            guarded[n] = load(buffer, indices, masks[0] if mask is None else mask & masks[0])
-    return substitute(substitute(e, guarded), dict(table))
+    return substitute(guarded(e, table.keys(), masks[0]) if masks else e, dict(table))
 
 
 def _kept(store: Store) -> DType:

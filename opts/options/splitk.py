@@ -12,7 +12,7 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.body import Fold, Reduce, Store, Value
-from ...ir.buffer import Buffer, load, load_parts
+from ...ir.buffer import Buffer, load
 from ...ir.errors import OptError
 from ...ir.functions import where
 from ...ir.kernel import Kernel
@@ -20,6 +20,7 @@ from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..defaults import added_phase, legal_prefix
+from ..guarded import guarded
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -111,12 +112,7 @@ def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, 
     inside = ix.compare("lt", at, const(size))
     if inside.op != "const":
         # the last chunk reaches past the extent: it touches no memory there, and adds nothing
-        guarded = {}
-        for n in walk(expr):
-            if n.op == "load" and axis in axes_of(n):
-                buffer, indices, mask = load_parts(n)
-                guarded[n] = load(buffer, indices, ix.compare("lt", at, const(size)) if mask is None else mask & inside)
-        expr = substitute(substitute(expr, guarded), {axis: at})
+        expr = substitute(guarded(expr, {axis}, inside), {axis: at})
         expr = where(inside, expr, identity(value.expr.combine, value.dtype))
     else:
         expr = substitute(expr, {axis: at})

@@ -69,8 +69,8 @@ def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
     if name == "bfloat16":
         return [
             bits,
-            f"{u} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;",
-            f"{u} out = {_pick(e, 'x != x', '(bits >> 16) | 0x40u', 'rounded', width)};",
+            f"{u} carried = bits + 0x7fffu + ((bits >> 16) & 1u);",
+            f"{u} out = {_pick(e, 'x != x', '0xffffffffu', 'carried', width)} >> 16;",
             f"return {e.convert('out', uint32, _bits(name), width)};",
         ]
     positive = e.reinterpret("magnitude", uint32, float32, width)

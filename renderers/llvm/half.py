@@ -50,10 +50,10 @@ def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
         high = e.emit(f"lshr {i32} {bits}, {_i(16, lanes)}")
         odd = e.emit(f"and {i32} {high}, {_i(1, lanes)}")
         carried = e.emit(f"add {i32} {e.emit(f'add {i32} {bits}, {_i(0x7FFF, lanes)}')}, {odd}")
-        rounded = e.emit(f"lshr {i32} {carried}, {_i(16, lanes)}")
-        quiet = e.emit(f"or {i32} {high}, {_i(0x40, lanes)}")
         nan = e.emit(f"fcmp uno {f32} {x}, {x}")
-        return e.emit(f"trunc {i32} {e.select(nan, quiet, rounded, 'i32', lanes)} to {i16}")
+        # all bits set are a quiet NaN, and one operation: a selection between two vectors is three on some processors
+        rounded = e.emit(f"lshr {i32} {e.select(nan, _i(-1, lanes), carried, 'i32', lanes)}, {_i(16, lanes)}")
+        return e.emit(f"trunc {i32} {rounded} to {i16}")
     magnitude = e.emit(f"and {i32} {bits}, {_i(0x7FFFFFFF, lanes)}")
     sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(16, lanes)}")
     odd = e.emit(f"and {i32} {e.emit(f'lshr {i32} {magnitude}, {_i(13, lanes)}')}, {_i(1, lanes)}")

@@ -54,8 +54,8 @@ static inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) {
 
 static inline u16x4 narrow_bfloat16_x4(f32x4 x) {
     u32x4 bits = (u32x4)x;
-    u32x4 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    u32x4 out = (select_u32x4(x != x, (bits >> 16) | 0x40u, rounded));
+    u32x4 carried = bits + 0x7fffu + ((bits >> 16) & 1u);
+    u32x4 out = (select_u32x4(x != x, splat_u32x4(0xffffffffu), carried)) >> 16;
     return __builtin_convertvector(out, u16x4);
 }
 

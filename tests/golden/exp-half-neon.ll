@@ -47,13 +47,12 @@ items:
   %v32 = and <4 x i32> %v31, splat (i32 1)
   %v33 = add <4 x i32> %v30, splat (i32 32767)
   %v34 = add <4 x i32> %v33, %v32
-  %v35 = lshr <4 x i32> %v34, splat (i32 16)
-  %v36 = or <4 x i32> %v31, splat (i32 64)
-  %v37 = fcmp uno <4 x float> %v29, %v29
-  %v38 = select <4 x i1> %v37, <4 x i32> %v36, <4 x i32> %v35
-  %v39 = trunc <4 x i32> %v38 to <4 x i16>
-  %v40 = getelementptr i16, ptr %y.p, i64 %v1
-  store <4 x i16> %v39, ptr %v40, align 2
+  %v35 = fcmp uno <4 x float> %v29, %v29
+  %v36 = select <4 x i1> %v35, <4 x i32> splat (i32 -1), <4 x i32> %v34
+  %v37 = lshr <4 x i32> %v36, splat (i32 16)
+  %v38 = trunc <4 x i32> %v37 to <4 x i16>
+  %v39 = getelementptr i16, ptr %y.p, i64 %v1
+  store <4 x i16> %v38, ptr %v39, align 2
   br label %next
 next:
   %item.next = add nuw nsw i64 %item, 1

@@ -13,8 +13,8 @@ static float4 widen_float16_x4(ushort4 x) {
 
 static ushort4 narrow_bfloat16_x4(float4 x) {
     uint4 bits = as_uint4(x);
-    uint4 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    uint4 out = ((x != x) ? (bits >> 16) | 0x40u : rounded);
+    uint4 carried = bits + 0x7fffu + ((bits >> 16) & 1u);
+    uint4 out = ((x != x) ? (uint4)(0xffffffffu) : carried) >> 16;
     return convert_ushort4(out);
 }
 

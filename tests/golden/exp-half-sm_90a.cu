@@ -25,8 +25,8 @@ static __device__ __forceinline__ u16 narrow_bfloat16(float x) {
     return y;
 #else
     u32 bits = __float_as_uint(x);
-    u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    u32 out = ((x != x) ? (bits >> 16) | 0x40u : rounded);
+    u32 carried = bits + 0x7fffu + ((bits >> 16) & 1u);
+    u32 out = ((x != x) ? 0xffffffffu : carried) >> 16;
     return (u16)out;
 #endif
 }

@@ -52,8 +52,8 @@ def test_a_family_has_one_extent():
 def test_store_dimensions_and_combine():
     with pytest.raises(KernelError, match="store to y: 2 indices for 1 dimensions"):
         kernel([], [Store(Y, (I, I), const(1.0), (I,))])
-    with pytest.raises(KernelError, match="unknown combine 'xor'"):
-        kernel([], [Store(Y, (I,), const(1.0), (I,), "xor")])
+    with pytest.raises(KernelError, match="unknown combine 'nor'"):
+        kernel([], [Store(Y, (I,), const(1.0), (I,), "nor")])
 
 
 def test_builder_messages():

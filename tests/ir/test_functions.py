@@ -34,6 +34,11 @@ ONE: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
     "isnan": (f.isnan, np.isnan, 0),
     "isinf": (f.isinf, np.isinf, 0),
     "isfinite": (f.isfinite, np.isfinite, 0),
+    "sign": (f.sign, np.sign, 0),
+    "exp2": (f.exp2, np.exp2, 60),
+    "log2": (f.log2, np.log2, 2),
+    "log10": (f.log10, np.log10, 2),
+    "clip": (lambda x: f.clip(x, -1.5, 2), lambda x: np.clip(x, -1.5, 2), 0),
     "signbit": (f.sign_bit, lambda x: np.signbit(x) & ~np.isnan(x), 0),
 }
 """The function, NumPy's, and how many units in the last place they may differ by."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.ir import KernelBuilder, KernelError, cast, float32, float64, int8, uint8, where
+from tilewright.ir import KernelBuilder, KernelError, cast, const, float32, float64, int8, int32, uint8, where
 from tilewright.ir.kernel import Kernel
 
 Write = Callable[[KernelBuilder, Any, Any, Any], Any]
@@ -67,6 +67,13 @@ WORDS: dict[str, tuple[Write, str]] = {
     "a negative shape": (lambda kb, i, j, x: kb.input("w", (4, -8), float32), "dimension 1 of w is -8"),
     "Python's float": (lambda kb, i, j, x: kb.input("w", (4,), float), "w: Python's float has no size; give float32 or float64"),
     "complex": (lambda kb, i, j, x: kb.input("w", (4,), np.complex64), "w: unknown dtype 'complex64'; use one of"),
+    "a list of numbers": (lambda kb, i, j, x: x[i, j] * [0.5, 1.5][j], "make a list or an array of numbers an input"),
+    "two whole numbers": (lambda kb, i, j, x: where(x[i, j] > 0.0, 2, -1) + const(1, int32), r"add of int64 and int32: cast one of them, as in cast\(where"),
+    "a condition times": (lambda kb, i, j, x: (x[i, j] > 0.0) * x[i, j], r"mul of bool and float32: .* where\(condition, x, 0\)"),
+    "beyond a value's end": (lambda kb, i, j, x: kb.scan("add", "t", (i, j), j, x[i, j])[i, j - 1], r"as in t\[maximum\(i - 1, 0\)\]"),
+    "an axis that nothing binds": (lambda kb, i, j, x: kb.sum("r", (), i, x[i, j])[()], "uses n, which it does not bind: give it among its axes"),
+    "bits of floats": (lambda kb, i, j, x: kb.reduce("xor", "r", (i,), j, x[i, j])[i], "value r: 'xor' of float32; cast it to an integer type"),
+    "bits of conditions": (lambda kb, i, j, x: kb.reduce("or", "r", (i,), j, x[i, j] > 0.0)[i], "'max' is any and 'min' is all"),
     "sum for add": (lambda kb, i, j, x: kb.reduce("sum", "r", (i,), j, x[i, j])[i], "value r: unknown combine 'sum'; use 'add'"),
     "a dot in a name": (lambda kb, i, j, x: kb.axis("n.s", 3), "names with a dot"),
     "no name": (lambda kb, i, j, x: kb.axis("", 3), "the name of an axis is ''"),
@@ -94,6 +101,10 @@ def test_types_and_numbers_of_numpy() -> None:
     made = kb.build()
     assert [b.dtype for b in made.buffers] == [float32, int8, float32] and made.values["r"].dtype is float64
     assert made.inputs[0].shape == (8,) and made.stores[0].axes == (i,)
+
+
+def test_numbers_on_both_sides_of_where_have_one_type() -> None:
+    assert where(const(True), 1, 0.5).dtype is float32 and where(const(True), 1, 0).dtype.is_int
 
 
 def test_powers_are_products_and_roots() -> None:

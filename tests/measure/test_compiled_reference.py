@@ -112,6 +112,22 @@ def test_exact_zeros_of_float64_are_multiplied_exactly(light: None, compiled: bo
     assert (error[1::2] == 0.0).all() and (error[::2] >= 4.5 * float64.eps).all()
 
 
+@pytest.mark.parametrize("dims", [(300,), (300, 5), (300, 700)])
+def test_the_parts_have_every_kind_of_special_value(light: None, dims: tuple[int, ...]) -> None:
+    kb = KernelBuilder("doubled")
+    at = tuple(kb.axis(f"i{d}", n) for d, n in enumerate(dims))
+    x, y = kb.input("x", dims, float32), kb.input("y", dims, float32)
+    kb.store("u", float32, dims, at, 2.0 * x[at])
+    kb.store("v", float32, dims, at, 2.0 * y[at])
+    kernel = kb.build()
+    for seed in range(6):
+        inputs = special_inputs.generate(kernel, {}, seed)
+        for e in special_expectations(kernel, inputs, {}, seed).values():
+            assert e.free is not None
+            seen = e.value[~e.free]
+            assert all(f(seen).any() for f in (np.isnan, np.isposinf, np.isneginf)), (e.name, seed)
+
+
 def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = KernelBuilder("lengths")
     i, j = kb.axis("i", 300), kb.axis("j", 9)
@@ -124,7 +140,7 @@ def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monk
     whole = special_expectations(kernel, inputs, {}, 1)["y"]
     assert parts.free is not None and whole.weight is not None and parts.weight is not None
     looked = ~parts.free.reshape(300, 9)[:, 8]
-    assert looked[:16].all() and looked[-12:].all() and 30 < looked.sum() <= 48
+    assert looked[:24].all() and looked[-12:].all() and 36 < looked.sum() <= 56
     assert whole.looked == 1.0 and parts.looked == pytest.approx(looked.mean(), abs=0.01)
     assert parts.strict == pytest.approx(whole.strict, abs=0.1)
     seen = ~parts.free

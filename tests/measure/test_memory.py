@@ -51,7 +51,8 @@ def test_placement_checked_ends_and_timed_begins_at_a_guard_page(n):
         assert ops.timed[0][i] % PAGE == 0
     for addresses in (ops.checked, ops.timed[0]):
         np.testing.assert_array_equal(view(addresses[0], float32, (n,)), x)
-    assert (ops.checked == ops.timed[0]) == (4 * n % PAGE == 0)
+    assert (ops.checked[0] == ops.timed[0][0]) == (4 * n % PAGE == 0)
+    assert ops.checked[1] != ops.timed[0][1]
 
 
 def test_inputs_are_read_only_and_outputs_writable():

@@ -170,3 +170,12 @@ def test_a_rest_lasts_until_no_thread_works():
     assert rested([0.01]) == [stats.REST_S], "asleep at once"
     assert len(rested([1.0, 0.7, 0.0])) == 3, "threads that spin, as those of OpenMP"
     assert len(rested([1.0])) == stats.MOST_RESTS, "and one that never stops"
+
+
+def test_a_long_call_well_behind_is_made_twice_and_a_disturbed_one_gets_its_window():
+    behind = Clock(0.02)
+    times, rejected = run(behind, incumbent=0.01)
+    assert not rejected and times == [0.02, 0.02] and behind.calls == 2
+    disturbed = Clock(0.025, 0.011)
+    times, rejected = run(disturbed, incumbent=0.01)
+    assert not rejected and min(times) == 0.011 and disturbed.calls == 5

@@ -13,6 +13,7 @@ from tilewright.cache import Cache, CacheWarning, Key
 from tilewright.cache.server import writer as limits
 from tilewright.cache.server.errors import Unreachable
 from tilewright.cache.server.silence import SilenceWatch
+from tilewright.ir.errors import CacheError
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 2.0
@@ -96,6 +97,21 @@ def test_a_watch_ends_one_connection_and_leaves_those_that_speak() -> None:
         speaking.done()
         there.sendall(b"x")
         assert here.recv(1) == b"x" and not speaking.fired
+
+
+def test_where_no_thread_can_watch_it_is_an_error_that_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(self: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", none_left)
+    before = len(os.listdir("/proc/self/fd"))
+    a, b = socket.socketpair()
+    with a, b, pytest.raises(CacheError, match="want of a file or a thread"):
+        SilenceWatch(LIMIT_S).over(a)
+    a.close(), b.close()
+    with pytest.raises(CacheError, match="want of a file or a thread"):
+        SilenceWatch(LIMIT_S).over(a)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_new_machine_hears_of_it_in_time(line, home: Path, key: Key) -> None:

@@ -1,0 +1,73 @@
+"""What may still be added to the likeliest seeds: lanes for nests that got none, stores past the caches, lines that are fetched ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...opts.computed import all_contractions
+from ...opts.defaults import site_name
+from ...opts.opt import Opts, opt
+from ...opts.pages import buffer_bytes
+from ...opts.structure import contiguous, extent
+from ..model import estimate
+from .legal import Trials
+from .streamed import few_rows
+
+FAVOURITES = 2
+"""Seeds for which it is tried."""
+BETTER = 0.97
+"""How much of the time without them lanes may take at most."""
+CACHED, WRITTEN = 1.5, 0.7
+"""Of a second cache: what all buffers together exceed, and what the outputs do, where stores past the caches are worth a try."""
+
+
+def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
+    """`found`, each of the first `FAVOURITES` after itself with lanes, where the model takes that to be faster, and before
+    itself with what only a measurement can decide.
+
+    Stores past the caches make a kernel of a few megabytes a tenth to a third faster where it is called by itself, and
+    what reads its output next slower by more than that. So they come second, where a search finds them."""
+    for n, opts in enumerate(found):
+        alone = trials.legal(opts) if n < FAVOURITES else None
+        if alone is None:
+            yield opts
+            continue
+        best = _with_lanes(trials, threads, alone)
+        yield best
+        yield from _measured(trials, best)
+        if best != alone:
+            yield opts
+
+
+def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
+    """The schedule with lanes for a nest that has none, such as the means that a contraction of centred rows reads; or as it is."""
+    state, kernel = trials.apply(opts), trials.kernel
+    best, least = opts, BETTER * estimate(state, threads)
+    for n in state.nests:
+        lane = next((a for a in contiguous(kernel, n) if a in n.axes), None)
+        if lane is None or any(state.plans[a].copies > 1 for a in n.all_axes):
+            continue
+        lanes = trials.target.lanes(n.expr.dtype.compute)
+        for width in (lanes, 2 * lanes):
+            wish = (*opts, opt("UPCAST", site_name(lane), width))
+            if width <= extent(lane) and trials.is_legal(wish) and (t := estimate(trials.apply(wish), threads)) < least:
+                best, least = wish, t
+    return best
+
+
+def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:
+    """The schedule with one option more, of those that the model does not know well enough."""
+    kernel, l2 = trials.kernel, trials.target.l2
+    outputs = {b.name: buffer_bytes(b.shape, b.dtype.size) for b in kernel.outputs}
+    inputs = {b.name: buffer_bytes(b.shape, b.dtype.size) for b in kernel.inputs}
+    stores = [n.store for n in trials.apply(opts).nests if n.store is not None]
+    large = sum(outputs.values()) + sum(inputs.values()) > CACHED * l2 and sum(outputs.values()) > WRITTEN * l2
+    added = any(s.combine is not None for s in stores) or bool(all_contractions(kernel))
+    if large and not added and not any(o.op == "NT" for o in opts) and few_rows(trials, opts):
+        wish = (*opts, *(opt("NT", name) for name, size in outputs.items() if size > WRITTEN * l2 / len(outputs)))
+        if trials.is_legal(wish):
+            yield wish
+    for name in sorted(inputs, key=inputs.__getitem__)[-1:]:
+        wish = (*opts, opt("FETCH", name))
+        if inputs[name] > l2 / 2 and trials.is_legal(wish):
+            yield wish

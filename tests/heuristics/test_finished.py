@@ -1,0 +1,53 @@
+"""What is added to the likeliest seeds."""
+
+from __future__ import annotations
+
+from tilewright import kernels
+from tilewright.heuristics import seeds
+from tilewright.ir import KernelBuilder
+from tilewright.ir.dtypes import float32
+from tilewright.ir.kernel import Kernel
+from tilewright.targets import named
+
+
+def ops(kernel: Kernel, level: str = "haswell") -> list[set[tuple[str, str]]]:
+    """Of each seed, which options it has, and on what."""
+    return [{(o.op, str(o.on)) for o in opts} for opts in seeds(kernel, named(level), 1)]
+
+
+def tripled(n: int) -> Kernel:
+    """A kernel that reads and writes n × n floats once."""
+    kb = KernelBuilder("tripled")
+    i, j = kb.axis("i", n), kb.axis("j", n)
+    kb.store("y", float32, (n, n), (i, j), 3 * kb.input("x", (n, n), float32)[i, j])
+    return kb.build()
+
+
+def centred_products(n: int, d: int) -> Kernel:
+    """A contraction of rows less their means, which are a nest of their own."""
+    kb = KernelBuilder("centred_products")
+    i, j, k, l, m = kb.axis("i", d), kb.axis("j", d), kb.axis("n@mean", n), kb.axis("n@sum", n), kb.axis("m", d)
+    x = kb.input("x", (n, d), float32)
+    mean = kb.sum("mean", (m,), k, x[k, m] * (1.0 / n))
+    total = kb.sum("total", (i, j), l, (x[l, i] - mean[i]) * (x[l, j] - mean[j]))
+    kb.store("y", float32, (d, d), (i, j), total[i, j])
+    return kb.build()
+
+
+def test_an_output_beyond_the_second_cache_is_stored_past_it_by_the_second_seed_and_not_by_the_first() -> None:
+    first, second, *_ = ops(tripled(512))
+    assert ("NT", "y") not in first, "what reads it next finds it in the last cache"
+    assert second == first | {("NT", "y")}
+
+
+def test_what_stays_in_the_second_cache_is_not() -> None:
+    assert not any(("NT", "y") in s for s in ops(tripled(64)))
+
+
+def test_rows_that_are_read_several_times_may_be_fetched_ahead() -> None:
+    found = ops(kernels.make("argmax", {"m": 128, "n": 1024}, "float32"))
+    assert ("FETCH", "x") in found[1] and ("FETCH", "x") not in found[0]
+
+
+def test_a_nest_beside_a_contraction_gets_lanes_too() -> None:
+    assert ("UPCAST", "m") in ops(centred_products(256, 64))[0]

@@ -1,0 +1,71 @@
+"""Sums over pairs in some order, bands and corners: loops go through what is reduced only."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
+
+import pytest
+from checks import check_compiled, check_twin
+from random_schedules import grow
+from tilewright import targets
+from tilewright.ir import KernelBuilder, Node, float32, int32, where
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.program.program import For, statements
+
+TARGET = targets.named("avx2")
+N = 21
+CONDITIONS: dict[str, Callable[[Node, Node], Node]] = {
+    "above": lambda i, j: j > i,
+    "up to": lambda i, j: j <= i,
+    "band": lambda i, j: (j - i < 4) & (i - j <= 2),
+    "steep": lambda i, j: 2 * j + 5 >= 3 * i,
+    "nowhere": lambda i, j: (j > i + 30) & (j < i - 3),
+}
+
+
+def pairs(holds: Callable[[Node, Node], Node]) -> Kernel:
+    """A sum, a maximum and a masked sum over pairs, and pairs that are counted."""
+    kb = KernelBuilder("pairs")
+    i, j, k, l, m = (kb.axis(x, N) for x in ("i", "j", "k", "l", "m"))
+    x, w = kb.input("x", (N,), float32), kb.input("w", (N, N), float32)
+    total = kb.sum("total", (i,), j, where(holds(i, j), x[i] * w[i, j], 0.0))
+    most = kb.max("most", (i,), k, where(holds(i, k), w[i, k] + x[k], float("-inf")))
+    some = kb.sum("some", (i,), l, w.masked(holds(i, l), l, i))
+    count = kb.sum("count", (i,), m, where(holds(i, m), 1, 0))
+    kb.store("y", float32, (N,), (i,), total[i] + some[i])
+    kb.store("z", float32, (N,), (i,), most[i])
+    kb.store("n", int32, (N,), (i,), count[i].cast(int32))
+    return kb.build()
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_random_schedules_equal_the_reference(name: str) -> None:
+    kernel = pairs(CONDITIONS[name])
+    rng = random.Random(name)
+    for n in range(2):
+        opts = grow(kernel, TARGET, [rng.randrange(1 << 20) for _ in range(2 * n)], parse([["UPCAST", "i", 8]]) if n % 2 else ())
+        check_twin(kernel, opts, TARGET, None, n)
+
+
+def test_compiled_code_agrees() -> None:
+    check_compiled(pairs(CONDITIONS["band"]), parse([["UPCAST", "i", 8]]), TARGET)
+
+
+def test_loops_begin_where_something_is_added() -> None:
+    kb = KernelBuilder("above")
+    i, j = kb.axis("i", 64), kb.axis("j", 64)
+    w = kb.input("w", (64, 64), float32)
+    total = kb.sum("total", (i,), j, where(j > i, w[i, j], 0.0))
+    kb.store("y", float32, (64,), (i,), total[i])
+    program = lower(apply(kb.build(), parse([]), TARGET))
+    loops = [s for p in program.phases for s in statements(p.body) if isinstance(s, For) and s.label == "j"]
+    made = {s.out for p in program.phases for s in statements(p.body) if getattr(s, "op", "") == "const"}
+    assert loops and any(loop.lo not in made for loop in loops)
