@@ -9,7 +9,7 @@ from . import node as N
 from .body import BITWISE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .check import check_reads
-from .dtypes import DTypeLike, bool_
+from .dtypes import DType, DTypeLike, bool_
 from .errors import KernelError
 from .in_place import in_place
 from .joined_stores import joined_stores
@@ -86,8 +86,8 @@ class KernelBuilder:
         known_combine(combine, f"scan {name}")
         bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
         expr = given.expression(f"scan {name}", expr)
-        _bits(combine, f"scan {name}", expr)
         acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
+        _bits(combine, f"scan {name}", expr.dtype, acc)
         return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
 
     def associative_scan(
@@ -196,7 +196,7 @@ class KernelBuilder:
             raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
         if combine is not None:
             known_combine(combine, what)
-            _bits(combine, what, cast(given.expression(what, expr), of))
+            _bits(combine, what, of)
         earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
         if earlier is not None and earlier != buffer:
             raise KernelError(
@@ -242,11 +242,12 @@ def known_combine(combine: str, what: str) -> None:
         raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
 
 
-def _bits(combine: str, what: str, expr: Node) -> None:
-    """Raise KernelError where a bitwise combine meets what is no integer."""
-    if combine in BITWISE and not expr.dtype.is_int:
-        instead = "'max' is any and 'min' is all" if expr.dtype is bool_ else "cast it to an integer type"
-        raise KernelError(f"{what}: {combine!r} of {expr.dtype}; {instead}")
+def _bits(combine: str, what: str, *types: DType) -> None:
+    """Raise KernelError where a bitwise combine meets what is no integer, or has no integer for its result."""
+    for t in types if combine in BITWISE else ():
+        if not t.is_int:
+            instead = "'max' is any and 'min' is all" if t is bool_ else "cast it to an integer type"
+            raise KernelError(f"{what}: {combine!r} of {t}; {instead}")
 
 
 def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None) -> Value:
@@ -258,7 +259,7 @@ def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Seq
             f"value {name} reduces over {both!r}, which is one of its own axes too; leave it out there, or make kb.axis('{both!r}@2', ...)"
         )
     expr = given.expression(f"value {name}", expr)
-    _bits(combine, f"value {name}", expr)
     default = expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute
     acc = default if dtype is None else given.element_type(f"value {name}", dtype)
+    _bits(combine, f"value {name}", expr.dtype, acc)
     return Value(name, bound, Reduce(combine, folded, cast(expr, acc), acc), acc)

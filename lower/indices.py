@@ -200,7 +200,8 @@ class Indices(ABC):
         def folded(axis: Node) -> Node:
             return substitute(cond, {a: axis for a in axes_of(cond) if a.arg.family == axis.arg.family})
 
-        return any(c is cond or folded(axis) is c for c, axis in self.low.scope.holds)
+        plans = self.low.sched.plans
+        return any(c is cond or (plans[axis].folded and folded(axis) is c) for c, axis in self.low.scope.holds)
 
     def truths(self, op: str, x: Node, y: Node, asg: Assignment) -> tuple[bool, ...] | None:
         """A comparison of indices in every lane (or once, where it is the same in all), where it is known before anything runs."""
@@ -243,6 +244,8 @@ class Indices(ABC):
         if self.low.sched.target.kind == "gpu" and self._alike(op, base, c, lane):
             return b.splat(b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c)))), self.width)
         reach = abs(lane) * self.width + 1
+        if not fits((-reach, reach)):
+            return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, None))
         at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
         scalar = b.op("cast", self.low.scalar(at), dtype=int32)
         return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))

@@ -89,8 +89,8 @@ def kept_writes(s: Scheduled, nest: Nest) -> Iterator[tuple[Buffer, tuple[Node, 
 def vectors_loaded(
     s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
 ) -> dict[Node, int]:
-    """For each load of an array that is read at several places, or under windows that are spelled out, and each read of a kept value at shifted ones: how many vectors it
-    loads that no read before it did. `lane`: the part that lanes run over, and their number."""
+    """For each load of an array that is read at several places, or under windows that are spelled out, and each read of a kept
+    value at shifted ones: how many vectors it loads that no read before it did. `lane`: the part that lanes run over, and their number."""
     out: dict[Node, int] = {}
     seen: set[tuple[str, Residue, tuple[int, ...]]] = set()
     for name, found in _groups(s, nest).items():

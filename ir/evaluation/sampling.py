@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 RUN = 16
 """Consecutive places of a slice: twice the period of `measure.special_inputs`."""
-FIRST = 24
-"""Of the first slice: thrice the period, since each of NaN and the two infinities has every third."""
+FIRST = 2 * RUN
+"""Of the first slice: thrice the period and more, since each of NaN and the two infinities has every third."""
 _LEAST = 3
 """Slices at least: the first, the last, and one between."""
 
@@ -49,7 +49,7 @@ def sampled_slices(
     count = max(_LEAST, int(share * blocks))
     if 2 * count > blocks:
         return None
-    between = np.random.default_rng(seed).choice(np.arange(-(-FIRST // RUN), blocks - 1), count - 2, replace=False)
+    between = np.random.default_rng(seed).choice(np.arange(FIRST // RUN, blocks - 1), count - 2, replace=False)
     later = [(int(b) * RUN, min(n, (int(b) + 1) * RUN)) for b in (*sorted(between), blocks - 1)]
     return [{family: span} for span in ((0, FIRST), *later)]
 

@@ -3,14 +3,15 @@
 An elementary function spends a good part of its instructions on what hardly ever comes: subnormal numbers, infinities,
 results that overflow, angles of millions of turns. A step of a nest is computed as if none of these came, and notes in
 which lanes that was right. One test of all of them follows. Where it fails, the step is computed once more, with
-everything, and stored over the first results; so are the extremes of windows that it reads (`windows.py`). (Tests of each function by itself would keep the chains of neighbouring
-copies from being interleaved.)"""
+everything, and stored over the first results; so are the extremes of windows that it reads (`windows.py`). (Tests of
+each function by itself would keep the chains of neighbouring copies from being interleaved.)"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from ...ir.node import Node, walk
 from ...opts.nests import Nest
 from ...program.builder import Builder
 from ...program.program import Stmt, Val
@@ -21,13 +22,14 @@ from ..storage import Array, Registers
 
 def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
     """Run `store`, which computes and stores a step of a nest by a NestEval, for ordinary arguments; and again for any,
-    where some were not ordinary. Once, for any, where a second time would read what the first one stored, or where
-    threads of a group would part. `whole`: nothing is left out of what it stores."""
+    where some were not ordinary. Once, for any, where a second time would read what the first one stored, or would store
+    elsewhere (values decide where), or where threads of a group would part. `whole`: nothing is left out of what it stores."""
     b = low.b
     own = _reads_its_output(low, n)
     in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs) or (own and not whole)
+    decided = any(_supposes(x) for x in walk(*n.indices, *([] if n.mask is None else [n.mask])))
     hurried = [v for r in dict.fromkeys(n.refs) if isinstance(v := low.storage.values.get(r.arg), Registers) and v.again is not None]
-    if low.sched.target.groups or ev.lane is None or n.fills or in_place or not b.expand:
+    if low.sched.target.groups or ev.lane is None or n.fills or in_place or decided or not b.expand:
         with _anew(low, hurried):
             store(ev)
         return
@@ -47,6 +49,11 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
     if ordinary is not None:
         with b.when(b.op("not", ordinary)), _anew(low, hurried):
             store(NestEval(low, n))
+
+
+def _supposes(node: Node) -> bool:
+    """Whether a node of a store's mask or index may be computed for ordinary arguments only."""
+    return node.op == "ref" or (node.dtype.is_float and node.op not in ("load", "const"))
 
 
 @contextmanager

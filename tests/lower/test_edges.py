@@ -12,7 +12,7 @@ from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
 from tilewright.heuristics import seeds
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, float32, int8, int32, int64, sym, uint8
+from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, int64, sym, uint8, where
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.opts import Opts, apply, opt, parse
@@ -34,6 +34,15 @@ def right(kernel: Kernel, opts: Opts, **vars: int) -> None:
     check_twin(kernel, opts, AVX2, vars)
     check_floats(kernel, opts, AVX512, vars)
     check_compiled(kernel, opts, None, vars, threads=2)
+
+
+@pytest.mark.parametrize("factor", [2**28, 2**31])
+def test_indices_beyond_32_bits_are_compared_in_64(factor: int) -> None:
+    kb = KernelBuilder("far")
+    i, j = kb.axis("m", 3), kb.axis("n", 53)
+    far = 2 * i + factor * j - factor
+    kb.store("y", float64, (3, 53), (i, j), where(far < 7 * i, cast(far, float64), cast(7 * i, float64)))
+    check_floats(kb.build(), (opt("UPCAST", "n", 8),), AVX2)
 
 
 # edges of shapes --------------------------------------------------------------------------------------------------

@@ -45,6 +45,16 @@ def pairs(holds: Callable[[Node, Node], Node]) -> Kernel:
     return kb.build()
 
 
+@pytest.mark.parametrize("opts", ["(none)", "Um8"])
+def test_a_condition_over_another_axis_of_the_same_family_is_another(opts: str) -> None:
+    kb = KernelBuilder("of_one_family")
+    i, j, k = kb.axis("m", N), kb.axis("n", N), kb.axis("n@2", N)
+    x = kb.input("x", (N, N), float32)
+    total = kb.sum("total", (i,), (j, k), where(j < i, where(k < i, x[j, k], 5.0), 0.0))
+    kb.store("y", float32, (N,), (i,), total[i])
+    check_twin(kb.build(), parse(opts), TARGET)
+
+
 @pytest.mark.many
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_random_schedules_equal_the_reference(name: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tilewright import interp, targets
 from tilewright.heuristics.model.windows import window_work
-from tilewright.ir import KernelBuilder, absolute, float32, float64, uint8
+from tilewright.ir import KernelBuilder, absolute, exp, float32, float64, isnan, uint8, where
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
@@ -120,3 +120,31 @@ def test_the_order_with_most_in_common_is_taken() -> None:
 def test_few_vectors_cover_all() -> None:
     assert covering({k: k for k in (*range(9), *range(16, 25))}, 16) == [0, 16, 24]
     assert covering({0: 0, 40: 40, 50: 50}, 16) == [0, 40, 50]
+
+
+@pytest.mark.parametrize("target", ["v2", "avx2", "cascadelake"])
+@pytest.mark.parametrize("how", ["mask", "mask of a function", "index"])
+def test_what_decides_where_is_stored_is_computed_exactly(how: str, target: str) -> None:
+    """A store to a wrong place cannot be taken back."""
+    kb = KernelBuilder("decided")
+    i, a = kb.axis("n", N), kb.axis("k", K)
+    x = kb.input("x", (N + K - 1,), float32)
+    hi = kb.max("hi", (i,), a, x[i + a])
+    if how == "mask":
+        kb.store("y", float32, (2 * N,), (i,), x[i], mask=hi[i] > 0)
+    elif how == "index":
+        kb.store("y", float32, (2 * N,), (i,), x[i], (where(isnan(hi[i]), i + N, i),))
+    else:
+        kb.store("y", float32, (2 * N,), (i,), x[i], mask=exp(x[i]).ne(float("inf")))
+    v = elements((N + K - 1,), float32, 0.06)
+    v[3], v[11] = 1000.0, -1000.0
+    top = np.lib.stride_tricks.sliding_window_view(v, K).max(axis=1)
+    at = np.arange(N)
+    want = np.full(2 * N, 77, np.float32)
+    with np.errstate(over="ignore"):
+        there = {"mask": top > 0, "index": at >= 0}.get(how, np.exp(v[:N]) != np.inf)
+    want[(at + N * np.isnan(top) if how == "index" else at)[there]] = v[:N][there]
+    y = np.full(2 * N, 77, np.float32)
+    opts = "Un8" if how == "mask of a function" else "Un8 Rk5"
+    interp.run(lower(apply(kb.build(), parse(opts), targets.named(target))), {"x": v, "y": y})
+    np.testing.assert_array_equal(y, want)
