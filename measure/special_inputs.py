@@ -105,9 +105,9 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         if huge:
             put(_some(_is(main, _HUGE) & _is(other, _HUGE), main, rng, x.shape), lambda v, r: _huge(v, dtype, r))
         if wild:
-            kinds = np.array([np.nan, np.inf, -np.inf])[(row + (column if main.size < 3 * PERIOD else 0)) % 3]
             places = _some(_is(main, _WILD) & _is(other, _WILD), main, rng, x.shape)
-            put(places, lambda v, _: np.broadcast_to(kinds, x.shape)[places])
+            also = np.broadcast_to(column, x.shape)[places] if main.size < 3 * PERIOD else 0
+            put(places, lambda _, r: np.array([np.nan, np.inf, -np.inf])[(r + also) % 3])
     return x
 
 

@@ -13,6 +13,8 @@ REJECT = 3.0
 """A candidate this many times slower than the incumbent is timed no further."""
 _SURE_S = 0.005
 """Calls that are together shorter than this reject nothing."""
+_SHORT_S = 0.01
+"""Calls that are shorter are made three times at first."""
 CONTENDER = 1.1
 """Beyond this ratio to the incumbent, a part of the window tells enough."""
 BEHIND = 1.5
@@ -27,7 +29,7 @@ _QUIET = 0.1
 _BURST = 20
 _DROPPED = 3
 _DUEL_S = 20.0
-_TURN_S = 0.01
+_TURN_S = 0.015
 """How long one of two takes turns with the other on one thread: long against what a check after each turn displaces from the caches."""
 _MIN_EFFECT = 0.005
 _UNANIMOUS = 5
@@ -78,13 +80,15 @@ def repeats_for(seconds: float, window_s: float) -> int:
     return max(least, min(_MOST, math.ceil(window_s / max(seconds, 1e-9))))
 
 
-def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
+def time_adaptively(
+    exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None, ran_s: float = math.inf
+) -> tuple[list[float], bool]:
     """(seconds of each call, rejected). Rejected: the best of the first calls (three, and at least 5 ms of them) took
     over 3 × the incumbent. A contender gets 10 ms or three calls, and as much again when it beats the incumbent; what is
     up to half as slow again gets a third of that, and others their first calls: of long ones two, in case the first
-    was disturbed."""
-    times = exe.time(sets, vars, 1, math.inf)
-    if times[0] < 0.01:
+    was disturbed. `ran_s`: what a call took that was not timed so well; a short one need not be found out first."""
+    times = exe.time(sets, vars, 1 if ran_s >= _SHORT_S else 3, math.inf)
+    if times[0] < _SHORT_S and len(times) == 1:
         # the first call pays for cold caches and sleeping threads
         times = exe.time(sets, vars, 3, math.inf)
     best = min(times)

@@ -179,3 +179,9 @@ def test_a_long_call_well_behind_is_made_twice_and_a_disturbed_one_gets_its_wind
     disturbed = Clock(0.025, 0.011)
     times, rejected = run(disturbed, incumbent=0.01)
     assert not rejected and min(times) == 0.011 and disturbed.calls == 5
+
+
+def test_what_is_known_to_be_short_is_not_called_to_find_that_out():
+    known, unknown = Clock(1e-3), Clock(1e-3)
+    assert stats.time_adaptively(known, [[0]], (), 1e-4, ran_s=2e-3) == (stats.time_adaptively(unknown, [[0]], (), 1e-4)[0], True)
+    assert known.calls == unknown.calls - 1
