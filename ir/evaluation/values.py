@@ -87,12 +87,20 @@ class _Body:
             return env.algebra.scan(self.combine, q, p, v.dtype)
         if not isinstance(v.expr, Reduce):
             return DenseContext(env, self.dims, spans).eval(v.body)
+        count = prod(hi - lo for lo, hi in over)
+        if not count:  # nothing of it is read, not even what is the same for all that there is not
+            return env.algebra.finish(self.combine, self._nothing(spans, over), 0, v.dtype, self.eps)
         state: Any = None
         for part in _reduce_parts(self, spans, over):
             s = self._state(DenseContext(env, self.dims, (*spans, *part)))
             state = s if state is None else env.algebra.join(self.combine, state, s)
-        count = prod(hi - lo for lo, hi in over)
         return env.algebra.finish(self.combine, state, count, v.dtype, self.eps)
+
+    def _nothing(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> Any:
+        """The state of a reduction over no elements."""
+        algebra, dtype, shape = self.env.algebra, self.v.dtype, tuple(hi - lo for lo, hi in (*spans, *over))
+        none = algebra.map(algebra.number(0, dtype), lambda x: np.broadcast_to(x, shape))
+        return algebra.partial(self.combine, none, tuple(range(len(spans), len(shape))), dtype)
 
     def _state(self, c: DenseContext) -> Any:
         rank = len(self.v.axes)

@@ -146,6 +146,16 @@ def nothing_to_add() -> Kernel:
     return kb.build()
 
 
+def nothing_to_gather() -> Kernel:
+    """A sum over nothing of what is read at places that are the same for all of nothing."""
+    kb = KernelBuilder("nothing_to_gather")
+    j, k = kb.axis("n", 5), kb.axis("k", 0)
+    w, scale = kb.input("w", (5, 0), float32), kb.input("scale", (5, 0), float32)
+    s = kb.sum("s", (j,), k, w[j, k] * scale[j, 2 * k // 4])
+    kb.store("y", float32, (5,), j, s[j] + 1.0)
+    return kb.build()
+
+
 def packed_triangle() -> Kernel:
     """The lower triangle in rows one behind the other."""
     kb = KernelBuilder("packed_triangle")
@@ -156,7 +166,9 @@ def packed_triangle() -> Kernel:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("make", [many_dimensions, many_operands, nothing_to_add, packed_triangle], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [many_dimensions, many_operands, nothing_to_add, nothing_to_gather, packed_triangle], ids=lambda f: f.__name__
+)
 def test_kernels_at_the_edges(make: Callable[[], Kernel]) -> None:
     kernel = make()
     rng = random.Random(make.__name__)
