@@ -35,8 +35,6 @@ MOVED = "moved"
 """Inside the candidate's code, with operands at other addresses."""
 OURS = "ours"
 """A step inside this program."""
-_TURN_BYTES = 1 << 20
-"""Outputs compared after a turn of a duel, unless a single set has more: some 0.2 ms of its 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +226,7 @@ def _duel(
         for task in (a, b):
             channel.send(("step", FIRST))
             exe = bench.device.load(task.obj, task.signature, bench.threads)
-            # turns are short and many: little after each, every time something else
-            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches), most_bytes=_TURN_BYTES))
+            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches)))
             _first(bench, channel, watches[-1], BatchJob(task))
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEAST = 16
 """Runs that a winner must agree with itself in."""
 MOST = 512
-SPEND_S = 0.25
+SPEND_S = 0.4
 """Seconds that more than LEAST runs may take: small kernels are run up to MOST times."""
 LIMIT_S = 4.0
 """Seconds after which fewer than LEAST are enough."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .shifted_addresses import Shifted
 
 _MOST_BYTES = 16 << 20
-"""Outputs compared after a burst, unless a single set has more: some 3 ms."""
+"""Outputs compared after a burst or a turn of a duel (10 ms), unless a single set has more: some 3 ms."""
 
 
 class WrongResultError(Exception):
@@ -36,11 +36,9 @@ class Watch:
     """Runs and times one candidate on the operands of a bench; raises WrongResultError. It has the `time` of an
     Executable, so that timing it is checking it."""
 
-    def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0, most_bytes: int = _MOST_BYTES) -> None:
-        """Two that are watched at a time have each their own `slot`, 0 and 1. `most_bytes`: how much is compared after a burst,
-        one set at least."""
+    def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0) -> None:
+        """Two that are watched at a time have each their own `slot`, 0 and 1."""
         self.bench, self.exe, self.deterministic, self.slot = bench, exe, deterministic, slot
-        self._most_bytes = most_bytes
         bench.forget(slot)
         self.error = 0.0
         """The largest error over its bound so far."""
@@ -143,7 +141,7 @@ class Watch:
         self._bursts += 1
         written = min(sets, repeats)
         size = sum(bench.host.places[n].nbytes for n in bench.host.outputs)
-        most = 1 if bench.on_device is not None and bench.judge is None else max(1, self._most_bytes // max(size, 1))
+        most = 1 if bench.on_device is not None and bench.judge is None else max(1, _MOST_BYTES // max(size, 1))
         if repeats < sets:
             first = 0  # the first ones are written whatever the time limit is
         return [(first + k) % written for k in range(min(most, written))]

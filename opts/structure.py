@@ -214,7 +214,7 @@ def shifted_dimensions(kernel: Kernel) -> Mapping[str, tuple[int, ...]]:
 
 def stageable_values(kernel: Kernel) -> list[str]:
     """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an
-    elementary function, a division or a load."""
+    elementary function, a division or a load that is not the same in all of them that lie together."""
     return list(_stageable_values(kernel))
 
 
@@ -232,6 +232,6 @@ def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
             for n in walk(body):
                 if n.op == "ref" and n.arg == name:
                     uses += 2 if axes - axes_of(*n.src) else 1
-        if uses > 1 and any(n.op in FUNCTIONS or n.op in ("div", "sqrt", "load") for n in walk(v.expr)):
+        if uses > 1 and any(n.op in FUNCTIONS or n.op in ("div", "sqrt") or (n.op == "load" and axes_of(n) - shared) for n in walk(v.expr)):
             out.append(name)
     return tuple(out)

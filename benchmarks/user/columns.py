@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir import Kernel, KernelBuilder, float32, sqrt, uint8
+from tilewright.ir import Kernel, KernelBuilder, float32, int32, sqrt, uint8, where
 from tilewright.ir.functions import exp
+from tilewright.ir.operators import cast
 
 Arrays = Mapping[str, Any]
 Sizes = Mapping[str, int]
@@ -18,6 +19,8 @@ CASES = {
     "window_range": ("sliding windows", {"n": 70, "k": 9}),
     "dilate": ("sliding windows", {"h": 7, "w": 37, "k": 3}),
     "gradient_of_bytes": ("sliding windows", {"h": 5, "w": 37}),
+    "column_argmax": ("columns", {"n": 19, "c": 21}),
+    "box_mean": ("sliding windows", {"h": 7, "w": 37, "k": 3}),
 }
 """The class of each kernel, and sizes for tests."""
 C: dict[str, str] = {}
@@ -219,3 +222,62 @@ def gradient_of_bytes_numpy(x: Arrays, s: Sizes) -> Arrays:
 
     w = np.lib.stride_tricks.sliding_window_view(x["x"], (3, 3))
     return {"y": w.max(axis=(2, 3)) - w.min(axis=(2, 3))}
+
+
+def column_argmax(n: int = 2048, c: int = 1000) -> Kernel:
+    """Where the largest of each column is."""
+    kb = KernelBuilder("column_argmax")
+    j, a, b = kb.axis("c", c), kb.axis("n@top", n), kb.axis("n@at", n)
+    x = kb.input("x", (n, c), float32)
+    top = kb.max("top", (j,), a, x[a, j])
+    at = kb.min("at", (j,), b, where(x[b, j].eq(top[j]), cast(b, int32), n))
+    kb.store("y", int32, (c,), (j,), at[j])
+    return kb.build()
+
+
+C["column_argmax"] = """
+void kernel(const float (*restrict x)[C], int *restrict y) {
+  float top[C];
+  for (int j = 0; j < C; j++) top[j] = x[0][j], y[j] = 0;
+  for (int i = 1; i < N; i++)
+    for (int j = 0; j < C; j++)
+      if (x[i][j] > top[j]) top[j] = x[i][j], y[j] = i;
+}
+"""
+
+
+def column_argmax_numpy(x: Arrays, s: Sizes) -> Arrays:
+    """argmax."""
+    return {"y": x["x"].argmax(axis=0).astype("int32")}
+
+
+def box_mean(h: int = 1024, w: int = 1024, k: int = 5) -> Kernel:
+    """The mean of each k × k neighbourhood of an image with its border."""
+    kb = KernelBuilder("box_mean")
+    i, j, a, b = kb.axis("h", h), kb.axis("w", w), kb.axis("p", k), kb.axis("q", k)
+    x = kb.input("x", (h + k - 1, w + k - 1), float32)
+    total = kb.sum("total", (i, j), (a, b), x[i + a, j + b])
+    kb.store("y", float32, (h, w), (i, j), total[i, j] * (1.0 / (k * k)))
+    return kb.build()
+
+
+C["box_mean"] = """
+void kernel(const float (*restrict x)[W + K - 1], float (*restrict y)[W]) {
+#pragma omp parallel for
+  for (int i = 0; i < H; i++)
+    for (int j = 0; j < W; j++) {
+      float total = 0;
+      for (int p = 0; p < K; p++)
+        for (int q = 0; q < K; q++) total += x[i + p][j + q];
+      y[i][j] = total / (K * K);
+    }
+}
+"""
+
+
+def box_mean_numpy(x: Arrays, s: Sizes) -> Arrays:
+    """By NumPy's windows."""
+    import numpy as np
+
+    w = np.lib.stride_tricks.sliding_window_view(x["x"].astype("float64"), (s["k"], s["k"]))
+    return {"y": w.mean(axis=(2, 3))}

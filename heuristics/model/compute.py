@@ -20,7 +20,9 @@ from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
 from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
+from .alike import times_computed
 from .dots import dot_work
+from .evaluated import evaluated
 from .extremes import beside
 from .scans import scan_work
 from .shifted import vectors_loaded
@@ -82,11 +84,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     work = _work(body)
     if nest.kind != "reduce":
         return _pointwise(body, work)
-    known = set(_evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
+    known = set(evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)
         work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
-        known |= set(_evaluated(s, other, [*other.evaluated]))
+        known |= set(evaluated(s, other, [*other.evaluated]))
     return _reduction(body, work, group)
 
 
@@ -113,7 +115,9 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
     shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
-    for n in _evaluated(s, nest, roots):
+    nodes = evaluated(s, nest, roots)
+    shifted |= times_computed(s, nest, nodes, body.regs, body.copies, body.lane) if shifted else {}
+    for n in nodes:
         if n in known:
             continue
         k = shifted.get(n, body.times(n))
@@ -148,8 +152,8 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
         loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
-    if _apart(body, indices) > core.addresses:  # copies held inside an extent have an address each, more than there are registers for
-        k *= core.recomputed
+    # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
+    k *= core.recomputed if _apart(body, indices) > core.addresses else 1
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
     masked = mask is not None and buffer.name not in s.stages
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar
@@ -186,8 +190,12 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
-    busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
-    cycles = busy + _spilled(body, space, accs + flags, unroll) * unroll
+    # (without a loop, chains wait for nothing that was before: the processor has several bodies in sight)
+    sight = 1.0 if inner else max(1.0, core.window / max(1.0, arith + work.loads))
+    chain = work.latency * unroll / sight
+    busy = max(arith / core.ports, work.loads / core.load_ports, chain, (arith + work.loads + core.overhead) / core.issue)
+    plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
+    cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
     cycles += core.branch if cycles < core.short else 0.0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry)
 
@@ -256,30 +264,6 @@ def _apart(body: Body, indices: tuple[Node, ...]) -> int:
         if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
     ]
     return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
-
-
-def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
-    """The nodes that cost an instruction: not indices, nor the masks of staged tiles, nor what only borders ask."""
-    out: dict[Node, None] = {}
-    stack = [r for r in roots if r.dtype is not index]
-    while stack:
-        n = stack.pop()
-        if (
-            n in out
-            or n.op in ("const", "axis", "sym", "ref")
-            or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max"))
-        ):
-            continue
-        out[n] = None
-        if n.op == "load":
-            buffer, _, mask = load_parts(n)
-            if mask is not None and buffer.name not in s.stages and not holds_inside(s, nest, mask):
-                stack.append(mask)
-        elif n.op == "where" and holds_inside(s, nest, n.src[0]):
-            stack.append(n.src[1])
-        elif not (n.op in COMPARE and n.src[0].dtype is index):
-            stack.extend(n.src)
-    return list(out)
 
 
 def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:

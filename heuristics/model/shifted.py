@@ -18,7 +18,6 @@ from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...opts.structure import shifted_dimensions
 from ...opts.thresholds import holds_inside
-from ...opts.windows import spelled_out
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 Place = tuple[Residue, tuple[int, ...]]
@@ -119,13 +118,19 @@ def places(
     }
 
 
+def slides(s: Scheduled, nest: Nest, indices: Sequence[Node]) -> bool:
+    """Whether steps of a reduction that are spelled out read what copies of its results read too: of a window that slides."""
+    steps = {p.var for p in s.registers(nest) if p.kind == "unroll"}
+    return nest.kind == "reduce" and any(steps & {t for t in found if found[t]} and len(found) > 1 for found in map(s.terms, indices))
+
+
 def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, ...]]]]:
     groups: dict[str, list[tuple[Node, tuple[Node, ...]]]] = {}
     for n in nest.loads:
         buffer, indices, mask = load_parts(n)
         if (mask is None or holds_inside(s, nest, mask)) and buffer.name not in s.stages:
             groups.setdefault(buffer.name, []).append((n, indices))
-    groups = {name: found for name, found in groups.items() if len(found) > 1 or spelled_out(s, nest)}
+    groups = {name: found for name, found in groups.items() if len(found) > 1 or slides(s, nest, found[0][1])}
     for n in nest.refs:
         if n.arg not in nest.fills and kept(s, n.arg, n.src) is not None:
             groups.setdefault(n.arg, []).append((n, n.src))

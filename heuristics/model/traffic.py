@@ -10,6 +10,7 @@ from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
+from ...opts.computed import all_contractions
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
 from ...opts.pages import buffer_bytes, is_far
@@ -95,13 +96,15 @@ class Traffic:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
+        # what a nest before has read is in the last cache at least, if that keeps it (operands of products are read many times anyway)
+        streams = not all_contractions(s.kernel)
         # of what a nest fills on the way, operands: rows of pointwise values are near
         filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
         loads = (load_parts(n) for n in dict.fromkeys((*nest.nodes, *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
-            # (what a nest before has read is in the last cache at least, if that keeps it)
             warmed = x.buffer.name in warm and (
-                not is_far(s.target, x.buffer.shape, x.buffer.dtype.size) or self._footprint(x.buffer, x.indices, item, x.spread) <= room
+                (streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size))
+                or self._footprint(x.buffer, x.indices, item, x.spread) <= room
             )
             yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread)
         for x in together(s, kept_reads(s, nest)):
@@ -171,7 +174,10 @@ class Traffic:
         lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
         woven = weave(s, plan, self.machine.dots)
         per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across) if woven is None else plan.elements * woven
-        far = plan.bytes / (self.dram if is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
+        whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
+        # (as what is not staged: the first time it comes from memory)
+        once = trips(around) * plan.bytes < 2 * whole and whole > s.target.l2
+        far = plan.bytes / (self.dram if once or is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
         return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 
 from ...opts.computed import all_contractions
 from ...opts.defaults import site_name
@@ -17,6 +18,8 @@ FAVOURITES = 2
 """Seeds for which it is tried."""
 BETTER = 0.97
 """How much of the time without them lanes may take at most."""
+STEPS = 16
+"""Steps of a contraction whose results are stored as often as those of a pointwise kernel."""
 CACHED, WRITTEN = 1.5, 0.7
 """Of a second cache: what all buffers together exceed, and what the outputs do, where stores past the caches are worth a try."""
 
@@ -62,7 +65,9 @@ def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:
     inputs = {b.name: buffer_bytes(b.shape, b.dtype.size) for b in kernel.inputs}
     stores = [n.store for n in trials.apply(opts).nests if n.store is not None]
     large = sum(outputs.values()) + sum(inputs.values()) > CACHED * l2 and sum(outputs.values()) > WRITTEN * l2
-    added = any(s.combine is not None for s in stores) or bool(all_contractions(kernel))
+    # results of long sums leave register tiles seldom, in pieces of lines; what is added to was read before
+    added = any(s.combine is not None for s in stores)
+    added |= any(prod(extent(a) for a in c.nest.reduce_axes) > STEPS for c in all_contractions(kernel))
     if large and not added and not any(o.op == "NT" for o in opts) and few_rows(trials, opts):
         wish = (*opts, *(opt("NT", name) for name, size in outputs.items() if size > WRITTEN * l2 / len(outputs)))
         if trials.is_legal(wish):

@@ -39,7 +39,7 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .placed import joined_places
-from .rows import columns, extreme_windows, scans, transposed, windows
+from .rows import columns, scans, slid_windows, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
@@ -128,7 +128,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
-        *chain(windows(kernel, lanes), extreme_windows(kernel, lanes)),
+        *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),

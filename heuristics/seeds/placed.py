@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from ...ir.kernel import Kernel
 from ...opts.nests import Nest, plain
@@ -34,23 +35,29 @@ MOST = 4
 
 
 def joined_places(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
-    """Schedules, the first few each after one like it in which places join their extremes, where the model thinks that quicker."""
+    """Schedules, after those like the first few of them in which places join their extremes, where the model thinks that quicker."""
     joins = places(trials.kernel, trials.target)
-    for at, opts in enumerate(found):
-        if joins and at < MOST and not any(o.op == "FUSE" for o in opts):
-            wishes = [w for wish in _joined(opts, joins) if (w := trials.legal(wish)) is not None and any(o.op == "FUSE" for o in w)]
-            times = {w: estimate(trials.apply(w), threads) for w in wishes}
-            best = min(times, key=times.__getitem__, default=None)
-            alone = trials.legal(opts)
-            if best is not None and (alone is None or times[best] < estimate(trials.apply(alone), threads)):
-                yield best
-        yield opts
+    rest = iter(found)
+    head = list(islice(rest, MOST)) if joins else []
+    quicker: dict[Opts, float] = {}
+    for opts in head:
+        if any(o.op == "FUSE" for o in opts):
+            continue
+        wishes = [w for wish in _joined(opts, joins) if (w := trials.legal(wish)) is not None and any(o.op == "FUSE" for o in w)]
+        times = {w: estimate(trials.apply(w), threads) for w in wishes}
+        best = min(times, key=times.__getitem__, default=None)
+        alone = trials.legal(opts)
+        if best is not None and (alone is None or times[best] < estimate(trials.apply(alone), threads)):
+            quicker[best] = times[best]
+    yield from sorted(quicker, key=quicker.__getitem__)
+    yield from head
+    yield from rest
 
 
 def _joined(opts: Opts, joins: dict[str, str]) -> Iterator[Opts]:
     """A schedule with places in the loops of their extremes; with a half or a quarter of each register tile too, since there are two or
     three times as many accumulators."""
-    alike = tuple(dict.fromkeys(replace(o, on=joins.get(o.on, o.on)) for o in opts))
+    alike = tuple(dict.fromkeys(o if o.op == "MOVE" else replace(o, on=joins.get(o.on, o.on)) for o in opts))
     fuse = tuple(opt("FUSE", family) for family in dict.fromkeys(joins.values()))
     yield (*alike, *fuse)
     for i, o in enumerate(alike):

@@ -33,7 +33,7 @@ from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
 from .placed import joined_places
 from .quick_contractions import ask_contractions
-from .rows import columns, extreme_windows, scans, transposed, windows
+from .rows import columns, scans, slid_windows, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .streamed import streamed
@@ -174,7 +174,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 6, 1, 0)),
-        _picked(extreme_windows(kernel, lanes), (0, 1)),
+        _picked(slid_windows(kernel, lanes), (0, 1)),
         _picked(scans(kernel, lanes, threads), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(paired_results(kernel, target, threads, lanes), (0, 1)),

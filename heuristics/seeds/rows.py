@@ -11,7 +11,7 @@ from ...ir.node import Node, walk
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
-from ...opts.pages import is_far
+from ...opts.pages import buffer_bytes, is_far
 from ...opts.places import combine_of
 from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...targets import Target
@@ -29,6 +29,8 @@ RUN = 1024
 """Results of short windows that are a work item."""
 RESULTS = 256
 """Results of long windows that are a work item."""
+LINE = 64
+"""Bytes of a cache line."""
 ROW = 4096
 """Columns whose results stay in the first cache while rows go by."""
 ITEMS = 64
@@ -39,7 +41,7 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
     stay in scratch, so that memory is read in long runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
-    lane = lane_axis(kernel, found[0]) if found else None
+    lane = next((a for n in found for a in (lane_axis(kernel, n),) if a is not None), None)
     if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
         return
     along = [next((a for a in n.reduce_axes if _down(kernel, n, a, lane)), None) for n in found]
@@ -130,7 +132,7 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                     opt("TILE", site_name(lane), RESULTS),
                 )
                 yield (*cut, opt("PARALLEL", site_name(lane)))
-            if all(extent(a) <= SPELLED for a in every):
+            if all(extent(a) <= SPELLED or (extent(a) <= SPELLED_WINDOW and combine_of(n) in ("max", "min")) for a in every):
                 steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
                 block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
                 for vectors in (4, 2):
@@ -164,9 +166,10 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                     yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid[:1])
 
 
-def extreme_windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Extremes of windows that slide over rows: all steps are spelled out, and rows of results side by side share those of their windows."""
-    n = next((n for n in nests(kernel) if combine_of(n) in ("max", "min")), None)
+def slid_windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Reductions of windows that slide over rows: all steps are spelled out, and rows of results side by side share what they read, and of
+    extremes what they compute too."""
+    n = next((n for n in nests(kernel) if n.kind == "reduce"), None)
     lane = lane_axis(kernel, n) if n is not None else None
     if n is None or lane is None:
         return
@@ -269,6 +272,10 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
                 )
                 out.append((*cuts, *outer, *wide, *past))
             out.append((*cuts, *outer, opt("PARALLEL", site_name(into))))
+            if not past and buffer_bytes(n.store.buffer.shape, n.store.buffer.dtype.size) > target.l2:  # (only measuring can tell)
+                line = max(lanes, LINE // n.store.buffer.dtype.size)
+                whole = (opt("UPCAST", site_name(along), min(lanes, 8)), opt("UPCAST", site_name(into), line))
+                out.append((*whole, *outer, opt("PARALLEL", site_name(along)), opt("NT", n.store.buffer.name)))
         grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))
         out.append((*cuts, *grid, opt("PARALLEL", site_name(into)), opt("STAGE", n.store.buffer.name, at=site_name(into))))
         if extent(into) >= 8 * lanes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.node import Node
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
-from ...program.program import Val
+from ...program.program import Number, Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..reciprocal_root import factors
@@ -45,8 +45,7 @@ class Accumulators:
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
-        start = identity(self.combine, self.dtype)
-        return self.low.b.const(start.arg, self.dtype, self.ev.width if self.ev.lane is not None else 1)
+        return self.low.b.const(self.none(), self.dtype, self.ev.width if self.ev.lane is not None else 1)
 
     def run(self, loops: Sequence[Part], accs: list[Val], empty: bool) -> list[Val]:
         """Accumulate through the reduce loops."""
@@ -140,6 +139,12 @@ class Accumulators:
             out.setdefault(tuple((p.name, s[p.name]) for p in self.space), nothing)
         return out
 
+    def none(self) -> Number:
+        """What an accumulator begins with."""
+        start = identity(self.combine, self.dtype).arg
+        assert isinstance(start, int | float)
+        return start
+
     def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part]) -> Val:
         """The accumulator kept in memory, or the identity in the first block."""
         b, ev = self.low.b, self.ev
@@ -157,7 +162,7 @@ class Accumulators:
         if wide:
             mask = b.splat(mask, ev.width)
         old = ev.read(array.mem, array.address(self.low.point(array)), asg, mask)
-        start = b.const(identity(self.combine, self.dtype).arg, self.dtype)
+        start = b.const(self.none(), self.dtype)
         return b.op("select", b.splat(later, ev.width) if wide else later, old, start, dtype=self.dtype)
 
     def write(self, array: Array, results: dict[Key, Val]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.dtypes import int32
 from ...opts.nests import Nest, identity
-from ...program.program import Val
+from ...program.program import Number, Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment, Key
@@ -26,9 +26,9 @@ class PlaceAccumulators(Accumulators):
         self.larger = self.dtype is int32 and not low.sched.target.keeps_nan
         """Whether a later index is taken as the larger one. Of vectors that is less work than a selection."""
 
-    def identity(self) -> Val:
+    def none(self) -> Number:
         """The first index: it stays where no element is better than none."""
-        return self.low.b.const(0, self.dtype, self.ev.width if self.ev.lane is not None else 1)
+        return 0
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """The index after one more element."""

@@ -92,14 +92,17 @@ def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
 
 
 def check(s: Scheduled) -> None:
-    """Raise OptError where an extreme would wait in memory, and not beside its place."""
+    """Raise OptError where several partial places would wait in memory, of which the first one counts."""
     for n in s.nests:
         if n.name not in s.places:
             continue
-        reducing = [p.axis in n.reduce_axes for p in s.loops(n)]
-        if reducing != sorted(reducing):
+        axis = n.reduce_axes[0]
+        reducing = [p.axis is axis for p in s.loops(n)]
+        partial = s.shared_by((axis,)) or any(p.axis is axis and p.kind == "upcast" for p in s.registers(n))
+        if reducing != sorted(reducing) and partial:
             raise OptError(
-                f"FUSE: {n.name} is the place of {s.places[n.name].extreme}; keep the loops over {n.reduce_axes[0].arg.name} innermost"
+                f"FUSE: {n.name} is the place of {s.places[n.name].extreme}; keep the loops over {axis.arg.name} innermost, or take "
+                f"UNROLL in place of UPCAST, so that each result has one place"
             )
 
 

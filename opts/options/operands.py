@@ -80,10 +80,9 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Sums of products with a computed operand, with the lanes along any of their axes."""
-    if "OPERANDS" in near.ops:
-        return
     for p in products(near.kernel):
-        for a in p.value.axes if len(p.factors) > 1 else ():
+        open_still = len(p.factors) > 1 and ("OPERANDS", p.value.name) not in near.taken
+        for a in p.value.axes if open_still else ():
             if extent(a) > 1 and has_computed(p, a):
                 yield (opt("OPERANDS", p.value.name, n=str(a.arg.name)),)
 

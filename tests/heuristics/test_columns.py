@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir import KernelBuilder, exp, float32
+from tilewright.heuristics.model.alike import times_computed
+from tilewright.ir import KernelBuilder, exp, float32, sqrt, where
 from tilewright.ir.kernel import Kernel
+from tilewright.opts import apply, parse
 from tilewright.opts.opt import Opts
+from tilewright.opts.structure import stageable_values
 from tilewright.targets import named
 
 
@@ -44,3 +47,39 @@ def test_windows_over_rows_are_spelled_out(level: str) -> None:
     kb.store("y", float32, (512, 512), (i, j), kb.max("top", (i, j), (p, q), x[i + p, j + q])[i, j])
     first = seeds(kb.build(), named(level), 1)[0]
     assert named_options(first, "UNROLL") == {"p": 5, "q": 5} and named_options(first, "UPCAST")["h"] in (4, 8)
+
+
+def test_rows_of_sums_share_what_their_windows_read() -> None:
+    kb = KernelBuilder("box")
+    i, j, p, q = kb.axis("h", 512), kb.axis("w", 512), kb.axis("p", 5), kb.axis("q", 5)
+    x = kb.input("x", (516, 516), float32)
+    kb.store("y", float32, (512, 512), (i, j), kb.sum("total", (i, j), (p, q), x[i + p, j + q])[i, j])
+    first = seeds(kb.build(), named("haswell"), 1)[0]
+    assert named_options(first, "UNROLL") == {"p": 5, "q": 5} and named_options(first, "UPCAST")["h"] == 4
+
+
+def test_what_copies_have_in_common_is_counted_once() -> None:
+    """sqrt(x[i] + x[i + 2]), and the next row's square of the same root."""
+    kb = KernelBuilder("common")
+    i, j = kb.axis("h", 64), kb.axis("w", 64)
+    x = kb.input("x", (67, 64), float32)
+    first, second = (sqrt(x[i + k, j] + x[i + k + 2, j]) for k in (0, 1))
+    kb.store("y", float32, (64, 64), (i, j), first * 2.0 + second)
+    s = apply(kb.build(), parse("Uh4 Uw8"), named("haswell"))
+    (nest,) = s.nests
+    lane, regs = s.lanes(nest).lane, s.registers(nest)
+    copies = {p.name: p.trips // 8 if p is lane else p.trips for p in regs}
+    found = times_computed(s, nest, [n for n in nest.nodes if n.op == "sqrt"], regs, copies, lane)
+    assert sorted(found.values()) == [1, 4]
+
+
+def test_a_choice_by_a_rows_number_is_not_worth_keeping() -> None:
+    kb = KernelBuilder("chosen")
+    i, (a, b, c, d, f) = kb.axis("m", 8), (kb.axis(f"n@{k}", 64) for k in range(5))
+    x, least = kb.input("x", (8, 64), float32), kb.input("least", (8,), float32)
+    e = kb.value("e", (i, a), exp(x[i, a]))
+    whole = kb.sum("whole", (i,), f, e[i, f])
+    kept = kb.value("kept", (i, b), where(e[i, b] < least[i] * whole[i], 0.0, e[i, b]))
+    total = kb.sum("total", (i,), c, kept[i, c])
+    kb.store("y", float32, (8, 64), (i, d), kept[i, d] / total[i])
+    assert stageable_values(kb.build()) == ["e"]

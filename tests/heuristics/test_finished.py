@@ -51,3 +51,10 @@ def test_rows_that_are_read_several_times_may_be_fetched_ahead() -> None:
 
 def test_a_nest_beside_a_contraction_gets_lanes_too() -> None:
     assert ("UPCAST", "m") in ops(centred_products(256, 64))[0]
+
+
+def test_a_transposed_output_may_leave_in_whole_lines() -> None:
+    found = seeds(kernels.make("transpose", {"m": 512, "n": 512}, "float32"), named("haswell"), 1)
+    past = [opts for opts in found[:4] if any(o.op == "NT" for o in opts)]
+    assert past and found[0] not in past
+    assert ("UPCAST", "m", 16) in {(o.op, str(o.on), o.arg) for o in past[0]}, "64 bytes of float32"

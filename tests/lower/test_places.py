@@ -37,7 +37,9 @@ def best_way(m: int = 5, n: int = 21, p: int = 13, combine: Combine = "max", non
     return kb.build()
 
 
-@pytest.mark.parametrize("text", ["Jp", "Un8 Jp Um2 Rp2", "Up8 Jp Um2", "Up2 Un8 Jp Pm", "Tp4 Un8 Jp", "Jp Sx@m Um2"])
+@pytest.mark.parametrize(
+    "text", ["Jp", "Un8 Jp Um2 Rp2", "Up8 Jp Um2", "Up2 Un8 Jp Pm", "Tp4 Un8 Jp", "Jp Sx@m Um2", "Un8 Tn16 Rp2 Jp Mp@best<n.t"]
+)
 @pytest.mark.parametrize(("combine", "dtype"), [("max", float32), ("min", int32)])
 def test_every_schedule_finds_the_place(text: str, combine: Combine, dtype: DType) -> None:
     kernel = best_way(combine=combine, dtype=dtype)
@@ -50,7 +52,7 @@ def test_every_schedule_finds_the_place(text: str, combine: Combine, dtype: DTyp
         check_compiled(kernel, opts)
 
 
-@pytest.mark.parametrize("text", ["Un8 Jp", "Up4 Jp", "Up2 Un4 Jp", "Tp4 Up2 Jp", "Rp3 Jp"])
+@pytest.mark.parametrize("text", ["Un8 Jp", "Up4 Jp", "Up2 Un4 Jp", "Tp4 Up2 Jp", "Rp3 Jp", "Un4 Jp Mp@best<n", "Un4 Rp3 Jp Mp@best<n"])
 def test_what_is_special(text: str) -> None:
     """Ties, nothing but the least number, NaN among others: as the kernel is written."""
     inf, nan = np.inf, np.nan
@@ -66,7 +68,7 @@ def test_what_is_special(text: str) -> None:
     ("kernel", "text", "words"),
     [
         (best_way(none=5), "Jp", "without needing each other"),  # an index may be larger than what stands for none
-        (best_way(), "Tn8 Jp Mp@best<n.t Mp@at<n.t", "keep the loops over p@best innermost"),
+        (best_way(), "Tn8 Up2 Jp Mp@best<n.t", "keep the loops over p@best innermost, or take UNROLL"),
         (best_way(), "Up@best8 Jp", "cut differently"),
     ],
 )

@@ -1,0 +1,103 @@
+"""Expressions that register copies have in common, as those of stencils have: what one row of results computes of the row below is what
+the next one computes of its own.
+
+Equal expressions are one in the code that is made. Here an expression over loads is its shape, and how far it is shifted along each
+axis; copies shift it further. So those of one shape are counted by the different places at which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from ...ir import index as ix
+from ...ir.buffer import load_parts
+from ...ir.dtypes import index
+from ...ir.node import Node, axes_of, walk
+from ...opts.axis_plan import Part
+from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
+from ...opts.thresholds import holds_inside
+
+Shift = tuple[int | None, ...]
+"""By how many elements an expression is shifted along each axis; None where it does not vary."""
+
+
+@dataclass(slots=True)
+class Shapes:
+    """The shapes of a nest's expressions: numbers that are equal for what differs by a shift along `axes` alone, which count
+    copies."""
+
+    scheduled: Scheduled
+    nest: Nest
+    axes: tuple[Node, ...]
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+    found: dict[Node, tuple[int, Shift] | None] = field(default_factory=dict)
+
+    def of(self, n: Node) -> tuple[int, Shift] | None:
+        """(shape, shift) of an expression whose operands are known; None where it is no function of places that shift."""
+        if n.op == "where" and holds_inside(self.scheduled, self.nest, n.src[0]):
+            return self.found.get(n.src[1])
+        if n.op == "load":
+            return self._load(n)
+        if n.op == "ref" or n.dtype is index:
+            return None
+        parts = [self.found.get(s) for s in n.src]
+        if any(p is None for p in parts):
+            return None
+        known = [p for p in parts if p is not None]
+        first: Shift = tuple(next((s[d] for _, s in known if s[d] is not None), None) for d in range(len(self.axes)))
+        from_first = [(k, tuple(None if x is None else x - (f or 0) for x, f in zip(s, first, strict=True))) for k, s in known]
+        return self._number((n.op, n.arg, n.dtype.name, *from_first)), first
+
+    def _number(self, shape: Hashable) -> int:
+        return self.numbers.setdefault(shape, len(self.numbers))
+
+    def _load(self, n: Node) -> tuple[int, Shift] | None:
+        buffer, indices, mask = load_parts(n)
+        if mask is not None and not holds_inside(self.scheduled, self.nest, mask):
+            return None
+        shift: list[int | None] = [None] * len(self.axes)
+        rest: list[Hashable] = []
+        for i in indices:
+            terms, at = ix.parts(self.scheduled.inside(i))
+            moving = [d for d, a in enumerate(self.axes) if a in axes_of(*terms)]
+            if moving:
+                (d, *more) = moving
+                if (
+                    more
+                    or terms.get(self.axes[d]) != 1
+                    or shift[d] is not None
+                    or any(self.axes[d] in axes_of(t) for t in terms if t.op != "axis")
+                ):
+                    return None
+                shift[d], at = at, 0
+            rest.append((frozenset(terms.items()), at))
+        return self._number((buffer.name, *rest)), tuple(shift)
+
+
+def times_computed(
+    s: Scheduled, nest: Nest, nodes: Sequence[Node], regs: Sequence[Part], copies: Mapping[str, int], lane: Part | None
+) -> dict[Node, int]:
+    """How often each of some expressions is computed in a body that none before it in the list was; only of those that are alike."""
+    beside = [p for p in regs if p is not lane and p.kind == "upcast" and p.axis in nest.axes and copies[p.name] > 1 and p.stride == 1]
+    if nest.kind != "store" or not beside or len({p.axis for p in beside}) < len(beside):
+        return {}
+    shapes = Shapes(s, nest, tuple(p.var for p in beside))
+    for n in walk(*nest.evaluated):
+        shapes.found[n] = shapes.of(n)
+    others = [p for p in regs if p not in beside]
+    steps = list(product(*(range(copies[p.name]) for p in beside)))
+    seen: set[tuple[int, Shift]] = set()
+    out: dict[Node, int] = {}
+    for n in nodes:
+        found = shapes.found.get(n)
+        if found is None or n.op in ("load", "const"):
+            continue
+        number, shift = found
+        before = len(seen)
+        seen |= {(number, tuple(None if x is None else x + k for x, k in zip(shift, step, strict=True))) for step in steps}
+        out[n] = len(seen) - before
+        for p in others:
+            out[n] *= copies[p.name] if p.axis in axes_of(n) else 1
+    return out

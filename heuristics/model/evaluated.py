@@ -1,0 +1,35 @@
+"""Which expressions of a nest cost an instruction."""
+
+from __future__ import annotations
+
+from ...ir.buffer import load_parts
+from ...ir.dtypes import index
+from ...ir.node import Node
+from ...ir.op_names import COMPARE
+from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
+from ...opts.thresholds import holds_inside
+
+
+def evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles, nor what only borders ask."""
+    out: dict[Node, None] = {}
+    stack = [r for r in roots if r.dtype is not index]
+    while stack:
+        n = stack.pop()
+        if (
+            n in out
+            or n.op in ("const", "axis", "sym", "ref")
+            or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max"))
+        ):
+            continue
+        out[n] = None
+        if n.op == "load":
+            buffer, _, mask = load_parts(n)
+            if mask is not None and buffer.name not in s.stages and not holds_inside(s, nest, mask):
+                stack.append(mask)
+        elif n.op == "where" and holds_inside(s, nest, n.src[0]):
+            stack.append(n.src[1])
+        elif not (n.op in COMPARE and n.src[0].dtype is index):
+            stack.extend(n.src)
+    return list(out)
