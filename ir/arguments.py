@@ -60,7 +60,8 @@ def axes(what: str, value: object) -> tuple[Node, ...]:
             continue
         if isinstance(a, str):
             raise KernelError(f"{what}: {a!r} is a text; give the axis that kb.axis({a!r}, ...) returned")
-        raise KernelError(f"{what}: {a!r} is no axis; give what kb.axis(name, extent) returned")
+        where = "; the axes that are gone through come first, and places as indices=(...)" if what.startswith("the store") else ""
+        raise KernelError(f"{what}: {a!r} is no axis; give what kb.axis(name, extent) returned{where}")
     twice = next((a for a in found if found.count(a) > 1), None)
     if twice is not None:
         raise KernelError(f"{what}: axis {twice!r} is there twice; make another of its family, kb.axis('{twice!r}@2', ...)")

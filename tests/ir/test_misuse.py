@@ -56,6 +56,7 @@ WORDS: dict[str, tuple[Write, str]] = {
     "too few indices": (lambda kb, i, j, x: x[i], "x has 2 dimensions and was indexed with 1"),
     "names of axes": (lambda kb, i, j, x: kb.sum("r", ("m",), "n", x[i, j])[i], r"value r: 'm' is a text; give the axis that kb.axis\('m'"),
     "names as indices": (lambda kb, i, j, x: x["m", "n"], "'m' is a text"),
+    "a place as axis": (lambda kb, i, j, x: kb.store("h", float32, (9,), (x[i, j].cast(int32),), 1.0, combine="add"), r"first, and places as indices=\("),
     "a number as axis": (lambda kb, i, j, x: kb.sum("r", (i,), 1, x[i, j])[i], "1 is no axis"),
     "an axis twice": (lambda kb, i, j, x: kb.store("y", float32, (8, 8), (i, i), x[i, 0]), r"axis m is there twice"),
     "reducing over an own axis": (lambda kb, i, j, x: kb.sum("r", (i, j), j, x[i, j])[i, j], "reduces over n, which is one of its own"),
