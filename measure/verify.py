@@ -139,7 +139,7 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
     from ..ir.evaluation.sampling import reached, sampled_slices
     from ..ir.evaluation.work import evaluation_work
 
-    work = evaluation_work(kernel)
+    work = evaluation_work(kernel, in_order=True)
     slices = sampled_slices(kernel, inputs, vars, SAMPLED_WORK / work, seed) if work > SPECIAL_WORK else None
     with np.errstate(all="ignore"):
         results = evaluate_kinds(kernel, inputs, vars, usable_cores(), slices)

@@ -21,6 +21,8 @@ ORDERED = 3
 """Axes of a window whose orders are all looked at."""
 LEAST = 3
 """Steps of a window in which anything can be saved."""
+MOST = 2048
+"""Elements of all windows of a body, from which on the model does not look at them one by one."""
 
 
 def spelled_out(s: Scheduled, n: Nest) -> bool:

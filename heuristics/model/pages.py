@@ -45,7 +45,7 @@ def _windows(indices: tuple[Node, ...]) -> float:
         reach = {t: (abs(k), ix.upper(t.arg.extent)) for t, k in terms.items() if t.op == "axis"}
         if len(reach) > 1 and len(reach) == len(terms):
             steps = prod(n for _, n in reach.values())
-            often *= max(1.0, steps / (1 + sum(k * (n - 1) for k, n in reach.values())))
+            often *= max(1.0, steps / max(1, 1 + sum(k * (n - 1) for k, n in reach.values())))
     return often
 
 

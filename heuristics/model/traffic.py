@@ -176,7 +176,7 @@ class Traffic:
         per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across) if woven is None else plan.elements * woven
         whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
         # (as what is not staged: the first time it comes from memory)
-        once = trips(around) * plan.bytes < 2 * whole and whole > s.target.l2
+        once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2
         far = plan.bytes / (self.dram if once or is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
         return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine)
 

@@ -9,12 +9,9 @@ from ...ir.buffer import load_parts
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.windows import LEAST, best_order, covering, spelled_out
+from ...opts.windows import LEAST, MOST, best_order, covering, spelled_out
 from .extremes import is_noted
 from .shifted import Place, places
-
-MOST = 2048
-"""Elements of all windows of a body, from which on they are not looked at one by one."""
 
 
 def window_work(s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]) -> float | None:
@@ -39,7 +36,7 @@ def window_work(s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[
     pairs = len(within) * len(each)
     along = lane[0] is not None and s.terms(indices[-1]).get(lane[0].var) == 1
     tested = _tested(number, nest, lane[1] if along else 1) if is_noted(nest, s.target) else 0
-    return operations + tested if 2 * tested <= pairs else None
+    return operations + tested if tested <= pairs - tested else None
 
 
 def _tested(found: Collection[Place], nest: Nest, width: int) -> int:

@@ -8,6 +8,7 @@ from math import prod
 from ...opts.computed import all_contractions
 from ...opts.defaults import site_name
 from ...opts.opt import Opts, opt
+from ...opts.options.fetch import rows_stay
 from ...opts.pages import buffer_bytes
 from ...opts.structure import contiguous, extent
 from ..model import estimate
@@ -72,7 +73,7 @@ def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:
         wish = (*opts, *(opt("NT", name) for name, size in outputs.items() if size > WRITTEN * l2 / len(outputs)))
         if trials.is_legal(wish):
             yield wish
-    for name in sorted(inputs, key=inputs.__getitem__)[-1:]:
-        wish = (*opts, opt("FETCH", name))
-        if inputs[name] > l2 / 2 and trials.is_legal(wish):
+    for b in sorted(kernel.inputs, key=lambda b: inputs[b.name])[-1:]:
+        wish = (*opts, opt("FETCH", b.name))
+        if inputs[b.name] > l2 / 2 and rows_stay(kernel, b, trials.target) and trials.is_legal(wish):
             yield wish

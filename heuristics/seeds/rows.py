@@ -174,7 +174,9 @@ def slid_windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     if n is None or lane is None:
         return
     free = [a for a in shared_axes(kernel) if a is not lane]
-    slides = any(lane in x.strides and any(x.stride(a) == 1 for a in n.reduce_axes) for x in accesses(kernel, n) if not x.store)
+    read = [(x, a) for x in accesses(kernel, n) if lane in x.strides and not x.store for a in n.reduce_axes if x.stride(a) == 1]
+    # (what is longer than a vector and does not overlap is a row)
+    slides = any(extent(a) <= lanes or (x.stride(lane) or 0) < extent(a) for x, a in read)
     every = list(dict.fromkeys(a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1))
     if not free or not slides or math.prod(extent(a) for a in every) > SPELLED_WINDOW:
         return

@@ -76,6 +76,9 @@ class Algebra:
     float_np: np.dtype[Any] = np.dtype(np.float64)
     unwritten: Any = float("nan")
 
+    in_order = False
+    """Whether factors are multiplied in the order that is written: what overflows on the way depends on it."""
+
     # leaves -------------------------------------------------------------------------------------------------------
     def storage(self, dtype: DType) -> np.dtype[Any]:
         """The array type that holds values of `dtype`."""

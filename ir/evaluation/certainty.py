@@ -30,6 +30,8 @@ _DISTINCT = ("exp", "expm1", "div", "cast")
 class Kinds(Algebra):
     """float64 with a running error and doubts. `skips`: a product with a factor that is known to be 0 may be left out (`ir.skippable`)."""
 
+    in_order = True
+
     def __init__(self, slack: float, skips: bool = False) -> None:
         self.slack, self.skips = slack, skips
         self.errors = Errors(slack)
@@ -142,7 +144,8 @@ class Kinds(Algebra):
         """(loose, unsure, distinct) of a sum or difference. Its overflow is sure where both operands are exact, since
         then neither is a product that it could be fused with."""
         exact = self._exact(a) & self._exact(b)
-        sure = either(exact, None if (x := self._zero(a)) is None or (y := self._zero(b)) is None else x & y)
+        signed = less(less(exact, a.unsure), b.unsure)  # (of an exact 0 the sign may be unsure all the same: that of an extreme)
+        sure = either(signed, None if (x := self._zero(a)) is None or (y := self._zero(b)) is None else x & y)
         return None, less(either(value == 0), sure), exact
 
     def _mul(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
@@ -203,12 +206,15 @@ class Kinds(Algebra):
         if combine == "add":
             return state, reach.sum(axis=axes), any_of(a.loose, axes), None, None
         if combine == "mul":
-            return state, np.maximum(reach, 1.0).prod(axis=axes), any_of(either(a.loose, ~np.isfinite(x)), axes), None, None
+            least = np.where((x == 0) | ~np.isfinite(x), 1.0, np.minimum(np.abs(x), 1.0)).prod(axis=axes)
+            return state, np.maximum(reach, 1.0).prod(axis=axes), any_of(either(a.loose, ~np.isfinite(x)), axes), least, None
         zero, doubt = x == 0, self._near(a)
         return state, None, any_of(a.loose, axes), *(any_of(either(zero & sign, doubt), axes) for sign in (np.signbit(x), ~np.signbit(x)))
 
     def join(self, combine: str, a: Any, b: Any) -> Any:
         bound = None if a[1] is None else a[1] * b[1] if combine == "mul" else a[1] + b[1]
+        if combine == "mul":  # (of integers there is none)
+            return self.errors.join(combine, a[0], b[0]), bound, either(a[2], b[2]), None if a[3] is None else a[3] * b[3], None
         return self.errors.join(combine, a[0], b[0]), bound, *(either(x, y) for x, y in zip(a[2:], b[2:], strict=True))
 
     def finish(self, combine: str, state: Any, count: int, dtype: DType, eps: float) -> Kind:
@@ -218,6 +224,8 @@ class Kinds(Algebra):
             return Kind(pair, None if loose is None else np.broadcast_to(loose, pair.value.shape))
         if bound is not None:
             loose = either(loose, ~(bound < OVERFLOW[dtype.compute.name]))
+        if combine == "mul":  # what is subnormal on the way depends on the order
+            loose = either(loose, negative < 4.0 / OVERFLOW[dtype.compute.name])
         if combine in ("add", "mul"):  # squares of the largest numbers are beyond float64: then there is no bound
             loose = either(loose, np.isfinite(pair.value) & ~np.isfinite(inner[1]))
         unsure = both(negative, positive) if combine in ("max", "min") else either(pair.value == 0)

@@ -56,6 +56,8 @@ class _Body:
         self.dims = (*v.axes, *v.reduce_axes)
         self.fixed = {expr.axis} if isinstance(expr, Scan) else set()
         self.factors = factors_of(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
+        if len(self.factors) > 2 and env.algebra.in_order:
+            self.factors = as_written(v.body)
         eps = (
             [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)]
             if len(self.factors) > 1
@@ -139,6 +141,14 @@ def factors_of(expr: Node, acc: DType) -> list[Node]:
             out.append(n)
     whole = axes_of(expr)
     return out if len(out) > 1 and any(axes_of(f) != whole for f in out) else [expr]
+
+
+def as_written(expr: Node) -> list[Node]:
+    """The two factors of a product that are multiplied last, or [expr] where one of them has all axes already."""
+    n = expr
+    while n.op == "cast":
+        n = n.src[0]
+    return [expr] if any(axes_of(f) == axes_of(expr) for f in n.src) else list(n.src)
 
 
 def _cut(span: Span, parts: int) -> list[Span]:

@@ -8,17 +8,19 @@ from math import prod
 from ..body import Reduce
 from ..kernel import Kernel
 from ..node import Node, axes_of, walk
-from .values import factors_of
+from .values import as_written, factors_of
 
 
-def evaluation_work(kernel: Kernel) -> int:
+def evaluation_work(kernel: Kernel, in_order: bool = False) -> int:
     """About how many elements of arrays are made when `kernel` is evaluated with errors: each operator of an expression once for each
-    point of the axes it varies over. Sums of products count as their last two operands do, since BLAS adds them up. Symbols count
-    as 1."""
+    point of the axes it varies over. Sums of products count as their last two operands do, since BLAS adds them up. `in_order`:
+    factors are multiplied as they are written (`Algebra.in_order`). Symbols count as 1."""
     made = 0
     for v in kernel.values.values():
         expr = v.expr
         roots = factors_of(v.body, v.dtype) if isinstance(expr, Reduce) and expr.combine == "add" else [v.body]
+        if in_order and len(roots) > 2:
+            roots = as_written(v.body)
         made += sum(_points(n) for n in walk(*roots) if n.src)
         made += _merged(roots)
         if len(roots) == 1:

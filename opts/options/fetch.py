@@ -147,11 +147,15 @@ def with_rows(kernel: Kernel, target: Target) -> Opts:
 
 
 def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:
-    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the
-    second cache until the next, beside what both read."""
+    """Whether rows of a buffer in memory can be asked for before they are used."""
     # (a row that is read next comes from the last cache as late as from memory)
     away = is_far(target, b.shape, b.dtype.size) or (b in kernel.inputs and buffer_bytes(b.shape, b.dtype.size) > 2 * target.l2)
-    found = fetching(plain(kernel), b) if target.kind != "gpu" and away else None
+    return away and rows_stay(kernel, b, target)
+
+
+def rows_stay(kernel: Kernel, b: Buffer, target: Target) -> bool:
+    """Whether what one pass asks for of a buffer stays in the second cache until the next, beside what both read."""
+    found = fetching(plain(kernel), b) if target.kind != "gpu" else None
     return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 
 

@@ -9,7 +9,7 @@ from thorough import amount
 from tilewright import kernels, targets
 from tilewright.heuristics import seeds
 from tilewright.heuristics.seeds.legal import legal_prefix
-from tilewright.ir import OptError, sym
+from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt
@@ -89,6 +89,16 @@ def test_a_large_product_gets_a_register_tile_and_packed_panels() -> None:
         assert registers // 4 <= rows * columns // lanes <= registers, dumps(first)
         assert any(o.op == "STAGE" and o.on == "b" for o in first)
         assert any(o.op == "PARALLEL" for o in first)
+
+
+@pytest.mark.parametrize("where", ["avx2", "neon"])
+def test_stores_that_are_woven_may_have_nothing_to_store(where: str) -> None:
+    kb = KernelBuilder("woven")
+    i, j = kb.axis("m", 17), kb.axis("n", 0)
+    x = kb.input("x", (17, 0), float32)
+    for part in range(2):
+        kb.store("y", float32, (17, 0), (i, j), x[i, j] * (part + 1.0), (i, 2 * j + part))
+    assert seeds(kb.build(), targets.named(where), 2)
 
 
 def test_a_row_reduction_gets_independent_partials() -> None:

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from checks import in_child
 from random_schedules import draw
 from thorough import amount
 from tilewright import devices, kernels
+from tilewright.heuristics import seeds
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
 from tilewright.ir.evaluation.reference import evaluate_kinds
 from tilewright.ir.functions import erf, exp
+from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import shape
 from tilewright.measure.memory import Operands
@@ -162,6 +165,41 @@ def test_no_right_schedule_is_blamed(name, request):
     for i, case in enumerate(draw(name, rng.randrange, host_only=True, among=("host",)) for _ in range(amount(request, 1, 3))):
         said = in_child(lambda case=case, on=[llvm, *(c if i == 0 else ())]: run(case, on))
         assert not said, said
+
+
+def scaled(kb):
+    """A scale that is written beside the right operand: what overflows on the way depends on the order."""
+    i, j, k = kb.axis("m", 13), kb.axis("n", 37), kb.axis("k", 19)
+    a, b, s = kb.input("a", (13, 19), float32), kb.input("b", (19, 37), float32), kb.input("s", (19,), float32)
+    kb.store("y", float32, (13, 37), (i, j), kb.sum("v", (i, j), k, a[i, k] * (b[k, j] * s[k]))[i, j])
+
+
+def drawdown(kb):
+    """Differences with an extreme that may be a zero of either sign."""
+    t, j = kb.axis("t", 13), kb.axis("n", 21)
+    x = kb.input("x", (13, 21), float32)
+    kb.store("y", float32, (13, 21), (t, j), kb.scan("max", "top", (t, j), t, x[t, j])[t, j] - x[t, j])
+
+
+def multiplied(kb):
+    """Products that are subnormal on the way, or are not."""
+    i, j = kb.axis("m", 40), kb.axis("n", 9)
+    x = kb.input("x", (40, 9), float32)
+    kb.store("y", float32, (40,), (i,), kb.reduce("mul", "p", (i,), j, x[i, j])[i])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("written", [scaled, drawdown, multiplied])
+def test_no_right_schedule_of_odd_kernels_is_blamed(written):
+    kb = KernelBuilder(written.__name__)
+    written(kb)
+    kernel, cpu = normalise(kb.build()), devices.get("cpu")
+    schedules = [(), *(o for o in seeds(kernel, cpu.target, 1)[:2] if "REASSOC" not in apply(kernel, o, cpu.target).effects)]
+    for opts in schedules:
+        for seed in range(6):
+            case = SimpleNamespace(kernel=kernel, opts=opts, vars={}, seed=seed, threads=1)
+            said = in_child(lambda case=case: run(case, [cpu]))
+            assert not said, said
 
 
 def test_enough_is_certain():
