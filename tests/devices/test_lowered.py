@@ -75,6 +75,7 @@ def elf_of(obj: bytes) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "cpu:c"])
+@pytest.mark.covering
 def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     device = devices.get(name)
     try:

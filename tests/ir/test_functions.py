@@ -69,6 +69,7 @@ def close(got: Any, want: Any, ulps: float, what: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["float32", "float64"])
 @pytest.mark.parametrize("way", value_kernels.RUNS)
+@pytest.mark.covering
 def test_functions_of_one_number(way: str, name: str) -> None:
     x = samples(name)
     some = {what: row for what, row in ONE.items() if way in ("llvm", "interpreter") or what in WRITTEN_OUT}

@@ -51,6 +51,7 @@ CASES += [
 
 @pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype", "schedule"), CASES)
+@pytest.mark.covering(pairs=True)
 def test_every_way_of_scheduling_it_is_right(name: str, dtype: str, schedule: str) -> None:
     kernel = kernels.make(name, {"m": 8, "n": 45, "k": 24 if schedule == "chunks" else 30}, dtype)
     row = "vdpbf16ps" if dtype == "bfloat16" else "vpdpbusd"

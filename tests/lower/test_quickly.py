@@ -56,6 +56,7 @@ def evaluate(name: str, x: np.ndarray, target: targets.Target) -> np.ndarray:
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("target", [CASCADE, AVX2, SSE], ids=["avx512", "avx2", "sse"])
+@pytest.mark.covering(pairs=True)
 def test_ordinary_and_others(name: str, kind: str, target: targets.Target) -> None:
     _, reference, ends, bound = FUNCTIONS[name]
     rng = np.random.default_rng(1)
