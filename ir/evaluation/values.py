@@ -21,6 +21,8 @@ PIECE = 1 << 17
 OPERAND = 1 << 24
 """Elements of the largest operand of a matrix product."""
 
+IN_ORDER = 1 << 23
+"""Points of a product of several factors up to which they are multiplied in the order that is written: half a second."""
 Spans = dict[Node, Span]
 
 
@@ -57,7 +59,7 @@ class _Body:
         self.fixed = {expr.axis} if isinstance(expr, Scan) else set()
         self.factors = factors_of(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
         if len(self.factors) > 2 and env.algebra.in_order:
-            self.factors = as_written(v.body)
+            self.factors = as_written(v.body, self.factors)
         eps = (
             [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)]
             if len(self.factors) > 1
@@ -143,12 +145,15 @@ def factors_of(expr: Node, acc: DType) -> list[Node]:
     return out if len(out) > 1 and any(axes_of(f) != whole for f in out) else [expr]
 
 
-def as_written(expr: Node) -> list[Node]:
-    """The two factors of a product that are multiplied last, or [expr] where one of them has all axes already."""
+def as_written(expr: Node, factors: list[Node]) -> list[Node]:
+    """The two factors of a product that are multiplied last, or [expr] where one of them has all axes already; but `factors` where
+    that takes too many points to be looked at one by one."""
     n = expr
     while n.op == "cast":
         n = n.src[0]
-    return [expr] if any(axes_of(f) == axes_of(expr) for f in n.src) else list(n.src)
+    written = [expr] if any(axes_of(f) == axes_of(expr) for f in n.src) else list(n.src)
+    points = max(prod(e for a in axes_of(f) if isinstance(e := a.arg.extent, int)) for f in written)
+    return written if points <= IN_ORDER else factors
 
 
 def _cut(span: Span, parts: int) -> list[Span]:

@@ -20,7 +20,7 @@ def evaluation_work(kernel: Kernel, in_order: bool = False) -> int:
         expr = v.expr
         roots = factors_of(v.body, v.dtype) if isinstance(expr, Reduce) and expr.combine == "add" else [v.body]
         if in_order and len(roots) > 2:
-            roots = as_written(v.body)
+            roots = as_written(v.body, roots)
         made += sum(_points(n) for n in walk(*roots) if n.src)
         made += _merged(roots)
         if len(roots) == 1:
