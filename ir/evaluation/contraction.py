@@ -24,24 +24,32 @@ class ProductLayout:
 
 
 def _matrices(x: Array, y: Array, layout: ProductLayout) -> tuple[Array, Array, list[int]]:
-    """x as (batch, m, k), y as (batch, k, n), and the spatial positions in the order batch, m, n."""
-    keep = range(layout.spatial)
+    """x as (batch, m, k), y as (batch, k, n), and the spatial positions in the order batch, m, n. k has what both vary along: along
+    the rest, one is added up before (Σ x·y over p and q is Σ (Σ x)·y over q, where only x varies along p)."""
+    keep, over = range(layout.spatial), range(layout.spatial, len(layout.shape))
+    neither = prod(layout.shape[p] for p in over if x.shape[p] == 1 and y.shape[p] == 1)
+    x, y = _added_up(x, [p for p in over if y.shape[p] == 1]), _added_up(y, [p for p in over if x.shape[p] == 1])
+    if neither != 1:
+        x = x * x.dtype.type(neither) if x.dtype.kind == "f" else x.astype(np.int64) * neither
     batch = [p for p in keep if x.shape[p] != 1 and y.shape[p] != 1]
     rows = [p for p in keep if x.shape[p] != 1 and y.shape[p] == 1]
     cols = [p for p in keep if x.shape[p] == 1 and y.shape[p] != 1]
-    over = list(range(layout.spatial, len(layout.shape)))
+    both = [p for p in over if x.shape[p] != 1]
 
     def size(places: list[int]) -> int:
         return prod(layout.shape[p] for p in places)
 
-    def full(a: Array) -> Array:
-        return np.broadcast_to(a, (*a.shape[: layout.spatial], *layout.shape[layout.spatial :]))
-
-    rest_x = [p for p in keep if p not in batch and p not in rows]
-    rest_y = [p for p in keep if p not in batch and p not in cols]
-    left = full(x).transpose([*rest_x, *batch, *rows, *over]).reshape(size(batch), size(rows), size(over))
-    right = full(y).transpose([*rest_y, *batch, *over, *cols]).reshape(size(batch), size(over), size(cols))
+    rest_x = [p for p in range(x.ndim) if p not in batch and p not in rows and p not in both]
+    rest_y = [p for p in range(y.ndim) if p not in batch and p not in cols and p not in both]
+    left = x.transpose([*rest_x, *batch, *rows, *both]).reshape(size(batch), size(rows), size(both))
+    right = y.transpose([*rest_y, *batch, *both, *cols]).reshape(size(batch), size(both), size(cols))
     return left, right, [*batch, *rows, *cols]
+
+
+def _added_up(x: Array, places: list[int]) -> Array:
+    """Sums over positions, which stay, with one element."""
+    mine = tuple(p for p in places if x.shape[p] != 1)
+    return np.asarray(x.sum(axis=mine, keepdims=True)) if mine else x
 
 
 def _restore(out: Array, order: list[int], layout: ProductLayout) -> Array:

@@ -6,6 +6,7 @@ import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -72,10 +73,11 @@ class Bench:
         strategy: str | Callable[[Space], Strategy] | None = "portfolio",
         seeded: bool = True,
         clock: Any = None,
+        measurer: type[FakeMeasurer] = FakeMeasurer,
         **script: Any,
     ) -> None:
         self.space, self.engine = space(seeded)
-        self.measurer = FakeMeasurer(**{"seconds": self.engine.seconds, **script})
+        self.measurer = measurer(**{"seconds": self.engine.seconds, **script})
         self.log, self.book = Log(), Book()
         starts = [Start(s) for s in self.space.seeds()]
         if isinstance(strategy, str):
@@ -142,7 +144,7 @@ def test_winner_is_recorded_once_with_its_seed() -> None:
     assert len(b.book.rows) == 40
 
 
-def test_results_that_arrive_early_are_recorded_at_once_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_arrive_early_are_recorded_at_once_and_only_once() -> None:
     late: list[Schedule] = []
 
     class Telling(FakeMeasurer):
@@ -158,8 +160,7 @@ def test_results_that_arrive_early_are_recorded_at_once_and_only_once(monkeypatc
         def again(self, built: Sequence[Any]) -> list[Measurement]:
             return super().measure(built)
 
-    monkeypatch.setitem(globals(), "FakeMeasurer", Telling)
-    b = Bench(Budget(trials=20))
+    b = Bench(Budget(trials=20), measurer=Telling)
     b.run.run()
     recorded = [m.opts for m, _ in b.book.rows]
     assert len(recorded) == len(set(recorded)) == 20 and not late and b.book.flushed >= len(b.batches)
@@ -311,23 +312,31 @@ def test_a_build_that_takes_long_holds_up_no_others() -> None:
     assert pipe.take(1, 9, 2.0) == []
 
 
+@dataclass
+class Beside(FakeMeasurer):
+    """Does what it is asked to do meanwhile; `built` says how many builds were begun by that."""
+
+    todo: list[Callable[[], None]] = field(default_factory=list)
+    built: list[int] = field(default_factory=list)
+
+    def meanwhile(self, todo: Callable[[], None]) -> None:
+        self.todo.append(todo)
+
+    def measure(self, built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
+        before = len(self.calls)
+        if self.todo:
+            self.todo.pop()()
+        self.built.append(len(self.calls) - before)
+        return super().measure(built, incumbent_s)
+
+
 def test_the_strategy_is_asked_while_candidates_are_timed() -> None:
     """Where that has a core of its own; a limit of trials counts those under way."""
-    b = Bench(Budget(None, 60))
-    once, beside, waits = b.measurer.measure, list[int](), list[Any]()
-    b.measurer.meanwhile = waits.append  # type: ignore[attr-defined]
-
-    def measure(built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
-        before = len(b.measurer.calls)
-        if waits:
-            waits.pop()()
-        beside.append(len(b.measurer.calls) - before)
-        return once(built, incumbent_s)
-
-    b.measurer.measure = measure  # type: ignore[method-assign]
+    b = Bench(Budget(None, 60), measurer=Beside)
     b.run.run()
+    assert isinstance(b.measurer, Beside)
     searched = sum(b.run.so_far.counts.values())
-    assert sum(beside) >= 2 and searched == 60
+    assert sum(b.measurer.built) >= 2 and searched == 60
 
 
 def test_what_is_prepared_beside_the_search_is_not_kept_time_for() -> None:
