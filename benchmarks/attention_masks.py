@@ -17,12 +17,12 @@ from pathlib import Path
 from tilewright import kernels
 from tilewright.heuristics import seeds
 from tilewright.ir import Kernel
-from tilewright.ir.canonical import canonical
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.targets import host
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 SHAPE = {"b": 1, "h": 8, "s": 1024, "d": 64}
 
 

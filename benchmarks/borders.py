@@ -1,4 +1,4 @@
-"""Stencils and windows with borders (`border_kernels.py`) against plain C loops, one thread.
+"""Stencils and windows with borders (`parts/border_kernels.py`) against plain C loops, one thread.
 
     python benchmarks/borders.py [--only five box ...] [--rounds 9] [--all] [--seconds 0]
 
@@ -21,11 +21,11 @@ from time import perf_counter, thread_time
 from typing import Any
 
 import tilewright
-from border_kernels import CASES, HEAD, BorderCase
+from parts.border_kernels import CASES, HEAD, BorderCase
 from tilewright import devices
 from tilewright.heuristics import seeds
 from tilewright.ir import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, short

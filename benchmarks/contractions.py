@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contraction_cases import CASES
+from parts.contraction_cases import CASES
 from stencil_chains import LEVELS, arguments, each_case, medians
 
 SOURCE = Path(__file__).with_name("contractions.c")
@@ -40,7 +40,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
     from tilewright.devices import get
     from tilewright.heuristics import seeds
-    from tilewright.ir.normalise import normalise
+    from tilewright.ir.normal_form.normalise import normalise
     from tilewright.measure.inputs import generate
     from tilewright.opts import parse, short
     from tilewright.plan import empty

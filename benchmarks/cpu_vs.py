@@ -12,7 +12,7 @@ the larger of compulsory bytes over bandwidth and flops over peak (both measured
 `difference`: the largest one between outputs, over the largest element.
 
 --rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What
-is missing is left out of the table. TILEWRIGHT_TARGET lowers the rivals as well (`rivals.py`), and leaves tinygrad
+is missing is left out of the table. TILEWRIGHT_TARGET lowers the rivals as well (`parts/rivals.py`), and leaves tinygrad
 out, which cannot be lowered. --only: parts of case names, or of their groups. --seeds-only: no tuning. --cpu-time
 (with --threads 1): time that the calling thread ran instead of time that went by, on a machine that others use as
 well."""
@@ -32,8 +32,8 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-import rivals
-from cpu_cases import CASES, Case
+from parts import rivals
+from parts.cpu_cases import CASES, Case
 
 PLAYER = Path(__file__).with_name("cpu_player.py")
 LIBRARIES = ("numpy", "torch", "tinygrad")

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from elementary_cases import FUNCTIONS, Function
+from parts.elementary_cases import FUNCTIONS, Function
 
 HEAD = """
 #include <tgmath.h>
@@ -74,7 +74,7 @@ class Ours:
 
     def __init__(self, kernel: Any, cpu: Any) -> None:
         from tilewright.heuristics import seeds
-        from tilewright.ir.normalise import normalise
+        from tilewright.ir.normal_form.normalise import normalise
         from tilewright.lower import lower
         from tilewright.opts import apply, short
         from tilewright.renderers import render

@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from gpu_cases import CASES, GROUPS
-from gpu_steps import Step, StepFile, StepRun, carry_out, play
+from parts.gpu_cases import CASES, GROUPS
+from parts.gpu_steps import Step, StepFile, StepRun, carry_out, play
 
 ROOT = Path(__file__).resolve().parent.parent
 MORE = 75

@@ -27,16 +27,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gpu_cublas
 import tilewright
-from gpu_cases import CASES, GOALS, GROUPS, GpuCase
+from parts import gpu_cublas
+from parts.gpu_cases import CASES, GOALS, GROUPS, GpuCase
 from tilewright.cli.tuning.beside import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.kernels import get as kernel_def
 from tilewright.kernels import make
 from tilewright.measure.inputs import generate

@@ -2,7 +2,7 @@
 
     python benchmarks/jit_seed.py [--kernel TEXT ...] [--target NAME ...] [--measure N] [--before FILE]
 
-Kernels are those of jit_kernels.py: as a tensor compiler pulls them, and the named ones. Each choice is made in a
+Kernels are those of parts/jit_kernels.py: as a tensor compiler pulls them, and the named ones. Each choice is made in a
 forked process that has not seen the kernel; milliseconds are processor time of one core, the least of three. One line a
 kernel and target: how long each choice takes and how many lists it tries, whether both give the same loops (`same`),
 and `modelled`, the seconds that the model predicts for the quick choice over those for the ranked one. On this
@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jit_kernels import NAMED, PULLED
+from parts.jit_kernels import NAMED, PULLED
 from tilewright import heuristics, targets
 from tilewright.ir import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import Opts, apply, dumps
 from tilewright.targets import Target
 
@@ -68,7 +68,7 @@ def chosen(make: Callable[[], Kernel], target: Target, choice: str) -> tuple[flo
 def stages(make: Callable[[], Kernel], target: Target, opts: Opts) -> dict[str, float]:
     """Milliseconds of the other stages of a first call."""
     from tilewright.devices import get
-    from tilewright.ir.canonical import canonical
+    from tilewright.ir.normal_form.canonical import canonical
     from tilewright.lower import lower
     from tilewright.renderers import render
 

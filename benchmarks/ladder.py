@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ladder_steps import COMPUTED, STORIES, Step, Story
+from parts.ladder_steps import COMPUTED, STORIES, Step, Story
 from tilewright import devices, kernels
 from tilewright.heuristics import seeds
 from tilewright.ir.cost import cost
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.measure.roofline import roofline
 from tilewright.opts.opt import parse, short

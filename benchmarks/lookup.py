@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cache_rows import OPTS
+from parts.cache_rows import OPTS
 
 FIRST = """
 import sys, time

@@ -4,7 +4,7 @@
 
 For each shape and thread count: tune, then compare in alternating bursts (20 calls, the first three dropped, every pool asleep
 for 60 ms before), both writing to a given output. OPENBLAS_* is cleared, since such variables can halve the rival. `ratio` is
-the median over rounds of OpenBLAS' lower-quartile time over ours: 1.0 is as fast. TILEWRIGHT_TARGET lowers OpenBLAS as well (`rivals.py`).
+the median over rounds of OpenBLAS' lower-quartile time over ours: 1.0 is as fast. TILEWRIGHT_TARGET lowers OpenBLAS as well (`parts/rivals.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import rivals
+from parts import rivals
 
 SHAPES = ("m=1024,n=1024,k=1024", "m=2048,n=2048,k=2048", "m=1000,n=777,k=513")
 

@@ -3,7 +3,7 @@
     python benchmarks/model_rank.py [--target v3|v4|native] [--only REGEX] [--schedules N] [--machine FILE]
     [--record FILE.jsonl.gz | --recorded FILE.jsonl.gz] [--json]
 
-The kernels are those of `ranking_cases.py`; half of them are held out, which means that nothing was worked on with them in view.
+The kernels are those of `parts/ranking_cases.py`; half of them are held out, which means that nothing was worked on with them in view.
 Schedules are drawn without a model: seeds, instances of the templates, and short random walks of actions from both, always the same
 ones. Each is built, and timed in turns, twice. Those whose two times differ by more than a fifth are left out.
 
@@ -61,7 +61,7 @@ class MeasuredSpace:
 
 def spaces(file: Path) -> Iterator[MeasuredSpace]:
     """Recorded spaces."""
-    from ranking_cases import RankingCase
+    from parts.ranking_cases import RankingCase
 
     with gzip.open(file, "rt") as lines:
         for line in lines:
@@ -72,7 +72,7 @@ def spaces(file: Path) -> Iterator[MeasuredSpace]:
 
 def measured(case: Any, count: int) -> MeasuredSpace:
     """Draw, build and time schedules of a kernel."""
-    from schedule_times import built, drawn, timed
+    from parts.schedule_times import built, drawn, timed
     from tilewright import devices
 
     kernel, device = case.kernel(), devices.get("cpu")
@@ -163,7 +163,7 @@ def main() -> None:
     os.environ.pop("TILEWRIGHT_TARGET", None)
     if args.target != "native":
         os.environ["TILEWRIGHT_TARGET"] = args.target
-    from ranking_cases import CASES
+    from parts.ranking_cases import CASES
     from tilewright.heuristics.machine import DEFAULT
     from tilewright.heuristics.machine_file import load
 

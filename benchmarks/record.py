@@ -43,7 +43,7 @@ def main() -> int:
 
 def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
     """Write results/NAME.json: the rows, and where, when and by which command they were measured."""
-    import rivals
+    from parts import rivals
     from tilewright.devices import get
     from tilewright.targets import lowered
 

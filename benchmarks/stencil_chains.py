@@ -60,10 +60,10 @@ def medians(calls: dict[str, Callable[[], object]], rounds: int, threads: int) -
 def play(job: dict[str, Any]) -> dict[str, Any]:
     """One case: its times and ratios."""
     import numpy as np
-    from chain_cases import FIVE, cases
+    from parts.chain_cases import FIVE, cases
     from tilewright.devices import get
     from tilewright.heuristics import seeds
-    from tilewright.ir.normalise import normalise
+    from tilewright.ir.normal_form.normalise import normalise
     from tilewright.opts import parse, short
     from tilewright.plan import empty
     from tilewright.plan.compile import compile as compiled_plan
@@ -139,7 +139,7 @@ def main() -> None:
     if args.job:
         print(json.dumps(play(json.loads(args.job))), flush=True)
         return
-    from chain_cases import cases
+    from parts.chain_cases import cases
 
     each_case(__file__, [c.name for c in cases(64) if not args.only or c.name in args.only], args, size=args.size)
 

@@ -21,7 +21,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from cache_rows import OPTS
+from parts.cache_rows import OPTS
 
 WRITER = """
 import json, sys

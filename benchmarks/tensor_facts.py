@@ -100,8 +100,8 @@ def start() -> None:
 
 def gpt2() -> dict[str, Any]:
     """How long the call list of a whole step takes to make, and how many kernels a block has."""
-    from tensor_cases import CASES, inputs, parameters
-    from tensor_models import outputs, tensors
+    from parts.tensor_cases import CASES, inputs, parameters
+    from parts.tensor_models import outputs, tensors
     from tensor_ours import arrays_of
     from tilewright.tensor.fusion.calls import call_list
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cpu_player import answer_bursts
-from tensor_cases import CASES, TensorCase, inputs, parameters, small
-from tensor_models import chain, outputs, tensors
+from parts.tensor_cases import CASES, TensorCase, inputs, parameters, small
+from parts.tensor_models import chain, outputs, tensors
 
 MOST_TUNED = 6
 """Distinct kernels that share the seconds of tuning."""

@@ -1,7 +1,7 @@
 """A rival of `tensor_vs.py`: a process that prepares a case in one library, then runs bursts when it is told to.
 
 It imports nothing of Tilewright, so that a rival may live in an interpreter of its own. Talk as in `tensor_ours.py`;
-`library`: "numpy", "torch", "compiled" (torch.compile), "tinygrad" or "jax"."""
+`library`: "numpy", "torch" or "compiled" (torch.compile)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cpu_player import answer_bursts, empty
-from tensor_cases import CASES, TensorCase, inputs, parameters, small
-
-MODULES = {"torch": "tensor_torch", "compiled": "tensor_torch", "tinygrad": "tensor_tinygrad", "jax": "tensor_jax"}
+from parts.tensor_cases import CASES, TensorCase, inputs, parameters, small
 
 
 def numpy_chain(case: TensorCase, x: Any, y: Any) -> Callable[[], Any] | None:
@@ -57,7 +54,9 @@ def prepare(job: dict[str, Any]) -> Callable[[], Any] | None:
         call = numpy_chain(case, **x) if case.model.startswith("chain") else None
         found = {"y": call()} if call is not None else {}
     else:
-        made = import_module(MODULES[job["library"]]).prepare(case, p, x, job["threads"], job["library"] == "compiled")
+        from parts import tensor_torch  # which not every interpreter has
+
+        made = tensor_torch.prepare(case, p, x, job["threads"], job["library"] == "compiled")
         if made is None:
             return None
         call, first = made

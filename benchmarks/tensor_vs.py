@@ -1,4 +1,4 @@
-"""The tensor compiler against NumPy, PyTorch (eager, and compiled by Inductor), tinygrad and JAX, model by model.
+"""The tensor compiler against NumPy, PyTorch (eager, and compiled by Inductor), model by model.
 
     python benchmarks/tensor_vs.py [--only gpt2 mlp ...] [--threads 1 2] [--tune SECONDS] [--rounds 5] [--rivals PYTHON]
 
@@ -15,7 +15,7 @@ pulling together; `first_seconds`: the first call of the captured function, with
 and loading for all distinct kernels; `peak_mb`: the high-water mark
 of the process's memory after one call. Facts of a process alone (a hundred kernels, replay) come from `tensor_facts.py`.
 
---rivals: an interpreter with torch, and perhaps tinygrad and jax; default this one. --small: tiny models, to see that
+--rivals: an interpreter with torch; default this one. --small: tiny models, to see that
 everything runs. --cpu-time (with --threads 1): time that the calling thread ran, on a machine that others use as well."""
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-import rivals
 from cpu_vs import Player, quartile
-from tensor_cases import CASES, LEARNING, TensorCase
+from parts import rivals
+from parts.tensor_cases import CASES, LEARNING, TensorCase
 
 HERE = Path(__file__).parent
-LIBRARIES = ("numpy", "torch", "compiled", "tinygrad", "jax")
+LIBRARIES = ("numpy", "torch", "compiled")
 LASTING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "THP_MEM_ALLOC_ENABLE": "1"}
 """Rivals keep freed memory, so that they do not pay for its pages again."""
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import tilewright as tw
-from tile_cases import CASES, TileCase
+from parts.tile_cases import CASES, TileCase
 from tilewright.ir import Kernel
 from tilewright.measure.inputs import generate
 from tilewright.opts.opt import short

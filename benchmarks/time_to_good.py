@@ -3,7 +3,7 @@
     python benchmarks/time_to_good.py [--target v3|v4|native] [--only REGEX] [--pool N] [--known FILE] [--json]
         [--built FOLDER [--build] [--within SECONDS] [--again]]
 
-The kernels are those of `ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten seeds as
+The kernels are those of `parts/ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten seeds as
 `heuristics.ranked_seeds` gives them, by the counted model; the first as `heuristics.seeds` gives it, which is what is used without
 tuning; `--pool` schedules drawn at random (seeds, instances of templates, walks), of which the ten that the
 counted model ranks first are built; and the best three of `--known`, a file of measured spaces (`model_rank.py --record`). The best of
@@ -39,7 +39,7 @@ NEAR, FINALS = 1.3, 2
 
 def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, Any]:
     """What is timed of a case: groups of option lists, and what is built of them."""
-    from schedule_times import built, drawn
+    from parts.schedule_times import built, drawn
     from tilewright import devices, heuristics, opts
 
     device, kernel = devices.get("cpu"), case.kernel()
@@ -55,7 +55,7 @@ def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, 
 
 def row(case: Any, made: Mapping[str, Any]) -> dict[str, Any]:
     """The line of a case."""
-    from schedule_times import timed
+    from parts.schedule_times import timed
     from tilewright import devices, opts
 
     device, kernel = devices.get("cpu"), case.kernel()
@@ -108,7 +108,7 @@ def main() -> None:
     os.environ.pop("TILEWRIGHT_TARGET", None)
     if args.target != "native":
         os.environ["TILEWRIGHT_TARGET"] = args.target
-    from ranking_cases import CASES
+    from parts.ranking_cases import CASES
 
     known: dict[str, list[Any]] = {}
     if args.known:

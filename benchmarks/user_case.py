@@ -83,7 +83,7 @@ def expected(kernel: Any, inputs: Mapping[str, Any], want: Mapping[str, Any]) ->
     from dataclasses import replace
 
     import numpy as np
-    from tilewright.measure.verify import check, expectations
+    from tilewright.measure.checking.verify import check, expectations
 
     out = {}
     for name, e in expectations(kernel, inputs, {}).items():
@@ -98,7 +98,7 @@ def expected(kernel: Any, inputs: Mapping[str, Any], want: Mapping[str, Any]) ->
 
 def wrong(expects: Mapping[str, Any], outputs: tuple[Any, ...]) -> str:
     """What is wrong with some outputs, in words; '' if nothing is."""
-    from tilewright.measure.verify import check
+    from tilewright.measure.checking.verify import check
 
     found = [check(e, a.ctypes.data) for e, a in zip(expects.values(), outputs)]
     return "; ".join(v.detail for v in found if not v.ok)

@@ -52,7 +52,7 @@ def cases(which: str, only: str = "") -> list[tuple[Path, str, str]]:
 
 def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]:
     """The row of one case, from a process of its own; with "error" where that failed."""
-    import rivals
+    from parts import rivals
 
     file, name, kind = case
     job = {"file": str(file), "name": name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}

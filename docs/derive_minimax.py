@@ -1,4 +1,4 @@
-"""Derives the polynomials of `lower/minimax.py`: weighted minimax fits by the Remez exchange on a grid of Chebyshev nodes; for erf
+"""Derives the polynomials of `lower/arithmetic/minimax.py`: weighted minimax fits by the Remez exchange on a grid of Chebyshev nodes; for erf
 of float32 a quotient of two, by the same exchange with the denominator of the step before (W. J. Cody, 1970, "A survey of practical
 rational and polynomial approximation of functions").
 

@@ -23,8 +23,8 @@ from tilewright.cache.strict import canon
 from tilewright.heuristics import estimate, seeds
 from tilewright.interp import run
 from tilewright.ir import OptError, float32
-from tilewright.ir.canonical import canonical
 from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels import get, make
 from tilewright.lower import lower
 from tilewright.measure import Measurement, Measurer

@@ -109,7 +109,7 @@ def _related(job: Mapping[str, Any]) -> list[Row]:
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     """The kernel's name here. Raises KernelError where it is not the client's kernel."""
     from .. import kernels
-    from ..ir.normalise import normalise
+    from ..ir.normal_form.normalise import normalise
     from ..plan.identity import canonical_of
 
     name, file = str(job["kernel"]), job["file"]

@@ -71,7 +71,7 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwr
 
 def key_of(entry: Entry, slot: FleetSlot) -> Key:
     """The strict key of an entry on a slot's device."""
-    from ..ir.normalise import normalise
+    from ..ir.normal_form.normalise import normalise
     from ..plan.identity import canonical_of
 
     assert entry.made is not None and slot.device is not None
@@ -82,8 +82,8 @@ def key_of(entry: Entry, slot: FleetSlot) -> Key:
 def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) -> list[Row]:
     """What a search of `key` may begin from: all that was measured for it, the newest first, and the winners of its neighbours. Nothing,
     where the cache cannot be read now: that costs a search some time, and no more."""
-    from ..ir.canonical import loose
-    from ..ir.normalise import normalise
+    from ..ir.normal_form.canonical import loose
+    from ..ir.normal_form.normalise import normalise
 
     names = loose(normalise(kernel))
     try:

@@ -15,10 +15,10 @@ from math import prod
 
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of
+from ..opts.analysis.products import SumOfProducts, products
+from ..opts.analysis.structure import extent
 from ..opts.opt import Opts, opt
 from ..opts.options.factor import ordered, sums_of
-from ..opts.products import SumOfProducts, products
-from ..opts.structure import extent
 
 MOVED = 16
 """Operations in the time in which one element of an array between phases is written and read."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from math import prod
 
 from ..ir.kernel import Kernel
+from ..opts.analysis.structure import contractions, extent
 from ..opts.defaults import points
 from ..opts.opt import Opts
-from ..opts.structure import contractions, extent
 from ..targets import Target
 from .seeds.gpu import contractions as gpu_contractions
 from .seeds.gpu import rows as gpu_rows

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
+from ..opts.analysis.computed import all_contractions
+from ..opts.analysis.dots import fitting
+from ..opts.analysis.structure import Contraction, extent, nests, shared_axes
 from ..opts.apply_options import apply
-from ..opts.computed import all_contractions
 from ..opts.decided_blocks import allowed_sizes, undecided
 from ..opts.defaults import rows
-from ..opts.dots import fitting
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.fetch import fetching
 from ..opts.options.private import alike
-from ..opts.structure import Contraction, extent, nests, shared_axes
 from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
 from .fitted_blocks import fitted

@@ -8,9 +8,9 @@ from math import isfinite
 from typing import Any
 
 from .buffer import Extent
+from .checks.misuse import NotIndexed, number, whole
 from .dtypes import DType, dtype, index
 from .errors import KernelError
-from .misuse import NotIndexed, number, whole
 from .node import Node, const
 
 

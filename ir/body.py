@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from .buffer import Buffer
+from .checks.misuse import NotIndexed
 from .dtypes import DType
 from .errors import KernelError
-from .misuse import NotIndexed
 from .node import Expr, Node, as_node, axes_of, ref, walk
 
 IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}

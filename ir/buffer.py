@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from .checks.misuse import NotIndexed
 from .dtypes import DType
 from .errors import KernelError
-from .misuse import NotIndexed
 from .node import Expr, Node, as_node, const, make, walk
 
 Extent = Union[int, Node]

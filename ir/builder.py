@@ -8,16 +8,16 @@ from . import arguments as given
 from . import node as N
 from .body import BITWISE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
-from .check import check_reads
+from .checks.check import check_reads
+from .checks.written_once import check_written_once
 from .dtypes import DType, DTypeLike, bool_
 from .errors import KernelError
 from .in_place import in_place
-from .joined_stores import joined_stores
 from .kernel import Kernel
 from .node import Expr, Node
+from .normal_form.joined_stores import joined_stores
 from .operators import cast
 from .tuple_scan import COMBINE, TupleScan, sides
-from .written_once import check_written_once
 
 
 class KernelBuilder:
@@ -125,7 +125,7 @@ class KernelBuilder:
         parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
         start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
         scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
-        from .associative import check_associative  # needs NumPy, which a kernel without such scans does not
+        from .checks.associative import check_associative  # needs NumPy, which a kernel without such scans does not
 
         check_associative(what, scans[0])
         found = [

@@ -15,7 +15,7 @@ from math import expm1, prod
 from . import index as ix
 from .body import Fold, Reduce, Scan, Value
 from .buffer import Buffer, Extent, loads
-from .counterexample import OpenIndexError, value_at
+from .checks.counterexample import OpenIndexError, value_at
 from .dtypes import DType, index
 from .errors import KernelError
 from .kernel import Kernel
@@ -48,7 +48,7 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
     "cos": {4: 55, 8: 80},
     "atan": {4: 25, 8: 37},
 }
-"""Flops of the vector polynomial of each function (`lower.elementary`; a test keeps the two together), by operand size in bytes."""
+"""Flops of the vector polynomial of each function (`lower.arithmetic.elementary`; a test keeps the two together), by operand size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

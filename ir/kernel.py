@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from .access_bounds import unproved
 from .blocks import DecidedBlocks
 from .body import KernelBody
-from .check import check
+from .checks.access_bounds import unproved
+from .checks.check import check
 
 
 @dataclass(frozen=True, eq=False)

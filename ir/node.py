@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Union
 
+from .checks.misuse import NoValue, number
 from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
-from .misuse import NoValue, number
 
 from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
 

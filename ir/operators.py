@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from . import index as ix
 from .buffer import load
+from .checks.misuse import condition, number, types_differ
 from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
 from .errors import KernelError
-from .misuse import condition, number, types_differ
 from .node import Expr, Node, Number, as_node, const, make, pending
 from .op_names import COMPARE, INTEGER, UNARY
 

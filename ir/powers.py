@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf, isfinite, log
 
+from .checks.misuse import number, types_differ
 from .dtypes import float64, index
 from .errors import KernelError
-from .misuse import number, types_differ
 from .node import Expr, Node, as_node, const
 from .operators import arith, cast, unary, where
 

@@ -24,7 +24,7 @@ def make(s: Shape, dtype: DType) -> Kernel:
 
 def build(name: str, s: Shape, dtype: DType, stats: bool) -> Kernel:
     """The kernel, with mean (m) and rstd (m) stored in the compute type when `stats`. Only then have they names, as
-    they are read by two loops (`ir.naming`)."""
+    they are read by two loops (`ir.normal_form.naming`)."""
     m, n = s["m"], s["n"]
     kb = KernelBuilder(name)
     i = kb.axis("m", m)

@@ -10,10 +10,10 @@ from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.errors import OptError
 from ..ir.node import Node, const, walk
+from ..opts.analysis.structure import read_elsewhere
 from ..opts.axis_plan import AxisPlan
 from ..opts.nests import Nest
 from ..opts.strides import dense
-from ..opts.structure import read_elsewhere
 from ..opts.tensor_cores import factors, operand_plans
 from ..program.program import Mem
 from .context import Context

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ir.node import axis
-from ..opts.boxes import BoxPlan
+from ..opts.analysis.boxes import BoxPlan
 from ..program.hopper import MBar
 
 DONE = axis("iterations.done", 1)

@@ -1,7 +1,7 @@
 """Where a loop is cut so that places decide little inside its pieces: index-set splitting.
 
 A clamp `max(i − 1, 0)`, a wrap `(i + 1) mod n`, a mask `i − k >= 0` or a selection `i < 3` compares places, though all points but those
-at a border know the answer (`opts/thresholds.py` says which of them count). So the loops of an axis are cut where an answer begins to be
+at a border know the answer (`opts/analysis/thresholds.py` says which of them count). So the loops of an axis are cut where an answer begins to be
 known for a whole step, whatever the other loops do: intervals of all other variables say where. Each piece then simplifies its indices
 by its own range (`narrow`), so a cut at a wrong place costs code and never correctness."""
 
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from ..ir import index as ix
 from ..ir.node import axes_of
 from ..ir.operators import substitute
+from ..opts.analysis.thresholds import Threshold, cut_for, cuttable, operations, thresholds
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest
 from ..opts.schedule import Scheduled
-from ..opts.thresholds import Threshold, cut_for, cuttable, operations, thresholds
 from .narrow import Ranges, bounds
 
 PIECES = 4

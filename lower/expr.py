@@ -18,14 +18,14 @@ from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers, shortcuts
+from .access.memory_access import MemoryAccess
+from .access.transpose import transposed_read
+from .arithmetic import integers, shortcuts
 from .lanes import lanes_of
 from .lowering import Lowering
-from .memory_access import MemoryAccess
 from .part_index import over_parts, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
-from .transpose import transposed_read
 
 EXPANDED = FUNCTIONS | {"trunc"}
 """What is written out as simpler operations, but in the twin."""
@@ -147,7 +147,7 @@ class NestEval(MemoryAccess):
         if op in integers.NAMES:
             return integers.expand(b, op, args[0], args[1], node.src[1])
         if op in EXPANDED and b.expand:
-            from . import elementary
+            from .arithmetic import elementary
 
             return elementary.expand(b, op, args[0])
         return b.op(op, *args, dtype=node.dtype)

@@ -9,7 +9,7 @@ from ..ir.body import Value
 from ..ir.buffer import loads
 from ..ir.node import Node, axes_of, const, walk
 from ..opts.nests import Nest
-from .elementary import EXPENSIVE
+from .arithmetic.elementary import EXPENSIVE
 from .lowering import Lowering
 from .storage import Array
 

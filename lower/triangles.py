@@ -15,10 +15,10 @@ from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
 from ..ir.skippable import conjuncts
+from ..opts.analysis.thresholds import SHORT, cuttable, operations
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest, identity
 from ..opts.schedule import Scheduled
-from ..opts.thresholds import SHORT, cuttable, operations
 from .lowering import Lowering
 from .pieces import Piece, trips
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 from .bench import Bench
+from .checking.repeat import repeat
+from .checking.repeated_runs import Watch, WrongResultError
+from .checking.shifted_addresses import PATTERNS, Shifted
 from .energy.meter import paired_windows
 from .outcome import EnergyUse, Outcome
-from .repeat import repeat
-from .repeated_runs import Watch, WrongResultError
-from .shifted_addresses import PATTERNS, Shifted
-from .slots import Slots
+from .processes.slots import Slots
 from .stats import median, paired_bursts, time_adaptively
 
 if TYPE_CHECKING:
     from ..devices import Executable
     from ..program.program import Signature
-    from .protocol import Channel
+    from .processes.protocol import Channel
 
 NATIVE = "native"
 """A step inside the candidate's code: the candidate's deadline applies."""

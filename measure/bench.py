@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
-from .first_outputs import FirstOutputs
-from .slots import Slots
+from .checking.first_outputs import FirstOutputs
+from .processes.slots import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device, Memory
-    from .compare import Checker
+    from .checking.compare import Checker
+    from .checking.verify import Verdict
     from .energy.meter import EnergyMeter
     from .memory import Operands
     from .on_device.compare import DeviceChecker, DeviceFirstOutputs
     from .on_device.memory import DeviceOperands
     from .on_device.reference import DeviceReference
-    from .verify import Verdict
 
 log = logger("measure")
 

@@ -11,17 +11,17 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
-from . import builder, runner
 from .batch import BatchFailed
-from .buildpool import BuildPool
-from .builds import Builds
-from .conversions import _flushes, _free_memory, _measurement, _portable, _regroups, _task
 from .outcome import Duel, DuelError, Measurement, Outcome
-from .process import STILL_S
-from .protocol import Closed
-from .runner_link import RunnerLink
-from .runner_setup import Data, RunnerSetup
-from .slots import Slots, needs_pause
+from .processes import builder, runner
+from .processes.buildpool import BuildPool
+from .processes.builds import Builds
+from .processes.conversions import _flushes, _free_memory, _measurement, _portable, _regroups, _task
+from .processes.process import STILL_S
+from .processes.protocol import Closed
+from .processes.runner_link import RunnerLink
+from .processes.runner_setup import Data, RunnerSetup
+from .processes.slots import Slots, needs_pause
 from .stats import compare
 
 if TYPE_CHECKING:

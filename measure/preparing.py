@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError
 from . import inputs
-from . import special_inputs as special
 from .bench import Bench
-from .runner_setup import Data, RunnerSetup
-from .slots import Slots
+from .checking import special_inputs as special
+from .processes.runner_setup import Data, RunnerSetup
+from .processes.slots import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.kernel import Kernel
-    from .compare import Checker
-    from .verify import Expect
+    from .checking.compare import Checker
+    from .checking.verify import Expect
 
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
     """What candidates are measured on. `timed`: they will be, so operands are there as often as it takes to pass the caches."""
-    from .compare import Checker
+    from .checking.compare import Checker
     from .memory import Operands
     from .on_device import reference as device_reference
     from .roofline import rotations
@@ -56,7 +56,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
 
 def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bool, float]:
     """Whether none can happen, and how much further than at random they may add up."""
-    from .exact import drift, is_exact
+    from .checking.exact import drift, is_exact
 
     exact = whole and is_exact(judged, vars)
     return exact, drift(judged, vars) if whole and not exact else 1.0
@@ -64,8 +64,8 @@ def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bo
 
 def _expects(judged: Kernel, data: Data, values: Mapping[str, Any], vars: Mapping[str, int]) -> dict[str, Expect]:
     """The references on the host: by compiled code where that is quicker than NumPy, and right."""
-    from .compiled_reference import compiled_expectations
-    from .verify import expectations, special_expectations
+    from .checking.compiled_reference import compiled_expectations
+    from .checking.verify import expectations, special_expectations
 
     if data.special:
         return special_expectations(judged, values, vars, data.seed)

@@ -100,7 +100,7 @@ def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[st
     from ..ir import index as ix
     from ..ir.dtypes import dtype
     from ..ir.node import as_node
-    from ..opts.dots import at_once
+    from ..opts.analysis.dots import at_once
     from .tensor_peak import tensor_times
 
     limits, threads = here

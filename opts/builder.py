@@ -16,7 +16,7 @@ from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
 from .plans import DotPlan, TensorPlan
-from .syntax import Scalar
+from .written.syntax import Scalar
 
 
 class ScheduleBuilder:

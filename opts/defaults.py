@@ -11,12 +11,12 @@ from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .analysis.structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 from .apply_options import apply
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
 from .strides import picks
-from .structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 
 
 def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:

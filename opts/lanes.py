@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, walk
+from .analysis.lane_work import SAVED, arithmetic
 from .axis_plan import Part
-from .lane_work import SAVED, arithmetic
 from .loop_tree import LoopTree
 from .loops import Loops
 from .nests import Nest, scatter_ordered

@@ -14,11 +14,11 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, walk
 from ..ir.operators import substitute
 from ..targets import Target
+from .analysis.interior import interior
+from .analysis.places import ExtremePlace
 from .axis_plan import AxisPlan, Part
-from .interior import interior
 from .nests import Item, Nest, flat
 from .opt import Opts
-from .places import ExtremePlace
 from .plans import DotPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 
 

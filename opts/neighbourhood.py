@@ -7,9 +7,9 @@ from functools import cached_property
 from ..ir.body import Scan
 from ..ir.buffer import Buffer, loads
 from ..ir.node import Node
+from .analysis.structure import contiguous, extent, nests
 from .nests import Nest
 from .schedule import Scheduled
-from .structure import contiguous, extent, nests
 
 
 class Neighbourhood:

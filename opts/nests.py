@@ -10,12 +10,12 @@ from functools import cached_property, lru_cache
 
 from ..ir import index as ix
 from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
+from ..ir.checks.written_once import writes
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
-from ..ir.written_once import writes
 
 
 @dataclass(frozen=True, eq=False)

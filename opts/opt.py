@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..ir.errors import OptError
-from . import short_form
-from .syntax import SYNTAX, Scalar, Syntax
+from .written import short_form
+from .written.syntax import SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
 

@@ -20,7 +20,7 @@ from .neighbourhood import Neighbourhood
 from .opt import Opt, Opts
 from .rewriting import Rewriting
 from .schedule import Scheduled
-from .syntax import SYNTAX, Syntax
+from .written.syntax import SYNTAX, Syntax
 
 
 @dataclass(frozen=True)

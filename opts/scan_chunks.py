@@ -17,11 +17,11 @@ from ..ir.node import Node, axes_of, const, placeholder, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import arith, substitute
 from ..ir.tuple_scan import COMBINE, TupleScan, tuple_scan
+from .analysis.structure import scanned_axes
 from .kernel_parts import loaded, needed
 from .memory_limits import check_work
 from .nests import identity
 from .opt import Opt
-from .structure import scanned_axes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.version import tool_version
 from ..ir.kernel import Kernel
-from ..ir.normalise import normalise
+from ..ir.normal_form.normalise import normalise
 from ..log import logger
 from .built import Built, Rendered
 from .identity import source_key
@@ -24,7 +24,7 @@ log = logger("plan")
 
 def render(kernel: Kernel, opts: Iterable[Opt], device: Device, store: Artefacts | None = None) -> Rendered:
     """The source of a schedule of `kernel` as it is given. The store knows only kernels in normal form
-    (`ir.normalise`). Raises OptError for options that are not legal here, BuildError where they cannot be
+    (`ir.normal_form.normalise`). Raises OptError for options that are not legal here, BuildError where they cannot be
     rendered."""
     opts, target = tuple(opts), device.target
     key = ""

@@ -13,8 +13,8 @@ from ..cache.objectives import objective as named_objective
 from ..ir.errors import DeviceError, UsageError
 from ..ir.in_place import apart
 from ..ir.kernel import Kernel
-from ..ir.normalise import normalise
-from ..ir.resized import resized
+from ..ir.normal_form.normalise import normalise
+from ..ir.normal_form.resized import resized
 from .artefacts import Artefacts
 from .bucketed import BucketedProg, divided
 from .compile import build, render

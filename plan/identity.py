@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.objectives import TIME
 from ..cache.strict import canon
-from ..ir.canonical import Canonical, canonical
 from ..ir.kernel import Kernel
+from ..ir.normal_form.canonical import Canonical, canonical
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def canonical_of(kernel: Kernel) -> Canonical:
-    """`ir.canonical.canonical`: computed once for each kernel object."""
+    """`ir.normal_form.canonical.canonical`: computed once for each kernel object."""
     return canonical(kernel)
 
 
@@ -31,7 +31,7 @@ def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: s
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
-    from ..opts.syntax import SYNTAX
+    from ..opts.written.syntax import SYNTAX
 
     return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
 

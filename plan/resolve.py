@@ -16,7 +16,7 @@ from ..cache.recover import CacheWarning
 from ..cache.version import seed_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
-from ..ir.normalise import normalise
+from ..ir.normal_form.normalise import normalise
 from ..log import logger
 from .asked import asked
 from .compile import render
@@ -71,7 +71,7 @@ def resolve(
     objective: str = TIME,
     scratch_limit: int | None = None,
 ) -> Plan:
-    """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
+    """The plan for `kernel` on `device` with `threads`; its options are for `ir.normal_form.normalise.normalise(kernel)`.
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
@@ -101,7 +101,7 @@ def resolve(
 
 
 def given(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
-    """The plan for options that the caller chose, for `ir.normalise.normalise(kernel)`. Raises OptError where they do
+    """The plan for options that the caller chose, for `ir.normal_form.normalise.normalise(kernel)`. Raises OptError where they do
     not apply, or have effects that the policy does not allow."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
@@ -171,8 +171,8 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
 
 def _nearest(seed: _Seed, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
-    from ..ir.canonical import loose
     from ..ir.cost import cost
+    from ..ir.normal_form.canonical import loose
 
     kernel, device, key = seed.kernel, seed.device, seed.key
     keys = loose(kernel)
@@ -281,6 +281,6 @@ def _allowed(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) ->
 def _translated(kernel: Kernel, row: Row) -> tuple[Opt, ...]:
     """A row's options in this kernel's names. Raises OptError."""
     from ..opts import parse
-    from ..opts.syntax import SYNTAX
+    from ..opts.written.syntax import SYNTAX
 
     return parse(canonical_of(kernel).from_canonical(json.loads(row.opts), SYNTAX))

@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tilewright.opts.tables import filled
+from tilewright.opts.written.tables import filled
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "options.md"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
 from ..log import logger
-from ..measure import process
-from ..measure.protocol import Channel, Closed
+from ..measure.processes import process
+from ..measure.processes.protocol import Channel, Closed
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -85,7 +85,7 @@ def _serve(busy: dict[int, Channel], idle: set[int], left: deque[Kernel], wait: 
 
 def _built(kernel: Kernel, place: BuildPlace) -> bool:
     """Whether the kernel has been built before, most likely: the store has its seed, or the cache an answer."""
-    from ..ir.normalise import normalise
+    from ..ir.normal_form.normalise import normalise
     from ..plan import key_of
     from ..plan.resolve import seeded
 
@@ -95,7 +95,7 @@ def _built(kernel: Kernel, place: BuildPlace) -> bool:
 
 
 def _build(kernel: Kernel, place: BuildPlace) -> None:
-    from ..ir.normalise import normalise
+    from ..ir.normal_form.normalise import normalise
     from ..plan import build, render, resolve
 
     try:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
 from ..log import logger
-from ..measure import process
-from ..measure.protocol import Channel, Closed
+from ..measure.processes import process
+from ..measure.processes.protocol import Channel, Closed
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel

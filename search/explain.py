@@ -122,7 +122,7 @@ def explain(
     fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
     measured. Raises MeasureError where the schedule itself fails."""
     from ..measure import Measurer
-    from ..measure.judged_kernel import judged
+    from ..measure.checking.judged_kernel import judged
     from ..opts import apply
 
     opts = tuple(opts)

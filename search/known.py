@@ -14,7 +14,7 @@ from .strategy import seconds
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
-    from ..ir.canonical import Canonical
+    from ..ir.normal_form.canonical import Canonical
     from ..measure import Measurement
     from .space import Schedule
 
@@ -85,7 +85,7 @@ def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None
     from ..measure import Measurement, Outcome
     from ..measure.outcome import EnergyUse
     from ..opts import parse
-    from ..opts.syntax import SYNTAX
+    from ..opts.written.syntax import SYNTAX
 
     try:
         opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from ..opts.syntax import SYNTAX
+from ..opts.written.syntax import SYNTAX
 
 if TYPE_CHECKING:
     from random import Random

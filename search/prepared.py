@@ -33,7 +33,7 @@ def deadline_s(budget: Budget) -> float:
 def begin_helpers() -> bool:
     """Start the process that forks a measurer's helpers: it has imports of its own to do while this one does its. Whether that has
     begun only now."""
-    from ..measure import process
+    from ..measure.processes import process
 
     return process.begin()
 
@@ -50,7 +50,7 @@ def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, build
 
 def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:
     """What writes a task's measurements into a cache. `facts`: more provenance of each row."""
-    from ..ir.canonical import loose
+    from ..ir.normal_form.canonical import loose
 
     roof = task.roofline()
     return CacheRecorder(

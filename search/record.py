@@ -32,7 +32,7 @@ from ..ir.errors import CacheError, OptError
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key
-    from ..ir.canonical import Canonical
+    from ..ir.normal_form.canonical import Canonical
     from ..measure import Measurement
     from .result import Job
     from .space import Schedule
@@ -184,7 +184,7 @@ class CacheRecorder:
         self._written = self.clock()
 
     def _canonical(self, opts: Schedule) -> str:
-        from ..opts.syntax import SYNTAX
+        from ..opts.written.syntax import SYNTAX
 
         return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 

@@ -53,7 +53,7 @@ def side_by_side(
     for the comparisons; three rounds of each are made in any case. What fails is told by its measurement. Raises
     MeasureError, DeviceError where nothing can be measured at all."""
     from ..measure import Measurement, Measurer
-    from ..measure.judged_kernel import judged
+    from ..measure.checking.judged_kernel import judged
 
     lists = [tuple(s) for s in schedules]
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}

@@ -37,7 +37,7 @@ class TuningTask:
         from .. import devices, kernels
         from ..cache.keys import allowed, policy
         from ..ir.dtypes import dtype as dtype_of
-        from ..ir.normalise import normalise
+        from ..ir.normal_form.normalise import normalise
         from ..plan.identity import canonical_of, key_of
 
         if isinstance(kernel, str):
@@ -63,7 +63,7 @@ class TuningTask:
     @property
     def reference(self) -> Kernel | None:
         """The kernel to whose error bound results are held, where it is not the kernel itself."""
-        from ..measure.judged_kernel import judged
+        from ..measure.checking.judged_kernel import judged
 
         found = judged(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
         return None if found is self.kernel else found

@@ -13,7 +13,7 @@ from .effort import Effort
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
-    from ..ir.canonical import Canonical
+    from ..ir.normal_form.canonical import Canonical
     from ..plan import Plan
     from .result import Job, Result
     from .space import Schedule, Space
@@ -42,7 +42,7 @@ def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: M
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
     """Their options in this kernel's names, those that are legal here, each schedule once."""
     from ..opts import parse
-    from ..opts.syntax import SYNTAX
+    from ..opts.written.syntax import SYNTAX
 
     found: dict[str, Schedule] = {}
     for row in rows:

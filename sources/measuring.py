@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from ..measure.measurer import Measurer
-from ..measure.runner_setup import Data
+from ..measure.processes.runner_setup import Data
 from . import building, preparing
 
 if TYPE_CHECKING:

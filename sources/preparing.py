@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 from ..ir.dtypes import DType
 from ..ir.errors import DeviceError, MeasureError
 from ..measure.bench import Bench
-from ..measure.compare import Checker
+from ..measure.checking.compare import Checker
+from ..measure.checking.verify import TINY, Expect
 from ..measure.memory import Operands
+from ..measure.processes.slots import Slots
 from ..measure.roofline import MOST_SETS
-from ..measure.slots import Slots
-from ..measure.verify import TINY, Expect
 from .arguments import make
 from .building import SourceTask
 from .spec import CheckSpec, SourceSpec
 
 if TYPE_CHECKING:
     from ..devices import Device
-    from ..measure.runner_setup import Data, RunnerSetup
+    from ..measure.processes.runner_setup import Data, RunnerSetup
     from .arguments import Array
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, OptError, TilewrightError, UsageError
-from ..measure import process
-from ..measure.protocol import Channel
+from ..measure.processes import process
+from ..measure.processes.protocol import Channel
 from .arguments import make, scalar
 from .building import SourceTask, build
 from .configurations import schedule

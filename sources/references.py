@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from ..ir.errors import UsageError
-from ..measure import process
-from ..measure.protocol import Closed
+from ..measure.processes import process
+from ..measure.processes.protocol import Closed
 from .building import SourceTask
 from .device import SourceDevice
 from .reference_process import MODULE, ReferenceRequest

@@ -36,7 +36,7 @@ from .spec import SourceSpec
 
 if TYPE_CHECKING:
     from ..cache import Cache
-    from ..ir.canonical import Canonical
+    from ..ir.normal_form.canonical import Canonical
     from ..search.strategy import Strategy
 
 log = logger("sources")

@@ -12,12 +12,15 @@ import argparse
 import json
 import platform
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import ring_kernels
 import tensor_kernels

@@ -17,7 +17,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from checks import check_compiled, check_floats, check_twin
 from cuda_text import check_cuda, check_nvrtc

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import gpu_cublas
 import gpu_first_hour
 import gpu_limits
-import gpu_steps
 import gpu_vs_cublas
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from fake_gpu import FakeGpu
-from gpu_cases import CASES, GOALS, GROUPS
-from gpu_steps import Step, StepFile, StepRun
+from parts import gpu_cublas, gpu_steps
+from parts.gpu_cases import CASES, GOALS, GROUPS
+from parts.gpu_steps import Step, StepFile, StepRun
 from tilewright import kernels
 from tilewright.devices.cuda import nvrtc, sass
 from tilewright.measure.inputs import generate
@@ -246,7 +245,15 @@ def cublas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("the stub is built by a C compiler, on Linux")
     (tmp_path / "lib64").mkdir()
-    words = [compiler, "-O1", "-shared", "-fPIC", str(ROOT / "tests" / "cublas_stub.c"), "-o", str(tmp_path / "lib64" / "libcublas.so.13")]
+    words = [
+        compiler,
+        "-O1",
+        "-shared",
+        "-fPIC",
+        str(ROOT / "tests" / "support" / "cublas_stub.c"),
+        "-o",
+        str(tmp_path / "lib64" / "libcublas.so.13"),
+    ]
     subprocess.run(words, check=True)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setattr(nvrtc, "packages", lambda: iter(()))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checks import check_floats
 from tilewright import targets
 from tilewright.ir.kernel import Kernel
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `import checks`
-
-from checks import check_floats
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text()
 

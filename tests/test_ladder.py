@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
 from tilewright.opts.opt import parse, short
 from tilewright.renderers import render
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import ladder
+from parts import ladder_steps
 
-def load(name: str) -> ModuleType:
-    """A file of benchmarks/, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).resolve().parents[1]
 
-
-STEPS = load("ladder_steps")
-LADDER = load("ladder")
-FIXED = [(story, step) for story in STEPS.STORIES for step in story.steps if step.title not in STEPS.COMPUTED]
+FIXED = [(story, step) for story in ladder_steps.STORIES for step in story.steps if step.title not in ladder_steps.COMPUTED]
 
 
 @pytest.mark.many
@@ -43,15 +34,15 @@ def test_every_step_is_legal_and_renders_for_avx512(story: Any, step: Any) -> No
     assert "define void" in render(lower(apply(kernel, step.opts, target)), target).text
 
 
-@pytest.mark.parametrize("story", STEPS.STORIES, ids=lambda s: s.kernel)
+@pytest.mark.parametrize("story", ladder_steps.STORIES, ids=lambda s: s.kernel)
 def test_steps_are_different_schedules_and_each_adds_to_the_one_before(story: Any) -> None:
     kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
-    lists = [s.opts for s in story.steps if s.title not in STEPS.COMPUTED]
+    lists = [s.opts for s in story.steps if s.title not in ladder_steps.COMPUTED]
     assert len({apply(kernel, o, targets.named("cascadelake")).hash for o in lists}) == len(lists)
-    assert [s.title for s in story.steps[-2:]] == list(STEPS.COMPUTED)
+    assert [s.title for s in story.steps[-2:]] == list(ladder_steps.COMPUTED)
 
 
-@pytest.mark.parametrize("story", STEPS.STORIES, ids=lambda s: s.kernel)
+@pytest.mark.parametrize("story", ladder_steps.STORIES, ids=lambda s: s.kernel)
 def test_the_page_has_the_steps_of_the_code(story: Any) -> None:
     text = (ROOT / "docs" / "ladder.md").read_text()
     part = text.split(f"<!-- ladder {story.kernel} -->")[1].split(f"<!-- end {story.kernel} -->")[0]
@@ -63,16 +54,16 @@ def test_the_page_has_the_steps_of_the_code(story: Any) -> None:
         assert f"{n}. **{s.title}.** {s.why}" in part
         opts = parse(command.split("--opts ")[1].strip("'"))
         assert row[2].strip().strip("`") == (short(opts) or "(none)")
-        if s.title not in STEPS.COMPUTED:
+        if s.title not in ladder_steps.COMPUTED:
             assert opts == s.opts and f"'{short(opts)}'" in command
 
 
 def test_writing_the_page_again_changes_only_its_tables() -> None:
     text = (ROOT / "docs" / "ladder.md").read_text()
     rows = json.loads((ROOT / "results" / "ladder.json").read_text())["rows"]
-    assert LADDER.page(text, rows) == text
+    assert ladder.page(text, rows) == text
     changed = [{**r, "ms": 123456} if r["kernel"] == "matmul" else r for r in rows]
-    again = LADDER.page(text, changed)
-    assert again != text and "123456" in again and LADDER.page(again, rows) == text
+    again = ladder.page(text, changed)
+    assert again != text and "123456" in again and ladder.page(again, rows) == text
     only = [r for r in changed if r["kernel"] == "matmul"]
-    assert LADDER.page(text, only).split("## Attention")[1] == text.split("## Attention")[1]
+    assert ladder.page(text, only).split("## Attention")[1] == text.split("## Attention")[1]

@@ -13,7 +13,7 @@ from tilewright.ir import DeviceError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import record
-import rivals
+from parts import rivals
 
 SAYS = """
 import ctypes, glob, json, os

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from turns import Turns
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "support"
 OTHER = """
 import sys
 sys.path.insert(0, sys.argv[1])

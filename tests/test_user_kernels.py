@@ -12,7 +12,7 @@ import tilewright
 from tilewright.ir import int32
 from tilewright.ir.evaluation.error_bound import Errors, Pair
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.measure.verify import check, expectations
+from tilewright.measure.checking.verify import check, expectations
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import user_case

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from ..ir.blocks import DecidedBlocks
 from ..ir.body import Fold, values_of
 from ..ir.buffer import Buffer
-from ..ir.check import check_reads
+from ..ir.checks.check import check_reads
+from ..ir.checks.written_once import check_written_once
 from ..ir.errors import KernelError
 from ..ir.in_place import in_place
 from ..ir.kernel import Kernel
-from ..ir.naming import tidy
 from ..ir.node import Node, axis
+from ..ir.normal_form.naming import tidy
 from ..ir.rewrite import Rewriter
-from ..ir.written_once import check_written_once
 from .nests import TileNests
 from .trace import LoopTrace, Step, TileStore, Trace
 

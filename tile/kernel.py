@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir.blocks import DecidedBlocks
-from ..ir.canonical import canonical
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
+from ..ir.normal_form.canonical import canonical
 from .builder import TileBuilder
 from .elaborate import Elaborated, elaborate, with_blocks
 from .trace import Step

@@ -13,8 +13,8 @@ from ..ir.body import Reduce, Scan, Store, Value
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
+from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import cast, logical, substitute, where
-from ..ir.raw_nests import replaced
 from .trace import LoopTrace, Step, TileStore, Trace
 from .vanish import identity_of, vanished
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from ..ir.errors import KernelError
 from ..ir.functions import maximum, where
 from ..ir.node import Node, const, ref
+from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import arith, substitute
-from ..ir.raw_nests import replaced
 from .affine import Affine, NotAffineError, affine
 from .recurrence import as_scan, extreme_of
 from .rescale import rescales

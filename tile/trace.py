@@ -14,8 +14,8 @@ from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.node import Node, axes_of, axis, ref, walk
+from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import substitute
-from ..ir.raw_nests import replaced
 from .value import TileDim
 
 

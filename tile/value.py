@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Union
 
+from ..ir.checks.misuse import NoValue
 from ..ir.dtypes import DType, DTypeLike, index
 from ..ir.errors import KernelError
-from ..ir.misuse import NoValue
 from ..ir.node import Node, as_node, axis, const
 from ..ir.operators import arith, cast, divide, integer, logical, substitute, unary, where
 from ..ir.powers import general_power as power

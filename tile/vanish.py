@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..ir.access_bounds import proved
 from ..ir.buffer import load_parts
-from ..ir.counterexample import Access
+from ..ir.checks.access_bounds import proved
+from ..ir.checks.counterexample import Access
 from ..ir.node import Node, axes_of, const, make, pending, ref, walk
+from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import rebuild, substitute
-from ..ir.raw_nests import replaced
 from ..ir.rewrite import fold_constants
 from .trace import Trace
 

@@ -125,7 +125,7 @@ def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
     if args.nest:
         from ... import targets
         from ...heuristics import seeds
-        from ...ir.normalise import normalise
+        from ...ir.normal_form.normalise import normalise
         from ...opts import apply
         from ..schedules.show import nest_text
 

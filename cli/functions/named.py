@@ -21,8 +21,8 @@ def named(kernel: Kernel) -> str:
 
 
 def _form(kernel: Kernel) -> str:
-    from ...ir.canonical import loose
-    from ...ir.normalise import normalise
+    from ...ir.normal_form.canonical import loose
+    from ...ir.normal_form.normalise import normalise
 
     return loose(normalise(kernel))["extents"]
 

@@ -12,7 +12,7 @@ from ...ir.errors import DeviceError
 if TYPE_CHECKING:
     from ...devices import Device
     from ...ir.kernel import Kernel
-    from ...measure.bisect import Finding
+    from ...measure.checking.bisect import Finding
     from ...opts import Opt
     from ...targets import Target
 
@@ -24,8 +24,8 @@ _OTHER = {"cpu": "cpu:c", "cpu:c": "cpu"}
 def run(args: Namespace) -> int:
     """Check the Program after emission and after each pass, then the device; 0 when nothing is wrong, else 4."""
     from ... import devices, targets
-    from ...ir.normalise import normalise
-    from ...measure.bisect import bisect
+    from ...ir.normal_form.normalise import normalise
+    from ...measure.checking.bisect import bisect
     from ...opts.opt import parse
     from ..functions.asked import kernel_of, named_shape
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...ir.kernel import Kernel
-    from ...measure.sanitise import Sanitised
+    from ...measure.checking.sanitise import Sanitised
     from ...opts.opt import Opt
     from ...targets import Target
 
@@ -25,8 +25,8 @@ def run(args: Namespace) -> int:
 
     from ... import targets
     from ...heuristics import seeds
-    from ...ir.normalise import normalise
-    from ...measure.sanitise import sanitise
+    from ...ir.normal_form.normalise import normalise
+    from ...measure.checking.sanitise import sanitise
     from ..functions.asked import kernel_of, named_shape
 
     if args.device:

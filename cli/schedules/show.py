@@ -22,7 +22,7 @@ LEXERS = {"opencl": "c"}
 
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
-    from ...ir.normalise import normalise
+    from ...ir.normal_form.normalise import normalise
     from ...lower import lower
     from ...opts import apply
     from ...renderers import render

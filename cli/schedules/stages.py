@@ -59,15 +59,15 @@ class _Made:
 
     def kernel(self) -> str:
         """Values over axes, and the form under which caches know it."""
-        from ...ir.canonical import canonical
         from ...ir.kernel_text import kernel_text
+        from ...ir.normal_form.canonical import canonical
 
         form = canonical(self.made_of)
         return f"{kernel_text(self.made_of)}\ncanonical form\n{form.text.rstrip()}\n\nstructural hash {form.hash}\n"
 
     def schedule(self) -> str:
         """Every decision, and the loop nest."""
-        from ...opts.schedule_text import schedule_text
+        from ...opts.written.schedule_text import schedule_text
 
         return schedule_text(self.scheduled)
 

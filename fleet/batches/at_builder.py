@@ -11,10 +11,10 @@ from typing import Any
 
 from ...ir.errors import FleetError
 from ...log import logger
-from ...measure.builder import BuilderSetup
-from ...measure.buildpool import BuildPool
-from ...measure.builds import Builds
 from ...measure.outcome import Measurement
+from ...measure.processes.builder import BuilderSetup
+from ...measure.processes.buildpool import BuildPool
+from ...measure.processes.builds import Builds
 from ..seam import Worksite
 from . import plain
 from .described import DescribedDevice, DeviceFacts

@@ -14,10 +14,10 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.thresholds import holds_inside
 
 Shift = tuple[int | None, ...]
 """By how many elements an expression is shifted along each axis; None where it does not vary."""

@@ -11,14 +11,14 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
+from ...opts.analysis.neighbours import joined
+from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
-from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
-from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .alike import times_computed
 from .dots import dot_work

@@ -6,9 +6,9 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node
 from ...ir.op_names import COMPARE
+from ...opts.analysis.thresholds import holds_inside
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.thresholds import holds_inside
 
 
 def evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...opts.analysis.places import combine_of
 from ...opts.nests import Nest
-from ...opts.places import combine_of
 from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..machine import Core

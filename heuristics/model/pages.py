@@ -12,9 +12,9 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.node import Node
+from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
-from ...opts.pages import buffer_bytes, is_far
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import stride as stride_of

@@ -13,11 +13,11 @@ from ...ir import index as ix
 from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
+from ...opts.analysis.structure import shifted_dimensions
+from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.structure import shifted_dimensions
-from ...opts.thresholds import holds_inside
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 Place = tuple[Residue, tuple[int, ...]]

@@ -9,11 +9,11 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.axis_plan import Part
-from ...opts.computed import all_contractions
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
-from ...opts.pages import buffer_bytes, is_far
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ..machine import MachineModel

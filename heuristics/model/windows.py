@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
 from ...ir.buffer import load_parts
+from ...opts.analysis.windows import LEAST, MOST, best_order, covering, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.windows import LEAST, MOST, best_order, covering, spelled_out
 from .extremes import is_noted
 from .shifted import Place, places
 

@@ -13,12 +13,12 @@ from ...ir.body import Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...opts.analysis.pages import is_far
+from ...opts.analysis.structure import extent, read_elsewhere, shared_axes, strides_of
 from ...opts.defaults import fit, rows
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
-from ...opts.pages import is_far
-from ...opts.structure import extent, read_elsewhere, shared_axes, strides_of
 from ...targets import Target
 
 TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))

@@ -1,4 +1,4 @@
-"""Seeds of contractions whose operands are computed (`opts/computed.py`): decoded in the panels they are read from, in registers
+"""Seeds of contractions whose operands are computed (`opts/analysis/computed.py`): decoded in the panels they are read from, in registers
 where they are used, or in a phase of their own; and of those that need another reduction first, which gets a phase."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from ...ir.body import Reduce, Value
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import FUNCTIONS, Node, walk
-from ...opts.computed import all_contractions, computed_contraction
+from ...opts.analysis.computed import all_contractions, computed_contraction
+from ...opts.analysis.products import products
+from ...opts.analysis.structure import Contraction, extent, lane_axis, nests
 from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.operands import has_computed, operands
-from ...opts.products import products
-from ...opts.structure import Contraction, extent, lane_axis, nests
 from ...targets import Target
 from .contractions import best_contractions
 from .legal import Trials

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.kernel import Kernel
+from ...opts.analysis.structure import contractions
 from ...opts.opt import Opts, opt
 from ...opts.plans import ONCE
-from ...opts.structure import contractions
 from ...targets import Target
 from .contractions import Blocks, contraction
 

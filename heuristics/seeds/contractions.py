@@ -10,11 +10,11 @@ from itertools import product
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.dots import Fit, fitting
+from ...opts.analysis.structure import Contraction, extent, shared_axes, stepped, strides_of
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
-from ...opts.dots import Fit, fitting
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent, shared_axes, stepped, strides_of
 from ...targets import Target
 from ..model import estimate
 from ..model.extremes import is_noted

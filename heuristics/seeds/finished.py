@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from ...opts.computed import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import buffer_bytes
+from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import site_name
 from ...opts.opt import Opts, opt
 from ...opts.options.fetch import rows_stay
-from ...opts.pages import buffer_bytes
-from ...opts.structure import contiguous, extent
 from ..model import estimate
 from .legal import Trials
 from .streamed import few_rows

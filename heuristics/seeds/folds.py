@@ -15,9 +15,9 @@ from ...ir.body import Fold
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
+from ...opts.analysis.structure import accesses, extent, shared_axes, stageable_values
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import accesses, extent, shared_axes, stageable_values
 from ...targets import Target
 
 

@@ -1,6 +1,6 @@
 """Seed schedules: a good answer with no search, from the kernel's structure and the target.
 
-Read `opts/structure.py` first. Contractions have their seeds in `contractions.py`, folds that multiply (attention) in
+Read `opts/analysis/structure.py` first. Contractions have their seeds in `contractions.py`, folds that multiply (attention) in
 `folds.py`, everything else in `rows.py`; GPUs in `gpu.py`. Here they are gathered, the model's favourites first."""
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
-from ...opts.computed import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import is_far
+from ...opts.analysis.structure import extent, nests, stepped
 from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.opt import Opts, opt, short
 from ...opts.options.own import ownable
-from ...opts.pages import is_far
-from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..contraction_order import much_cheaper
 from ..model import estimate

@@ -9,12 +9,12 @@ from math import prod
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
+from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.pages import FAR_CACHES, buffer_bytes
 from ...opts.strides import picks
-from ...opts.structure import accesses, extent, nests, shared_axes
 from ...targets import Target
 from .legal import Trials
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
+from ...opts.analysis.neighbours import factors
+from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import fit, site_name
-from ...opts.neighbours import factors
 from ...opts.opt import Opts, opt
-from ...opts.structure import accesses, extent, nests, shared_axes
 from ...targets import Target
 
 ITEM = 512

@@ -12,11 +12,11 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.interior import interior
+from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
 from ...opts.defaults import rows
-from ...opts.interior import interior
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.structure import accesses, contiguous, extent, nests, shared_axes
 from ...targets import Target
 
 LINE = 64

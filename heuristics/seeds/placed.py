@@ -1,4 +1,4 @@
-"""Seeds for kernels that ask where an extreme is: the search for the place joins the loop of the extreme (`opts.places`)."""
+"""Seeds for kernels that ask where an extreme is: the search for the place joins the loop of the extreme (`opts.analysis.places`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice
 
 from ...ir.kernel import Kernel
+from ...opts.analysis.places import place_of
 from ...opts.nests import Nest, plain
 from ...opts.opt import Opts, opt
-from ...opts.places import place_of
 from ...targets import Target
 from ..model import estimate
 from .legal import Trials

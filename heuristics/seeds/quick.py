@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
-from ...opts.computed import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.structure import extent, nests, stepped
 from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
 from ...opts.opt import Opts
-from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
 from .blocked import blocked_seeds

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import islice
 
 from ...ir.node import Node
+from ...opts.analysis.structure import Contraction, accesses, extent, shared_axes
 from ...opts.defaults import waste
 from ...opts.opt import Opts
-from ...opts.structure import Contraction, accesses, extent, shared_axes
 from ...targets import Target
 from ..machine import DEFAULT
 from .contractions import FEW_ROWS, Blocks, contraction, contraction_guesses

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...opts.analysis.pages import buffer_bytes, is_far
+from ...opts.analysis.places import combine_of
+from ...opts.analysis.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
-from ...opts.pages import buffer_bytes, is_far
-from ...opts.places import combine_of
-from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...targets import Target
 from ..machine import SLOW
 

@@ -9,10 +9,10 @@ from ...ir.buffer import loads
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from ...opts.structure import extent, nests, shared_axes
 from ...targets import Target
 
 MOST = 8

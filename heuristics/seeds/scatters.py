@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from ...ir import index as ix
 from ...ir.body import Store
 from ...ir.kernel import Kernel
+from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, site_name
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.private import LEAST, alike, privatisable, serial_axes
-from ...opts.structure import extent
 from ...targets import Target
 
 STEPS = (8, 16)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.opt import Opts, opt
-from ...opts.structure import accesses, contiguous, extent, nests, shared_axes
 from .tiny_axes import copies
 
 SHORT = 32

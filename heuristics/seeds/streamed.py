@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...opts.computed import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
+from ...opts.analysis.structure import accesses
 from ...opts.opt import Opts, opt
-from ...opts.pages import FAR_CACHES, buffer_bytes
-from ...opts.structure import accesses
 from ..model import estimate
 from .legal import Trials
 

@@ -8,11 +8,11 @@ from ...ir.body import Fold
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
+from ...opts.analysis.structure import contractions, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from ...opts.structure import contractions, extent, nests, shared_axes
 from ...targets import Target
 
 TINY = 4

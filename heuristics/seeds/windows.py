@@ -15,8 +15,8 @@ from ...ir import index as ix
 from ...ir.buffer import Buffer
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.structure import Contraction, extent, shared_axes
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent, shared_axes
 from ...targets import Target
 
 SHORT = 4

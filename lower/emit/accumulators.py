@@ -8,9 +8,9 @@ from ...ir.node import Node
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Number, Val
+from ..arithmetic.reciprocal_root import factors
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..reciprocal_root import factors
 from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot

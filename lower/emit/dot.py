@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, const
+from ...opts.analysis.dots import inner_loops
 from ...opts.axis_plan import Part
-from ...opts.dots import inner_loops
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan

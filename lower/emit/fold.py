@@ -19,7 +19,7 @@ from ...opts.fold_tiles import Range, ranges
 from ...opts.loop_tree import Folded
 from ...opts.nests import FoldItem, Nest
 from .. import pieces
-from ..elementary import EXPENSIVE
+from ..arithmetic.elementary import EXPENSIVE
 from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array

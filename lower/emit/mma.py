@@ -12,8 +12,8 @@ from ...opts.nests import Nest
 from ...opts.plans import TensorPlan
 from ...opts.tensor_cores import factors
 from ...program.program import Val
+from ..access.fragments import Fragments, own_parts
 from ..expr import NestEval
-from ..fragments import Fragments, own_parts
 from ..lowering import Lowering
 from ..storage import Assignment, Key
 from .accumulators import Accumulators

@@ -13,7 +13,7 @@ from ...ir.dtypes import DType, bool_, int32, int64
 from ...program.builder import Builder
 from ...program.program import Val
 from ...targets import Target
-from ..networks import unless
+from ..arithmetic.networks import unless
 
 
 class NumbersOnly:

@@ -1,4 +1,4 @@
-"""The accumulators of an extreme's place (`opts.places`): the first index at which the extreme was reached, beside the extreme itself."""
+"""The accumulators of an extreme's place (`opts.analysis.places`): the first index at which the extreme was reached, beside the extreme itself."""
 
 from __future__ import annotations
 

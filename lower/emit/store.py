@@ -9,10 +9,10 @@ from ...ir import index as ix
 from ...ir.node import Node, axes_of, const
 from ...opts.nests import Nest, scatter_ordered
 from ...program.program import Mem, Val
+from ..access.woven import write_all
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment
-from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
 from .quickly import quickly

@@ -1,7 +1,7 @@
 """The largest and the smallest elements of windows whose steps are all spelled out: what several windows have in common is done once.
 
 * Results that lie side by side share parts of their windows. The steps are taken along one axis of the window after the other, in the
-  order in which most of these parts are the same (`opts.windows`): of three rows of results under 3 × 3 windows, five rows of three
+  order in which most of these parts are the same (`opts.analysis.windows`): of three rows of results under 3 × 3 windows, five rows of three
   elements are reduced, and not nine.
 * No element is no number, mostly. So each element that some window has is tested once, however many windows have it; what follows is
   computed again with notes (`numbers_only.py`), by the store that reads it (`quickly.py`), where one of them failed. Lanes along which
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.node import Node
+from ...opts.analysis.windows import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
-from ...opts.windows import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering

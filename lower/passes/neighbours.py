@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from ...ir.dtypes import DType, int32
-from ...opts.neighbours import NARROW
+from ...opts.analysis.neighbours import NARROW
 from ...program.program import Block, For, If, Instr, Program, Stmt, Val, bodies, statements
 
 

@@ -11,9 +11,9 @@ from ...ir.node import Node, axis, const
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import Mem
+from ..access.transpose import LEAST, transposed
 from ..emit.loops import through
 from ..lowering import Lowering
-from ..transpose import LEAST, transposed
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:

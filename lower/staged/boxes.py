@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ...ir.node import Node
+from ...opts.analysis.boxes import ALIGN, ROW, BoxPlan
 from ...opts.axis_plan import Part
-from ...opts.boxes import ALIGN, ROW, BoxPlan
 from ...opts.plans import StagePlan
 from ...opts.strides import dense
 from ...program import hopper_calls as hc

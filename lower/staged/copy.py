@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
 from ...ir.node import Node, const
+from ...opts.analysis.guarded import guarded
 from ...opts.axis_plan import Part
-from ...opts.guarded import guarded
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...program.program import Mem

@@ -7,7 +7,7 @@ from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import Mem, Val
-from ..memory_access import MemoryAccess
+from ..access.memory_access import MemoryAccess
 from ..storage import Assignment
 from .swizzle import place, swizzled
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from ...devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
 from ...ir.dtypes import OVERFLOW, DType, dtype, float32, float64
 from ...ir.errors import DeviceError, MeasureError
-from ..verify import WORST, Expect, Verdict, check, described
+from ..checking.verify import WORST, Expect, Verdict, check, described
 from .memory import element, upload
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ...devices import Memory
-    from ..compare import Checker
+    from ..checking.compare import Checker
     from .memory import DeviceOperands
 
     Array = np.ndarray[Any, Any]
@@ -179,7 +179,7 @@ class DeviceFirstOutputs:
         return ""
 
     def _describe(self, name: str, handle: int, found: Found) -> str:
-        from ..first_outputs import changed
+        from ..checking.first_outputs import changed
 
         place = self._operands.place(name)
         was, now = (element(self._memory, h, place.dtype, found.at) for h in (self._copies[name], handle))

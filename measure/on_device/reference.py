@@ -22,7 +22,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, const
 from ...ir.operators import where
 from ...log import logger
-from ..verify import HALF_SUBNORMAL, TINY, expected
+from ..checking.verify import HALF_SUBNORMAL, TINY, expected
 from .compare import DeviceExpect, trusted
 from .memory import element
 

@@ -18,14 +18,14 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
+from ..analysis.products import SumOfProducts, on, product, products
+from ..analysis.structure import extent, strides_of
 from ..kernel_parts import loaded, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..products import SumOfProducts, on, product, products
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import extent, strides_of
 
 WIDE = 16
 """Elements along an axis that are enough for lanes of any width."""

@@ -15,14 +15,14 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...targets import Target
+from ..analysis.pages import buffer_bytes, is_far
+from ..analysis.structure import extent
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..nests import FoldItem, Item, Nest, plain
 from ..opt import Opt, Opts, opt
-from ..pages import buffer_bytes, is_far
 from ..registry import Doc, Golden, Option
 from ..schedule import Scheduled
-from ..structure import extent
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ Written as separate values (three components of a force, a sum and a maximum of 
 their own, and each computes again what they have in common. In one loop, an input is read once and an equal
 subexpression is computed once, for as many more registers as there are more accumulators.
 
-The place of an extreme (`opts.places`) needs the extreme, and joins it all the same: it is kept up to date beside it."""
+The place of an extreme (`opts.analysis.places`) needs the extreme, and joins it all the same: it is kept up to date beside it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.operators import substitute
 from ...targets import Target
+from ..analysis.places import ExtremePlace, place_of
 from ..axis_plan import AxisPlan
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..nests import Item, Nest, flat, plain
 from ..opt import Opt, Opts, opt
-from ..places import ExtremePlace, place_of
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 

@@ -20,14 +20,14 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, const, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
+from ..analysis.regions import Span, needed_span
+from ..analysis.structure import extent, read_elsewhere
 from ..kernel_parts import changed_item, changed_store, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..regions import Span, needed_span
 from ..registry import Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import extent, read_elsewhere
 
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
 

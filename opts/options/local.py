@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.errors import OptError
+from ..analysis.structure import extent
 from ..builder import ScheduleBuilder
 from ..groups import share, shared_sites
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Option
-from ..structure import extent
 
 THREADS = (4, 8, 16, 32, 64, 128, 256)
 UNITS = (2, 4, 8)

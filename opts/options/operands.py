@@ -14,14 +14,14 @@ from ...ir.body import Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, ref
+from ..analysis.products import SumOfProducts, on, product, products
+from ..analysis.structure import extent
 from ..kernel_parts import needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..products import SumOfProducts, on, product, products
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import extent
 
 PLAIN = frozenset({"load", "ref", "const"})
 """Operands that are not computed, but read."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.errors import OptError
+from ..analysis.structure import shared_axes
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
-from ..structure import shared_axes
 from .golden_shapes import MATMUL
 
 

@@ -18,6 +18,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...ir.operators import substitute
+from ..analysis.structure import read_elsewhere
 from ..kernel_parts import changed_item, changed_store, loaded, needed, renamed, store_roots
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -26,8 +27,7 @@ from ..plans import ONCE
 from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import read_elsewhere
-from ..syntax import FLAG
+from ..written.syntax import FLAG
 
 
 def workspace(value: str) -> str:

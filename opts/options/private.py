@@ -23,8 +23,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
+from ..analysis.guarded import guarded
+from ..analysis.structure import extent
 from ..defaults import added_phase, fit
-from ..guarded import guarded
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -33,7 +34,6 @@ from ..opt import Opt, Opts, opt
 from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import extent
 
 COPIES = (2, 4, 8)
 CHUNKS = (2, 4, 8, 16)

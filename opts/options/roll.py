@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from ...ir.errors import OptError
 from ...ir.node import Node
+from ..analysis.rolling import rings
+from ..analysis.structure import extent, read_elsewhere
 from ..builder import ScheduleBuilder
 from ..loop_tree import Chain, Shared, Single, Together, Tree
 from ..neighbourhood import Neighbourhood
@@ -17,9 +19,7 @@ from ..nests import Nest
 from ..opt import Opt, Opts, opt
 from ..plans import RollPlan
 from ..registry import Doc, Option
-from ..rolling import rings
 from ..schedule import Scheduled
-from ..structure import extent, read_elsewhere
 
 STEPS = (1, 2, 4, 8)
 """Rows of a block that keeps others for the next."""

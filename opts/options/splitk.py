@@ -19,8 +19,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
+from ..analysis.guarded import guarded
+from ..analysis.structure import extent
 from ..defaults import added_phase, legal_prefix
-from ..guarded import guarded
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -29,7 +30,6 @@ from ..opt import Opt, Opts, opt
 from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from ..structure import extent
 from .fuse import FUSE, siblings
 
 CHUNKS = (2, 4, 8, 16, 64)

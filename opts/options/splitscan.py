@@ -13,6 +13,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...ir.tuple_scan import COMBINE, tuple_scan
+from ..analysis.structure import extent, scanned_axes
 from ..defaults import added_phase
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
@@ -20,7 +21,6 @@ from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..scan_chunks import in_chunks
 from ..schedule import Scheduled
-from ..structure import extent, scanned_axes
 from .phase import concerns
 
 CHUNKS = (2, 4, 8, 16, 64)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...ir.buffer import loads
 from ...ir.errors import OptError
 from ...ir.node import Node
+from ..analysis.structure import contractions, extent, stageable_values
 from ..builder import ScheduleBuilder
 from ..memory_limits import check_stages
 from ..neighbourhood import Neighbourhood
@@ -18,7 +19,6 @@ from ..registry import Doc, Golden, Option
 from ..ring import MOST, check_depths
 from ..schedule import Scheduled
 from ..staging import plan_stage
-from ..structure import contractions, extent, stageable_values
 from .golden_shapes import MATMUL
 
 TOGETHER = (128, 256, 512)

@@ -18,16 +18,16 @@ from ...targets import instructions, tensor_rows, wgmma_rows
 from ...targets.instructions import Instruction
 from ...targets.tensor_rows import TensorRow
 from .. import tensor_cores
+from ..analysis.dots import fitting, inner_loops, shift_of
+from ..analysis.structure import contractions, extent
 from ..axis_plan import MAX_EXTRA_WORK
 from ..builder import ScheduleBuilder
-from ..dots import fitting, inner_loops, shift_of
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest, flat, plain
 from ..opt import Opt, Opts, opt
 from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
-from ..structure import contractions, extent
 from . import tensor_moves
 from .warpspec import consumers
 

@@ -10,10 +10,10 @@ from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of
 from ...targets import Target, tensor_rows
 from ...targets.tensor_rows import TensorRow
+from ..analysis.structure import extent, lane_axis
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest
 from ..opt import Opt, Opts, opt
-from ..structure import extent, lane_axis
 from ..tensor_cores import products, sides, source, takes
 
 BLOCKS = ((64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (64, 64, 2, 1), (16, 64, 1, 2), (16, 32, 1, 2), (16, 16, 1, 1))

@@ -8,12 +8,12 @@ from dataclasses import replace
 from ...ir import index as ix
 from ...ir.errors import OptError
 from ...ir.node import Node
+from ..analysis.structure import extent
 from ..axis_plan import AxisPlan, Part
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
-from ..structure import extent
 from .golden_shapes import MATMUL
 
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.body import Scan
+from ..analysis.structure import extent
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
-from ..structure import extent
 from .golden_shapes import MATMUL
 
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)

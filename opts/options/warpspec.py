@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir.errors import OptError
-from ..boxes import BoxPlan, operand_boxes
+from ..analysis.boxes import BoxPlan, operand_boxes
 from ..builder import ScheduleBuilder
 from ..groups import check_grid
 from ..neighbourhood import Neighbourhood

@@ -93,7 +93,7 @@ def _built(kernel: Kernel, place: BuildPlace) -> Prog:
 def described(kernel: Kernel, prog: Prog, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:
     """What a report says of a kernel, and what a warm start needs to have it again."""
     from ...cache import tool_version
-    from ...ir.normalise import normalise
+    from ...ir.normal_form.normalise import normalise
     from ...plan.identity import source_key
 
     standing = "" if prog.standing is None else str(prog.standing)

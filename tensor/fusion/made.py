@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.kernel import Kernel
-from ...ir.naming import tidy
-from ...ir.reciprocal import by_reciprocal
+from ...ir.normal_form.naming import tidy
+from ...ir.normal_form.reciprocal import by_reciprocal
 from ..graph.node import TensorNode, range_of, walk
 from ..online.rewrite import NoFold, compares, online
 from ..partition import Group

@@ -11,8 +11,8 @@ from tilewright import kernels, lower, opts, targets
 from tilewright.devices.cuda import sass
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
-from tilewright.ir.canonical import canonical
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import passes
 from tilewright.program.history import History
 from tilewright.program.program import Instr, Program

@@ -21,8 +21,8 @@ from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram, entries
 from tilewright.heuristics import seeds
 from tilewright.ir import VerifyError
+from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.verify import check, expectations
 from tilewright.opts import opt
 
 RANDOM = (

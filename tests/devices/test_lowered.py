@@ -20,7 +20,7 @@ from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import dtype
 from tilewright.lower import lower
-from tilewright.measure import compare
+from tilewright.measure.checking import compare
 from tilewright.opts import apply
 from tilewright.renderers import render
 from tilewright.targets import Target

@@ -15,10 +15,10 @@ from tilewright.heuristics import seeds
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError, const
 from tilewright.ir.index import add
 from tilewright.ir.node import sym
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
+from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.verify import check, expectations
 from tilewright.opts import apply, opt
 from tilewright.plan import CallReplay
 from tilewright.renderers import render

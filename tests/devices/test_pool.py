@@ -21,7 +21,8 @@ from tilewright.devices.cpu.pool import pool
 
 def run_script(text: str) -> subprocess.CompletedProcess[str]:
     here = os.path.dirname(__file__)
-    prelude = f"import sys; sys.path[:0] = [{here!r}, {os.path.dirname(here)!r}]\nimport guarded\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
+    support = os.path.join(os.path.dirname(here), "support")
+    prelude = f"import sys; sys.path[:0] = [{here!r}, {support!r}]\nimport guarded\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
     prelude += "from tilewright.devices.cpu.pool import pool\ndef load(t, n):\n    return cpu.load(cpu.build(t), t.signature, n)\n"
     return subprocess.run([sys.executable, "-c", prelude + text], capture_output=True, text=True, timeout=60)
 

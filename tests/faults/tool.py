@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.measure import starter
+from tilewright.measure.processes import starter
 
 from .kinds import Verdict
 
@@ -167,7 +167,7 @@ def _role(words: list[str], name: str) -> str:
     if name in forked:
         return forked[name]
     roles = {
-        "tilewright.measure.runner": "runner", "tilewright.measure.builder": "builder", "tilewright.measure.starter": "starter",
+        "tilewright.measure.processes.runner": "runner", "tilewright.measure.processes.builder": "builder", "tilewright.measure.processes.starter": "starter",
         "tilewright.cli": "main",
     }  # fmt: skip
     return next((role for module, role in roles.items() if module in words), "other")

@@ -8,8 +8,8 @@ from tilewright.heuristics.model.alike import times_computed
 from tilewright.ir import KernelBuilder, exp, float32, sqrt, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
+from tilewright.opts.analysis.structure import stageable_values
 from tilewright.opts.opt import Opts
-from tilewright.opts.structure import stageable_values
 from tilewright.targets import named
 
 

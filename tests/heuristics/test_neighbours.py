@@ -10,9 +10,9 @@ from tilewright.heuristics.seeds.neighbours import neighbour_tiles
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import maximum, minimum
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt, parse
-from tilewright.opts.thresholds import holds_inside
+from tilewright.opts.analysis.thresholds import holds_inside
 
 AVX2 = targets.named("avx2")
 

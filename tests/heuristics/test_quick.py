@@ -11,7 +11,7 @@ from tilewright.heuristics import estimate, quick_seeds, seeds
 from tilewright.heuristics.seeds import legal, quick
 from tilewright.heuristics.seeds.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt
 

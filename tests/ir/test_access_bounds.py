@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, const, exp, float32, int32, int64, sym, uint8, where
-from tilewright.ir.access_bounds import Access, proved
-from tilewright.ir.counterexample import search
+from tilewright.ir.checks.access_bounds import Access, proved
+from tilewright.ir.checks.counterexample import search
 from tilewright.ir.dtypes import bool_
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 
 
 def copy(read, shape=(6, 5), x_shape=None, out=None, y_shape=None, mask=None):

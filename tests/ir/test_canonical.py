@@ -10,13 +10,13 @@ from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, OptError, axis, cast, const, exp, float32, float64, maximum, sym
 from tilewright.ir.body import Fold, Monoid, Reduce, Scan, Store, Value
 from tilewright.ir.buffer import Buffer, load, load_parts
-from tilewright.ir.canonical import canonical, loose
 from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import make, walk
+from tilewright.ir.normal_form.canonical import canonical, loose
 from tilewright.ir.op_names import COMMUTATIVE
 from tilewright.ir.rewrite import Rewriter
-from tilewright.opts.syntax import SYNTAX
+from tilewright.opts.written.syntax import SYNTAX
 
 SMALL = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES}
 
@@ -182,7 +182,7 @@ def test_interchangeable_buffers_are_told_apart_by_their_other_uses():
 @pytest.mark.slow
 def test_stable_across_processes_and_hash_seeds():
     program = (
-        "from tilewright import kernels\nfrom tilewright.ir.canonical import canonical, loose\n"
+        "from tilewright import kernels\nfrom tilewright.ir.normal_form.canonical import canonical, loose\n"
         "names = list(kernels.NAMES)\nimport sys\nif sys.argv[1] == '1': names.reverse()\n"
         "print(sorted((n, canonical(k).hash, canonical(k).identity, *loose(k).values()) for n in names for k in [kernels.make(n)]))"
     )

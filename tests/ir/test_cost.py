@@ -4,8 +4,8 @@ import pytest
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, const, dtype, exp, float32, float64, int64, sym
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
-from tilewright.ir.normalise import normalise
-from tilewright.lower.elementary import expand
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.lower.arithmetic.elementary import expand
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, statements
 

@@ -11,15 +11,15 @@ from tilewright import kernels
 from tilewright.ir import exp, where
 from tilewright.ir.body import Fold
 from tilewright.ir.builder import KernelBuilder
-from tilewright.ir.canonical import canonical
 from tilewright.ir.cost import cost
 from tilewright.ir.dtypes import float32
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.masked_weights import mask_weights
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.masked_weights import mask_weights
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.skippable import skippable
-from tilewright.measure.special_inputs import generate
+from tilewright.measure.checking.special_inputs import generate
 
 SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}
 

@@ -6,19 +6,18 @@ from math import prod
 
 import numpy as np
 import pytest
+from pulled import Inlined, sides
 from random_schedules import SYMBOLS
 from tilewright import kernels
 from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
-from tilewright.ir.canonical import canonical
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
-from tilewright.ir.naming import tidy
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.naming import tidy
+from tilewright.ir.normal_form.reciprocal import by_reciprocal
 from tilewright.ir.operators import cast
-from tilewright.ir.reciprocal import by_reciprocal
-
-from ..pulled import Inlined, sides
 
 pytestmark = pytest.mark.many
 LEAST = -3.4028234663852886e38
@@ -396,7 +395,7 @@ def test_a_tidy_kernel_stays_as_it_is(name):
 @pytest.mark.slow
 def test_every_process_names_alike():
     code = (
-        "from tilewright import kernels\nfrom tilewright.ir.naming import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
+        "from tilewright import kernels\nfrom tilewright.ir.normal_form.naming import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
         "for n in ('attention_dkv', 'layernorm_stats', 'conv2d'): print(kernel_text(tidy(kernels.make(n))))"
     )
     texts = {

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, axis, dtypes, exp, maximum, sqrt, tanh, where
 from tilewright.ir.body import Fold, Reduce, Scan, Store, Value, values_of
-from tilewright.ir.canonical import canonical
 from tilewright.ir.evaluation import twin
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
-from tilewright.ir.naming import tidy
 from tilewright.ir.node import Node, walk
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.naming import tidy
 from tilewright.ir.operators import substitute
 
 ODD = {n: make(*sizes) for n, (make, sizes) in odd_kernels.KERNELS.items()}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, maximum, minimum, where
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.narrowing import narrow
 from tilewright.ir.node import walk
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.narrowing import narrow
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
 
 INT = dtype("int32")

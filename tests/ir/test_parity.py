@@ -8,7 +8,7 @@ from tilewright import targets
 from tilewright.heuristics import seeds
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
 from tilewright.program.program import Instr, statements

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tilewright import interp, targets
 from tilewright.ir import Kernel, KernelBuilder, exp, float32, sqrt, where
-from tilewright.ir.canonical import canonical
-from tilewright.ir.normalise import normalise
-from tilewright.ir.repeated import name_repeated
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form.repeated import name_repeated
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 

@@ -3,9 +3,9 @@
 import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError, sym
-from tilewright.ir.canonical import canonical
-from tilewright.ir.normalise import normalise
-from tilewright.ir.resized import resized
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form.resized import resized
 
 
 @pytest.mark.parametrize("name, symbol, rest", [("matmul", "m", {"n": 8, "k": 5}), ("softmax", "n", {"m": 6}), ("cumsum", "n", {"m": 3})])

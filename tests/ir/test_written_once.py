@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tilewright.ir import KernelBuilder, KernelError, float32, int32, int64, sym
+from tilewright.ir.checks.written_once import writes
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.written_once import writes
 
 
 def stored(shape: Any, indices: Callable[[Any, Any, Any], Any], mask: Any = None, extents: Any = (8, 16)) -> Kernel:

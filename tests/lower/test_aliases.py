@@ -13,7 +13,7 @@ from random_schedules import TARGETS, grow, pick_target, shared_axis
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, sym
 from tilewright.ir.in_place import apart, in_place
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, opt
 from tilewright.renderers import render
@@ -77,7 +77,7 @@ def test_c_is_right_in_place():
 
 def unchecked(kernel: Kernel, alias: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """A kernel in place although that is refused."""
-    monkeypatch.setattr("tilewright.ir.check.check_aliases", lambda _: None)
+    monkeypatch.setattr("tilewright.ir.checks.check.check_aliases", lambda _: None)
     return in_place(kernel, alias)
 
 

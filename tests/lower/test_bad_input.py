@@ -21,8 +21,8 @@ from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
+from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.verify import check, expectations
 from tilewright.opts import apply
 from tilewright.renderers import render
 

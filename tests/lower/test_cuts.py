@@ -13,7 +13,8 @@ from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.functions import maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.opts import apply, parse, thresholds
+from tilewright.opts import apply, parse
+from tilewright.opts.analysis import thresholds
 from tilewright.program.program import For, Instr, statements
 
 AVX2, V2, NEON = (targets.named(n) for n in ("avx2", "v2", "neon"))

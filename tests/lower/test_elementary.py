@@ -6,9 +6,6 @@ import ctypes
 import math
 import sys
 from dataclasses import replace
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import hand_built`
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ from tilewright.ir.dtypes import float16, float32
 from tilewright.ir.errors import KernelError
 from tilewright.ir.functions import SINE_END
 from tilewright.lower import lower
-from tilewright.lower.elementary import NAMES, expand
+from tilewright.lower.arithmetic.elementary import NAMES, expand
 from tilewright.opts import Opt
 from tilewright.opts import apply as schedule
 from tilewright.program.builder import Builder

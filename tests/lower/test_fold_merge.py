@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from checks import check_twin
 from tilewright import kernels, targets
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.lower.emit.fold import Merge
 from tilewright.opts import apply, parse
-
-from ..checks import check_twin
 
 TARGET = targets.named("cascadelake")
 SHAPE = {"b": 1, "h": 2, "s": 70, "d": 16}

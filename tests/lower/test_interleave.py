@@ -9,7 +9,7 @@ import pytest
 from tilewright import kernels
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.lower.passes.interleave import interleave
 from tilewright.opts import apply

@@ -11,7 +11,7 @@ from tilewright.heuristics import seeds
 from tilewright.heuristics.seeds.constants import packed_once
 from tilewright.interp import run
 from tilewright.ir import OptError
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import Opts, apply, nest_lines, opt

@@ -13,7 +13,7 @@ from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.lower import lower
-from tilewright.lower.reciprocal_root import NORMAL, at_least, powers
+from tilewright.lower.arithmetic.reciprocal_root import NORMAL, at_least, powers
 from tilewright.opts import apply, parse
 from tilewright.program.program import Instr, statements
 from tilewright.targets import named

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
-
 import pytest
 from checks import check_compiled, check_twin
 from tilewright import targets

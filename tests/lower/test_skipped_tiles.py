@@ -6,20 +6,19 @@ import re
 
 import numpy as np
 import pytest
+from checks import check_twin
 from plain_attention import plain
 from tilewright import kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation.reference import evaluate, evaluate_kinds
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.lower import lower
-from tilewright.measure import special_inputs
+from tilewright.measure.checking import special_inputs
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
 from tilewright.renderers import render
-
-from ..checks import check_twin
 
 TARGET = targets.named("avx2")
 SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}

@@ -18,8 +18,8 @@ from tilewright import devices, targets
 from tilewright.ir import DeviceError, OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
+from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.verify import check, expectations
 from tilewright.opts import Opts, apply
 from tilewright.targets import Target
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, dtype
@@ -13,8 +14,6 @@ from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.program import Instr, Program, statements
-
-from ..checks import check_compiled, check_floats, check_twin
 
 CASCADE = targets.named("cascadelake")
 

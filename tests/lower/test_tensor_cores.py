@@ -17,7 +17,7 @@ from tilewright import kernels, targets
 from tilewright.ir import OptError, sym
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
-from tilewright.opts.schedule_text import schedule_text
+from tilewright.opts.written.schedule_text import schedule_text
 from tilewright.program.program import Instr, statements
 from tilewright.program.text import show
 

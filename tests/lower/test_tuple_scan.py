@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
 
 import numpy as np
 import pytest
@@ -16,14 +12,14 @@ from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow
 from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, cast, exp, float32, int32, maximum, where
-from tilewright.ir.canonical import canonical
 from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import tuple_scans
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.measure.checking.special_inputs import generate as special
+from tilewright.measure.checking.verify import check, expectations, special_expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.special_inputs import generate as special
-from tilewright.measure.verify import check, expectations, special_expectations
 from tilewright.opts import apply, parse
 
 AVX2, OPENCL, SM80 = (targets.named(n) for n in ("avx2", "opencl-gpu", "sm_80"))

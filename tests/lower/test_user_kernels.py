@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
-from tilewright.opts.windows import best_order, covering
+from tilewright.opts.analysis.windows import best_order, covering
 from tilewright.plan import best
 from tilewright.program.program import Instr, Program, bodies
 

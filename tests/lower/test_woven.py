@@ -6,14 +6,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from checks import check_compiled, check_floats, check_twin
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, statements
-
-from ..checks import check_compiled, check_floats, check_twin
 
 CASCADE = targets.named("cascadelake")
 

@@ -9,22 +9,21 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from fake_device import SCRIPT, SPEC
 from tilewright import kernels, targets
 from tilewright.cli import main
 from tilewright.heuristics import seeds
 from tilewright.ir.errors import OptError
 from tilewright.ir.node import Node, const
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import passes, pipeline
 from tilewright.lower.passes import barriers, interleave
-from tilewright.measure.bisect import bisect, shortest
+from tilewright.measure.checking.bisect import bisect, shortest
 from tilewright.opts import Opts, parse
 from tilewright.opts.axis_plan import AxisPlan
 from tilewright.opts.registry import OPTIONS
 from tilewright.program.program import For, Instr, Phase, Program, statements
 from tilewright.targets import Target
-
-from ..fake_device import SCRIPT, SPEC
 
 AVX2, SM90 = targets.named("avx2"), targets.named("sm_90a")
 MATMUL = normalise(kernels.make("matmul", {"m": 6, "n": 24, "k": 12}))

@@ -12,8 +12,9 @@ import measure_fakes
 import pytest
 from tilewright import kernels
 from tilewright.ir import MeasureError
-from tilewright.measure import Measurement, Measurer, Outcome, buildpool
-from tilewright.measure.builds import Builds
+from tilewright.measure import Measurement, Measurer, Outcome
+from tilewright.measure.processes import buildpool
+from tilewright.measure.processes.builds import Builds
 from tilewright.opts import parse
 from tilewright.plan import Built
 

@@ -9,10 +9,11 @@ from tilewright.ir import Kernel, KernelBuilder, cast, float32, float64, int8, s
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.ir.evaluation.work import evaluation_work, reduced_points
-from tilewright.measure import compiled_reference, process, special_inputs, verify
-from tilewright.measure.compiled_reference import compiled_expectations
+from tilewright.measure.checking import compiled_reference, special_inputs, verify
+from tilewright.measure.checking.compiled_reference import compiled_expectations
+from tilewright.measure.checking.verify import expectations, special_expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.verify import expectations, special_expectations
+from tilewright.measure.processes import process
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from tilewright.devices.memory import Comparison, Found
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int32, uint8
 from tilewright.ir.evaluation.certainty import OVERFLOW
+from tilewright.measure.checking.verify import Expect, Verdict, check
 from tilewright.measure.on_device import compare as device_compare
 from tilewright.measure.on_device.compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted
 from tilewright.measure.on_device.memory import upload
-from tilewright.measure.verify import Expect, Verdict, check
 
 N = 1500
 RNG = np.random.default_rng(7)

@@ -17,16 +17,16 @@ from tilewright.ir import DeviceError, Kernel
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error, evaluate_points
 from tilewright.measure.batch import BatchTask
-from tilewright.measure.exact import is_exact
+from tilewright.measure.checking.exact import is_exact
+from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands
 from tilewright.measure.on_device import reference as device_reference
 from tilewright.measure.on_device.memory import DeviceOperands
 from tilewright.measure.on_device.reference import FLAGS, WEIGHT, DeviceReference, judged, plan
 from tilewright.measure.outcome import Outcome
-from tilewright.measure.runner import Runner
-from tilewright.measure.runner_setup import Data, RunnerSetup
-from tilewright.measure.verify import expectations
+from tilewright.measure.processes.runner import Runner
+from tilewright.measure.processes.runner_setup import Data, RunnerSetup
 from tilewright.opts.defaults import plain_threads
 from tilewright.plan import Built, compile, render
 

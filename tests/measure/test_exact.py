@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilewright import kernels
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32, int32
-from tilewright.measure.exact import drift
+from tilewright.measure.checking.exact import drift
+from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.verify import expectations
 
 
 def test_sums_of_a_few_values_may_drift() -> None:

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 from tilewright.ir import float32
-from tilewright.measure.first_outputs import FirstOutputs
+from tilewright.measure.checking.first_outputs import FirstOutputs
 from tilewright.measure.memory import Operands, view
 
 N = 3000

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.ir import dtype
-from tilewright.measure import special_inputs
-from tilewright.measure.verify import Expect, check
+from tilewright.measure.checking import special_inputs
+from tilewright.measure.checking.verify import Expect, check
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 

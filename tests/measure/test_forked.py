@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from measure_fakes import compile_by_name, double
 from tilewright.ir import MeasureError
-from tilewright.measure import builder, forked, process
-from tilewright.measure.builder import BuilderSetup
-from tilewright.measure.forked import Forked, Helper
-from tilewright.measure.protocol import Channel
+from tilewright.measure.processes import builder, forked, process
+from tilewright.measure.processes.builder import BuilderSetup
+from tilewright.measure.processes.forked import Forked, Helper
+from tilewright.measure.processes.protocol import Channel
 
 SETUP = BuilderSetup(double(), "cpu", compile_by_name, {}, 1 << 31)
 

@@ -12,7 +12,7 @@ from measure_fakes import N, built, count, double, endless, right, text
 from tilewright import kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurer, Outcome
-from tilewright.measure.process import Stillness
+from tilewright.measure.processes.process import Stillness
 from tilewright.opts import parse
 
 SLOW_ONE = """define internal float @one(float %v, i64 %i) noinline {

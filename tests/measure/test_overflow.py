@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, exp, float32, log, sqrt
 from tilewright.ir.kernel import Kernel
-from tilewright.measure import compiled_reference, inputs, special_inputs
-from tilewright.measure.cause import cause
-from tilewright.measure.exact import is_exact
-from tilewright.measure.verify import Verdict, check, expectations
+from tilewright.measure import inputs
+from tilewright.measure.checking import compiled_reference, special_inputs
+from tilewright.measure.checking.cause import cause
+from tilewright.measure.checking.exact import is_exact
+from tilewright.measure.checking.verify import Verdict, check, expectations
 
 N = 4096
 F = np.float32

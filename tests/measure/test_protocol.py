@@ -4,7 +4,7 @@ import os
 import threading
 
 import pytest
-from tilewright.measure.protocol import Channel, Closed, pair
+from tilewright.measure.processes.protocol import Channel, Closed, pair
 
 
 def test_messages_arrive_in_order_and_whole():

@@ -8,10 +8,10 @@ from tilewright import kernels
 from tilewright.devices.opencl import oclgrind
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, OptError
-from tilewright.ir.normalise import normalise
-from tilewright.measure import sanitise as module
-from tilewright.measure.bisect import bisect
-from tilewright.measure.sanitise import sanitise
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.measure.checking import sanitise as module
+from tilewright.measure.checking.bisect import bisect
+from tilewright.measure.checking.sanitise import sanitise
 from tilewright.opts import apply, opt, parse
 from tilewright.renderers import Source
 from tilewright.targets import named

@@ -14,12 +14,12 @@ from tilewright.heuristics import seeds
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
 from tilewright.ir.evaluation.reference import evaluate_kinds
 from tilewright.ir.functions import erf, exp
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
+from tilewright.measure.checking.special_inputs import generate
+from tilewright.measure.checking.verify import check, special_expectations
 from tilewright.measure.inputs import shape
 from tilewright.measure.memory import Operands
-from tilewright.measure.special_inputs import generate
-from tilewright.measure.verify import check, special_expectations
 from tilewright.opts import apply
 from tilewright.renderers import render
 

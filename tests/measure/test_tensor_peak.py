@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import kernels, targets
 from tilewright.devices import Limits, Rates
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure.roofline import roofline
 from tilewright.measure.tensor_peak import tensor_times, unit
 

@@ -10,11 +10,11 @@ from checks import in_child
 from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float16, float32, int32, minimum, where
 from tilewright.ir.node import const
-from tilewright.measure.compare import Checker, Comparer
-from tilewright.measure.exact import is_exact
+from tilewright.measure.checking.compare import Checker, Comparer
+from tilewright.measure.checking.exact import is_exact
+from tilewright.measure.checking.verify import WORST, Expect, check, expectations
 from tilewright.measure.inputs import generate
 from tilewright.measure.memory import Operands, view
-from tilewright.measure.verify import WORST, Expect, check, expectations
 
 
 def scaled(n, type_="float32", factor=2.0):

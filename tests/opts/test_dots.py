@@ -10,12 +10,12 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, seeds, templates
 from tilewright.ir import KernelBuilder, OptError
-from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.operators import cast
 from tilewright.opts import actions, apply, dumps, nest_lines, opt, parse, short
-from tilewright.opts.syntax import SYNTAX
+from tilewright.opts.written.syntax import SYNTAX
 from tilewright.targets import instructions
 
 V4 = targets.named("znver5")

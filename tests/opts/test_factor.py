@@ -9,12 +9,12 @@ from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
 from tilewright.heuristics.contraction_order import best_orders, reordered
 from tilewright.ir import OptError
-from tilewright.ir.canonical import canonical
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.options.factor import factored
-from tilewright.opts.syntax import SYNTAX
+from tilewright.opts.written.syntax import SYNTAX
 from tilewright.targets import named
 
 CHAIN = einsum("ij,jk,kl->il", i=5, j=7, k=8, l=16)

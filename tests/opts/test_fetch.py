@@ -9,7 +9,7 @@ from tilewright import kernels
 from tilewright.heuristics import seeds
 from tilewright.heuristics.model import estimate
 from tilewright.ir import OptError
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply
 from tilewright.opts.options.fetch import fetches
 from tilewright.targets import named

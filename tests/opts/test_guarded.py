@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from checks import check_twin
 from tilewright import targets
 from tilewright.ir import KernelBuilder, float32, int32, uint8
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
-
-from ..checks import check_twin
 
 TARGET = targets.named("avx2")
 

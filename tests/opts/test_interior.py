@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.ir import sym
 from tilewright.ir.functions import maximum, minimum, where
 from tilewright.ir.node import Node, axis
-from tilewright.opts.interior import interior
+from tilewright.opts.analysis.interior import interior
 
 I, J = axis("i", 100), axis("j", 100)
 

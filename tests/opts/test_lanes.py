@@ -6,7 +6,7 @@ import pytest
 from tilewright import KernelBuilder, heuristics, kernels, opts, targets
 from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.lower.expr import NestEval
 from tilewright.opts import opt

@@ -13,7 +13,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import walk
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.computed import all_contractions
+from tilewright.opts.analysis.computed import all_contractions
 from tilewright.opts.options.operands import operands
 from tilewright.targets import named
 

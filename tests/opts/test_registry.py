@@ -13,9 +13,9 @@ from random import Random
 import pytest
 from tilewright import kernels, targets
 from tilewright.cli.terminal.style import KINDS, legend, opts_text
-from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import OptError
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opt, Opts, Scheduled, actions, apply, dumps, opt, parse, short
 from tilewright.opts.builder import ScheduleBuilder
@@ -23,8 +23,8 @@ from tilewright.opts.neighbourhood import Neighbourhood
 from tilewright.opts.options import OWN, TILE
 from tilewright.opts.registry import OPTIONS, Doc, Option, register, registered
 from tilewright.opts.rewriting import Rewriting
-from tilewright.opts.syntax import SYNTAX
-from tilewright.opts.tables import TABLES, filled, table
+from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.written.tables import TABLES, filled, table
 from tilewright.program.text import show
 from tilewright.search.moves import mutate, places, variants
 from tilewright.search.space import OptEngine, Space

@@ -9,10 +9,10 @@ from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, dumps, parse
 from tilewright.plan import Artefacts, key_of, render, resolve
 

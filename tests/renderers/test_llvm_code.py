@@ -9,7 +9,7 @@ import pytest
 from hand_built import DISTINCT, compile_for, elementwise, matmul, object_for, run, undefined
 from tilewright import targets
 from tilewright.ir.dtypes import dtype
-from tilewright.lower.elementary import expand
+from tilewright.lower.arithmetic.elementary import expand
 from tilewright.renderers import render
 from tilewright.targets import Target
 

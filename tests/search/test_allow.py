@@ -9,9 +9,9 @@ from tilewright.cache.keys import allowed, policy
 from tilewright.ir import UsageError
 from tilewright.ir.evaluation.reference import evaluate_error
 from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
+from tilewright.measure.checking.judged_kernel import judged
+from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.judged_kernel import judged
-from tilewright.measure.verify import expectations
 from tilewright.search.budget import Budget
 from tilewright.search.task import TuningTask
 from tilewright.targets import tensor_rows

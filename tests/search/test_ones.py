@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure import inputs
-from tilewright.measure.verify import expectations
+from tilewright.measure.checking.verify import expectations
 from tilewright.plan import Artefacts, best
 from tilewright.search import tune
 

@@ -13,12 +13,12 @@ import tilewright.cache as caches
 from tilewright import kernels
 from tilewright.cache import CacheWarning, Key
 from tilewright.cache.server.errors import Unreachable
-from tilewright.ir.canonical import canonical, loose
 from tilewright.ir.errors import CacheError
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical, loose
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt, parse
-from tilewright.opts.syntax import SYNTAX
+from tilewright.opts.written.syntax import SYNTAX
 from tilewright.search import Job, Space
 from tilewright.search.record import CacheRecorder
 from tilewright.search.space import OptEngine

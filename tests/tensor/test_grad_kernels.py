@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import Tensor, nn, vjp
-from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import float32
+from tilewright.ir.normal_form.canonical import canonical
 from tilewright.tensor.fusion.calls import KernelCall, call_list
 
 pytestmark = pytest.mark.many

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import kernels, xp
-from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import dtype as dtype_of
+from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels.common import span
 from tilewright.measure.inputs import generate
 from tilewright.tensor import Tensor, nn, vjp

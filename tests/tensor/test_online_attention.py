@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
-from tilewright.ir.canonical import canonical
 from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.skippable import skippable
 
 B, H, S, D = 2, 2, 20, 5

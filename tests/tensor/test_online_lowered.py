@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from checks import check_floats, check_twin
 from raw_kernels import Raw, fold_of, folded
 from tilewright import targets
 from tilewright.ir import Kernel, cast, exp, int32, log, where
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import parse
-
-from ..checks import check_floats, check_twin
 
 TARGET = targets.named("cascadelake")
 M, N, C = 6, 21, 5

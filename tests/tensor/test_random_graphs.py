@@ -111,7 +111,7 @@ def test_the_same_graph_makes_the_same_kernels_in_another_process() -> None:
     here = [identity(s) for s in range(12)]
     assert here == [identity(s) for s in range(12)]
     code = "from random_graphs import identity; print(*(identity(s) for s in range(12)))"
-    path = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
     env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join([path, *filter(None, sys.path)])}
     found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert found.stdout.split() == here

@@ -13,9 +13,9 @@ from tilewright.heuristics import seeds, templates
 from tilewright.heuristics.fitted_blocks import fitted
 from tilewright.ir import OptError
 from tilewright.ir.blocks import DecidedBlocks
-from tilewright.ir.canonical import canonical, loose
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normalise import normalise
+from tilewright.ir.normal_form.canonical import canonical, loose
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt
 from tilewright.opts.decided_blocks import allowed_sizes, block_sizes, check_blocks, undecided
 from tilewright.plan.identity import canonical_of

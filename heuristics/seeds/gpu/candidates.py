@@ -1,4 +1,4 @@
-"""Seed schedules for GPUs, from the kernel's structure: read `opts/structure.py` first, then `gathered.py`.
+"""Seed schedules for GPUs, from the kernel's structure: read `opts/analysis/structure.py` first, then `gathered.py`.
 
 Sums of products are in `warpgroups.py`, `warps.py` and `contractions.py`, folds in `tensor_folds.py` and `folds.py`, everything else in
 `rows.py`. Here they are gathered and ranked. What a compiler would take long for, or find no registers for, is no
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Set
 from math import prod
 
 from ....ir.kernel import Kernel
+from ....opts.analysis.structure import contractions, extent, shared_axes
 from ....opts.defaults import points
 from ....opts.nests import FoldItem
 from ....opts.opt import Opts, opt
 from ....opts.options.fuse import with_rows
 from ....opts.schedule import Scheduled
-from ....opts.structure import contractions, extent, shared_axes
 from ....targets import Target
 from ...machine import DEFAULT
 from ...model.gpu.chip import chip_of

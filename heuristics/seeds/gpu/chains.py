@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from ....ir.body import Fold
 from ....ir.kernel import Kernel
 from ....ir.node import Node
+from ....opts.analysis.structure import extent, read_elsewhere, shared_axes
 from ....opts.defaults import points
 from ....opts.opt import Opt, Opts, opt
 from ....opts.options.phase import phased
-from ....opts.structure import extent, read_elsewhere, shared_axes
 
 SPELLED = 9
 """Taps of a window that are spelled out."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ....ir.kernel import Kernel
+from ....opts.analysis.structure import Contraction, extent, stepped
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ....opts.structure import Contraction, extent, stepped
 from ....targets import Target
 
 LANES = 4

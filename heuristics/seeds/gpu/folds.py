@@ -10,9 +10,9 @@ from ....ir.body import Fold
 from ....ir.buffer import Buffer, loads
 from ....ir.kernel import Kernel
 from ....ir.node import Node, axes_of
+from ....opts.analysis.structure import extent, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ....opts.structure import extent, shared_axes, stageable_values
 
 HELD = 32
 """Accumulators of a row that one thread has at most."""

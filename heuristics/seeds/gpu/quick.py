@@ -7,10 +7,10 @@ from itertools import islice
 from math import prod
 
 from ....ir.kernel import Kernel
+from ....opts.analysis.structure import Contraction, contractions, extent, nests, shared_axes
 from ....opts.defaults import points
 from ....opts.opt import Opts
 from ....opts.options.fuse import with_rows
-from ....opts.structure import Contraction, contractions, extent, nests, shared_axes
 from ....targets import Target
 from ..effects import EXACT
 from ..scatters import thread_copies

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from ....ir.kernel import Kernel
 from ....ir.node import Node
+from ....opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
-from ....opts.structure import accesses, contiguous, extent, nests, shared_axes, stageable_values
 from ....targets import Target
 
 LANES = 4

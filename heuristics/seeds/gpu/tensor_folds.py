@@ -9,10 +9,10 @@ from ....ir.body import Fold
 from ....ir.buffer import load_parts
 from ....ir.kernel import Kernel
 from ....ir.node import Node, axes_of
+from ....opts.analysis.structure import extent, nests, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
 from ....opts.options.tensor_moves import fitting_rows, places
-from ....opts.structure import extent, nests, shared_axes, stageable_values
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
 from .warps import TensorProduct, staged

@@ -11,9 +11,9 @@ from math import prod
 
 from ....ir.errors import KernelError
 from ....ir.kernel import Kernel
+from ....opts.analysis.structure import extent
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ....opts.structure import extent
 from ....targets import Target, wgmma_rows
 from .warps import BANDS, CHUNK, TensorProduct, chunks, find_products, operands
 

@@ -15,11 +15,11 @@ from math import prod, sqrt
 from ....ir.buffer import Buffer, load_parts
 from ....ir.kernel import Kernel
 from ....ir.node import Node, axes_of
+from ....opts.analysis.structure import extent, lane_axis, nests, stepped
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
 from ....opts.options.tensor_moves import fitting_rows, places
-from ....opts.structure import extent, lane_axis, nests, stepped
 from ....opts.tensor_cores import products, sides, takes
 from ....targets import Target
 from ....targets.tensor_rows import TensorRow

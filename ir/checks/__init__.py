@@ -1,0 +1,1 @@
+"""What must hold of a kernel before anything is made of it."""

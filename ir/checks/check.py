@@ -1,0 +1,104 @@
+"""Structural checks every kernel passes when it is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..body import COMBINES, Fold, KernelBody, Scan, Value, values_of
+from ..buffer import load_parts
+from ..errors import KernelError
+from ..node import Node, axes_of, walk
+from .aliases import check_aliases
+
+if TYPE_CHECKING:
+    from ..buffer import Buffer
+
+
+def check(kernel: KernelBody) -> None:
+    """Raise KernelError where names clash, references dangle, an expression uses an axis that is not bound, or an
+    index certainly leaves its dimension."""
+    if not kernel.stores:
+        raise KernelError(f"kernel {kernel.name} stores nothing")
+    names = [b.name for b in kernel.buffers]
+    known: dict[str, Value] = {}
+    buffers = set(kernel.buffers)
+    for item in kernel.body:
+        block = values_of(item)
+        inner = dict(known)
+        for v in block:
+            _value(kernel, v, inner, buffers, {item.axis.arg.family} if isinstance(item, Fold) else set())
+            inner[v.name] = v
+            names.append(v.name)
+        if isinstance(item, Fold):
+            for c in item.components:
+                known[c] = item.component(c)
+            if len(item.monoid.merge) != len(item.components) or len(item.monoid.identity) != len(item.components):
+                raise KernelError(f"fold {item.name}: {len(item.components)} components need as many identities and merges")
+        else:
+            known[item.name] = item
+    twice = {n for n in names if names.count(n) > 1}
+    if twice:
+        raise KernelError(f"kernel {kernel.name}: {', '.join(sorted(twice))} is defined more than once")
+    for s in kernel.stores:
+        if len(s.indices) != len(s.buffer.shape):
+            raise KernelError(f"store to {s.buffer.name}: {len(s.indices)} indices for {len(s.buffer.shape)} dimensions")
+        if s.combine is not None and s.combine not in COMBINES:
+            raise KernelError(f"store to {s.buffer.name}: unknown combine {s.combine!r}")
+        roots = (s.expr, *s.indices) if s.mask is None else (s.expr, *s.indices, s.mask)
+        _bound(kernel, f"store to {s.buffer.name}", roots, set(s.axes))
+        for root in roots:
+            _refs(kernel, root, known, buffers)
+    _extents(kernel)
+    check_aliases(kernel)
+
+
+def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
+    bound = {*v.axes, *v.reduce_axes}
+    if len(bound) < len(v.axes) + len(v.reduce_axes):
+        raise KernelError(f"value {v.name} of kernel {kernel.name} has one axis in two places")
+    if isinstance(v.expr, Scan) and v.expr.axis not in v.axes:
+        raise KernelError(f"scan {v.name}: its axis must be one of the value's axes")
+    _bound(kernel, f"value {v.name}", (v.body,), bound)
+    _refs(kernel, v.body, known, buffers)
+
+
+def _bound(kernel: KernelBody, where: str, roots: tuple[Node, ...], bound: set[Node]) -> None:
+    loose = {a for r in roots for a in axes_of(r)} - bound
+    if loose:
+        names = ", ".join(sorted(a.arg.name for a in loose))
+        raise KernelError(
+            f"{where} of kernel {kernel.name} uses {names}, which it does not bind: give it among its axes, or reduce over it"
+        )
+
+
+def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:
+    for n in walk(root):
+        if n.op == "ref":
+            target = known.get(n.arg)
+            if target is None:
+                raise KernelError(f"kernel {kernel.name} refers to {n.arg}, which is not an earlier value")
+            if len(n.src) != len(target.axes):
+                raise KernelError(f"{n.arg} has {len(target.axes)} axes and was indexed with {len(n.src)}")
+        elif n.op == "load" and load_parts(n)[0] not in buffers:
+            raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
+
+
+def check_reads(kernel: KernelBody) -> None:
+    """Raise KernelError where a kernel that somebody wrote reads one of its outputs. (A schedule's phases may: PRIVATE's second
+    phase reads copies of the output.)"""
+    for n in walk(*kernel.expressions()):
+        if n.op == "load" and load_parts(n)[0].role == "out":
+            name = load_parts(n)[0].name
+            raise KernelError(
+                f"kernel {kernel.name} reads {name}, which is an output and holds nothing yet: give what is stored there a name, "
+                f"v = kb.value(...), and use v[...] both in the store and here"
+            )
+
+
+def _extents(kernel: KernelBody) -> None:
+    for family, axes in kernel.families.items():
+        extents = {a.arg.extent for a in axes}
+        if len(extents) > 1:
+            raise KernelError(f"axes of family {family} have different extents: {', '.join(map(str, extents))}")
+        if len({a.arg.name for a in axes}) != len(axes):
+            raise KernelError(f"two axes of family {family} share a name")

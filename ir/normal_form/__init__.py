@@ -1,0 +1,1 @@
+"""One form for all ways of writing a kernel: rewritten, renamed, hashed."""

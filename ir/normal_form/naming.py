@@ -1,0 +1,151 @@
+"""Canonical naming: one way to write a kernel, for all ways in which it can be written with other values named and
+other axes shared.
+
+A kernel that is pulled out of a tensor expression names no pointwise value, and each of its values has axes of its
+own. `tidy` writes it as the named kernels are written: it inlines every pointwise value, finds anew which axes walk
+the same dimension (`axis_ties`), names the expressions that are worth keeping (`shared_values`), and gives loops that
+do not run together axes of their own where some nest reduces their dimension (`named_nests`). What is computed stays
+the same; `canonical` of the result is then the key."""
+
+from __future__ import annotations
+
+import heapq
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..body import Fold, Reduce, Scan, Store, Value
+from ..kernel import Kernel
+from ..node import Node, axis, make
+from .axis_ties import AxisTies
+from .named_nests import LoopSites, NamedNest, named_nests
+from .raw_nests import own_name, raw_nests, replaced
+from .shared_values import Naming
+
+_DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
+"""Tidy forms; None for a kernel that is one."""
+
+
+def tidy(kernel: Kernel) -> Kernel:
+    """`kernel` in its one writing: the same parameters, stores and reductions, by the same names; pointwise values
+    are called p0, p1 …, and axes d0, d1 …, with a site where loops are apart (`d1@top`).
+
+    The result depends on nothing that `canonical` does not see, except for these names. It is its own tidy form.
+    Every output element is computed by the same operations."""
+    if kernel in _DONE:
+        return _DONE[kernel] or kernel
+    found = _Writing(kernel).kernel
+    _DONE[found], _DONE[kernel] = None, found
+    return found
+
+
+class _Writing:
+    """Writes the kernel down from its nests."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.ties = AxisTies(raw_nests(kernel))
+        taken = {b.name for b in kernel.buffers} | {s.arg.name for s in kernel.symbols}
+        taken |= {n.name for n in self.ties.nests} | {f.name for f in kernel.body if isinstance(f, Fold)}
+        naming = Naming(self.ties, taken)
+        self.nests = named_nests(self.ties, naming)
+        self.sites = LoopSites(self.ties, self.nests)
+        self.by_name = {n.name: n for n in self.nests if n.name}
+        self.family = self._families(taken | {v.name for v in naming.values})
+        self.order = {n.name: _turn(self.ties, n) for n in self.nests if n.name}
+        stores = {n.source: self._store(n, n.source) for n in self.nests if isinstance(n.source, Store)}
+        self.kernel = Kernel(kernel.name, tuple(self._body()), tuple(stores[s] for s in kernel.stores), kernel.buffers)
+
+    def _families(self, taken: set[str]) -> dict[Node, str]:
+        """Names for the families, in the order in which the nests are met from the stores."""
+        met = dict.fromkeys(a for n in self.nests for a in (*n.axes, *n.over))
+        free = (name for k in range(len(met) + len(taken)) if (name := f"d{k}") not in taken)
+        return dict(zip(met, free, strict=False))
+
+    def _axis(self, n: NamedNest, a: Node) -> Node:
+        family = self.family[a]
+        name = f"{family}@{self.sites.group(n).label}" if a in self.ties.reduced else family
+        return axis(name, a.arg.extent, family)
+
+    def _axes(self, n: NamedNest, axes: Sequence[Node]) -> tuple[Node, ...]:
+        return tuple(self._axis(n, a) for a in axes)
+
+    def _exprs(self, n: NamedNest) -> list[Node]:
+        memo = {a: self._axis(n, a) for a in (*n.axes, *n.over)}
+        return [replaced(e, memo, self._ref) for e in n.forms]
+
+    def _ref(self, n: Node, src: tuple[Node, ...]) -> Node:
+        name = own_name(n)
+        return make("ref", n.dtype, tuple(src[k] for k in self.order[name]), name)
+
+    # statements -------------------------------------------------------------------------------------------------------
+    def _value(self, n: NamedNest) -> Value:
+        (body,) = self._exprs(n)
+        axes = self._axes(n, n.axes)
+        if not isinstance(n.source, Value):
+            return Value(n.name, axes, body, body.dtype)
+        e = n.source.expr
+        if isinstance(e, Reduce):
+            return Value(n.name, axes, replace(e, axes=self._axes(n, n.over), expr=body), n.source.dtype)
+        if isinstance(e, Scan):
+            along = self._axis(n, self.ties.stand_in(self.ties.place[n.name], e.axis))
+            return Value(n.name, axes, replace(e, axis=along, expr=body), n.source.dtype)
+        return Value(n.name, axes, body, n.source.dtype)
+
+    def _store(self, n: NamedNest, s: Store) -> Store:
+        expr, *rest = self._exprs(n)
+        indices = tuple(rest[: len(s.indices)])
+        axes = self._axes(n, n.axes)
+        own = None if s.own is None else (axes[s.axes.index(s.own[0])], *s.own[1:])
+        return replace(s, expr=expr, indices=indices, axes=axes, mask=rest[-1] if s.mask is not None else None, own=own)
+
+    def _body(self) -> list[Value | Fold]:
+        """The values in order; those of a fold inside it."""
+        made = {n.name: self._value(n) for n in self.nests if n.name}
+        blocks: dict[Fold, list[NamedNest]] = {}
+        for n in self.nests:
+            if n.name and n.fold is not None:
+                blocks.setdefault(n.fold, []).append(n)
+        units = [[n] for n in self.nests if n.name and n.fold is None] + list(blocks.values())
+        out: list[Value | Fold] = []
+        for unit in _ordered(units):
+            fold = unit[0].fold
+            if fold is None:
+                out.append(made[unit[0].name])
+                continue
+            block = tuple(made[n.name] for (n,) in _ordered([[n] for n in unit]))
+            along = self.ties.folded(fold)
+            out.append(replace(fold, axis=axis(self.family[along], along.arg.extent), block=block))
+        return out
+
+
+def _turn(ties: AxisTies, n: NamedNest) -> tuple[int, ...]:
+    """Where each of a value's axes is among the indices with which the forms read it."""
+    before = ties.axes(ties.place[n.name]) if isinstance(n.source, Value) else tuple(sorted(n.axes, key=ties.rank))
+    return tuple(before.index(a) for a in n.axes)
+
+
+def _ordered(units: list[list[NamedNest]]) -> list[list[NamedNest]]:
+    """Each after those it reads; else by level, small results first, so that reductions which may share loops come
+    side by side, with the values made of their results behind them."""
+    whose = {n.name: k for k, unit in enumerate(units) for n in unit}
+    needs = [{whose.get(own_name(r), k) for n in unit for r in n.reads} - {k} for k, unit in enumerate(units)]
+    readers: list[list[int]] = [[] for _ in units]
+    for k, found in enumerate(needs):
+        for j in found:
+            readers[j].append(k)
+    ready = [(_late(units[k]), k) for k, found in enumerate(needs) if not found]
+    heapq.heapify(ready)
+    waiting = [len(found) for found in needs]
+    out = []
+    while ready:
+        _, k = heapq.heappop(ready)
+        out.append(units[k])
+        for j in readers[k]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, (_late(units[j]), j))
+    return out
+
+
+def _late(unit: list[NamedNest]) -> tuple[int, bool, int]:
+    return max((n.level, not isinstance(n.source, Value), len(n.axes)) for n in unit)

@@ -1,0 +1,183 @@
+"""Values for what several nests compute again: the same elementary function of the same element, in sums and stores over one dimension.
+
+A softmax that is written out holds its exponential twice, and one that drops small probabilities four times. A pointwise value costs
+nothing where it stands: it is computed where it is read, unless a schedule keeps it (`STAGE`). So giving such an expression a name
+takes nothing away, and lets a schedule keep it. Of what is read at the same places only the largest expression gets one
+(`shared_values` says the same of kernels that are pulled out of tensors)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..body import Fold, Store, Value
+from ..dtypes import bool_, index
+from ..kernel import Kernel
+from ..node import Node, axes_of, axis, ref, walk
+from ..operators import rebuild, substitute
+from .shared_values import ELEMENTARY
+
+_PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder", "tuple"})
+
+
+def name_repeated(kernel: Kernel) -> Kernel:
+    """An equal kernel that names what several of its nests compute by an elementary function, a root or a division; `kernel` itself
+    where there is nothing, and where it has a fold, whose block is computed tile by tile."""
+    if any(isinstance(item, Fold) for item in kernel.body) or not _worth_looking(kernel):
+        return kernel
+    return _Repeated(kernel).named()
+
+
+def _worth_looking(kernel: Kernel) -> bool:
+    """Whether two nests hold an elementary function at all."""
+    return sum(any(_costs(n) for r in roots for n in walk(r)) for _, roots in _nests(kernel)) > 1
+
+
+def _costs(n: Node) -> bool:
+    return n.op in ELEMENTARY and n.dtype is not index and bool(axes_of(n))
+
+
+def _nests(kernel: Kernel) -> Iterator[tuple[Value | Store, tuple[Node, ...]]]:
+    """What computes something at each of its points, with its expressions; pointwise values do so where they are read."""
+    for v in kernel.values.values():
+        if not isinstance(v.expr, Node) and not isinstance(v.body, tuple):
+            yield v, (v.body,)
+    for s in kernel.stores:
+        yield s, (s.expr,) if s.mask is None else (s.expr, s.mask)
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """An expression over stand-ins that gets a name, and the value that it becomes."""
+
+    value: Value | None = None
+
+
+class _Repeated:
+    """A kernel on the way. Its nests' expressions are written over stand-ins, one for each family of axes, so that equal ones are one."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.nests = [item for item, _ in _nests(kernel)]
+        self.own: list[dict[Node, Node]] = []  # of each nest, its axes by their stand-ins
+        self.forms: list[tuple[Node, ...]] = []
+        for _, roots in _nests(kernel):
+            table: dict[Node, Node] = {}
+            met: dict[str, int] = {}
+            for a in sorted(axes_of(*roots), key=kernel.axes.index):
+                place = met[a.arg.family] = met.get(a.arg.family, -1) + 1
+                table[a] = axis(f"{a.arg.family}#{place}", a.arg.extent, f"{a.arg.family}#{place}")
+            self.own.append({stand_in: a for a, stand_in in table.items()})
+            self.forms.append(tuple(substitute(r, table) for r in roots))
+        self.of_named: list[set[int]] = []
+        """The nests that read what was named first, second and so on."""
+        self.order = list(walk(*(r for form in self.forms for r in form)))
+        self.taken = {b.name for b in kernel.buffers} | {s.arg.name for s in kernel.symbols} | set(kernel.values) | set(kernel.families)
+        self.sites = {a.arg.name for a in kernel.axes}
+
+    def named(self) -> Kernel:
+        """The kernel with values for what is repeated."""
+        chosen = self._choose()
+        if not chosen:
+            return self.kernel
+        refs: dict[Node, Node] = {}
+        for n in self.order:
+            body = rebuild(n, tuple(refs[s] for s in n.src)) if n.src else n
+            found = chosen.get(n)
+            if found is not None:
+                found.value = self._value(found, n, body)
+                stand_ins = self._axes(n)
+                body = ref(found.value.name, stand_ins, n.dtype)
+            refs[n] = body
+        values = [c.value for n in self.order if (c := chosen.get(n)) is not None and c.value is not None]
+        new = [tuple(substitute(refs[r], self.own[k]) for r in form) for k, form in enumerate(self.forms)]
+        return replace(self.kernel, body=self._body(values, new), stores=self._stores(new))
+
+    def _choose(self) -> dict[Node, _Chosen]:
+        """From the largest down: what a named expression holds is read by that alone."""
+        readers: dict[Node, set[int]] = {n: set() for n in self.order}
+        for k, form in enumerate(self.forms):
+            for r in form:
+                readers[r].add(k)
+        whole = [axes_of(*form) for form in self.forms]
+        costs: dict[Node, frozenset[Node]] = {}  # the axes of what costs much in an expression, where those are all of its axes
+        for n in self.order:
+            own = axes_of(n)
+            costs[n] = frozenset(own) if _costs(n) or any(costs[s] == own for s in n.src) else frozenset()
+        chosen: dict[Node, _Chosen] = {}
+        for n in reversed(self.order):
+            mine = readers[n]
+            named = costs[n] and n.op not in _PLAIN and n.dtype is not index and n.dtype is not bool_
+            # (what does not vary from point to point leaves the loop by itself)
+            if named and len(mine) > 1 and any(whole[k] == costs[n] for k in self._nests_of(mine)):
+                number = len(self.nests) + len(self.of_named)
+                self.of_named.append(self._nests_of(mine))
+                chosen[n] = _Chosen()
+                mine = {number}
+            for s in n.src:
+                readers[s] |= mine
+        return chosen
+
+    def _nests_of(self, readers: Iterable[int]) -> set[int]:
+        """The nests among readers, and those that read a named expression among them."""
+        n = len(self.nests)
+        return {k for r in readers for k in ([r] if r < n else self.of_named[r - n])}
+
+    def _axes(self, n: Node) -> tuple[Node, ...]:
+        """The stand-ins of an expression, in the order of the kernel's axes."""
+        return tuple(sorted(axes_of(n), key=lambda a: self._rank(a)))
+
+    def _rank(self, stand_in: Node) -> int:
+        return min(self.kernel.axes.index(own[stand_in]) for own in self.own if stand_in in own)
+
+    def _value(self, found: _Chosen, whole: Node, body: Node) -> Value:
+        """The value of an expression: over an axis of the kernel where all of its nests have the same one, else over a site of its own."""
+        name = next(f"p{k}" for k in range(len(self.taken) + 1) if f"p{k}" not in self.taken)
+        self.taken.add(name)
+        table = {}
+        for a in self._axes(whole):
+            theirs = {own[a] for own in self.own if a in own}
+            first = min(theirs, key=self.kernel.axes.index)
+            family = first.arg.family
+            alone = len(theirs) == 1 and len(self.kernel.families[family]) == 1
+            table[a] = first if alone else self._site(name, first)
+        return Value(name, tuple(table.values()), substitute(body, table), body.dtype)
+
+    def _site(self, value: str, of: Node) -> Node:
+        """An axis like `of` that nothing else has, for a value of this name."""
+        free = (f"{of.arg.family}@{value}{'' if k == 0 else f'_{k}'}" for k in range(len(self.sites) + 1))
+        name = next(n for n in free if n not in self.sites)
+        self.sites.add(name)
+        return axis(name, of.arg.extent, of.arg.family)
+
+    def _body(self, values: Sequence[Value], new: Sequence[tuple[Node, ...]]) -> tuple[Value | Fold, ...]:
+        """The kernel's values, and before the first that reads one of the others that one."""
+        waiting = {v.name: v for v in values}
+        out: list[Value | Fold] = []
+
+        def before(*roots: Node) -> None:
+            for n in walk(*roots):
+                if n.op == "ref" and n.arg in waiting:
+                    value = waiting.pop(n.arg)
+                    before(value.body)
+                    out.append(value)
+
+        numbers = {item.name: k for k, item in enumerate(self.nests) if isinstance(item, Value)}
+        for item in self.kernel.body:
+            assert isinstance(item, Value)
+            if item.name in numbers:
+                assert not isinstance(item.expr, Node)
+                (expr,) = new[numbers[item.name]]
+                before(expr)
+                item = replace(item, expr=replace(item.expr, expr=expr))
+            out.append(item)
+        before(*(r for form in new for r in form))
+        return tuple(out)
+
+    def _stores(self, new: Sequence[tuple[Node, ...]]) -> tuple[Store, ...]:
+        made = [
+            replace(item, expr=form[0], mask=form[1] if item.mask is not None else None)
+            for item, form in zip(self.nests, new, strict=True)
+            if isinstance(item, Store)
+        ]
+        return tuple(made)

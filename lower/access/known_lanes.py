@@ -1,0 +1,105 @@
+"""Loads whose lanes are at known places, as a border's are: one or two vectors, and a shuffle that puts their elements where they belong.
+
+The first vector of a row whose left neighbours are clamped wants elements 0 0 1 2; wrapped, it wants 7 0 1 2; and what runs backwards,
+as beside a mirror, is read forwards and turned. Whole vectors that lie in the buffer are read where there are such, else just the
+elements that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir import index as ix
+from ...ir.dtypes import bool_
+from ...ir.node import Node, axes_of, const
+from ...ir.operators import substitute
+from ...program.program import Mem, Val
+from ..indices import Indices
+from ..part_index import reads_memory
+from ..storage import Assignment
+
+LEAST = 4
+"""Lanes of the shortest vector worth it."""
+VECTORS = 2
+"""Vectors at most; elements that are further apart are gathered."""
+
+
+def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool) -> Val | None:
+    """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does."""
+    if ev.lane is None or ev.width < LEAST or mem.space != "param" or ev.low.sched.target.kind == "gpu":
+        return None
+    buffer = ev.low.ctx.buffer(mem)
+    if buffer is None or buffer.role == "out":
+        return None  # a kept value: elements beside those that are wanted may not be written yet, or be another worker's
+    base, c, lane, left = ev.placed(address, asg)
+    there = None if mask is None else ev.b.known(mask)
+    if not isinstance(there, tuple):
+        if mask is not None:
+            return None
+        there = (True,) * ev.width
+    if not left and lane >= 0 and (lane != 1 or mask is None or _masks(ev, mem)):  # consecutive, or what `strided` reads
+        return None
+    offsets = _offsets(ev, c, lane, left, asg)
+    if offsets is None:
+        return None
+    wanted = [o for o, t in zip(offsets, there, strict=True) if t]
+    groups = _groups(sorted(set(wanted)), ev.width)
+    if len(groups) > VECTORS:
+        return None
+    vectors, places = [], dict[int, int]()
+    for n, group in enumerate(groups):
+        vector, start = _vector(ev, mem, base, group, invariant)
+        vectors.append(vector)
+        places |= {o: n * ev.width + (o - start if len(group) > 1 else 0) for o in group}
+    lanes = tuple(places.get(o, 0) for o in offsets)
+    found = vectors[0] if lanes == tuple(range(ev.width)) else ev.b.shuffle(vectors[0], vectors[-1], lanes)
+    return found if mask is None else ev.b.op("select", mask, found, ev.b.const(0, mem.dtype), dtype=mem.dtype)
+
+
+def _masks(ev: Indices, mem: Mem) -> bool:
+    """Whether the processor loads some elements of a vector by itself."""
+    features = ev.low.sched.target.features
+    return "avx512" in features or ("avx2" in features and mem.dtype.size >= 4)
+
+
+def _offsets(ev: Indices, c: int, lane: int, left: Sequence[tuple[Node, int]], asg: Assignment) -> list[int] | None:
+    """Each lane's element after the base."""
+    terms = [(ev.at(t, asg), k) for t, k in left]
+    if any(reads_memory(t) or axes_of(t) - {ev.lanes} for t, _ in terms):
+        return None
+    out = []
+    for i in range(ev.width):
+        at = const(c + lane * i)
+        for t, k in terms:
+            at = ix.add(at, substitute(t, {ev.lanes: const(i)}), k)
+        if at.op != "const":
+            return None
+        out.append(int(at.arg))
+    return out
+
+
+def _groups(offsets: Sequence[int], width: int) -> list[list[int]]:
+    """Offsets in order, in groups that a vector covers."""
+    out: list[list[int]] = []
+    for o in offsets:
+        if out and o - out[-1][0] < width:
+            out[-1].append(o)
+        else:
+            out.append([o])
+    return out
+
+
+def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: bool) -> tuple[Val, int]:
+    """A vector with the elements of a group, and the offset of its first lane."""
+    b, low, width, first, last = ev.b, ev.low, ev.width, group[0], group[-1]
+    if len(group) == 1:
+        return b.splat(b.load(low.at(mem, base, first, 1), low.scalar(base), 1, None, invariant), width), first
+    buffer = low.ctx.buffer(mem)
+    shape = () if buffer is None else buffer.shape
+    lo, hi = ev.span(base)
+    size = prod(n for n in shape if isinstance(n, int)) if all(isinstance(n, int) for n in shape) else 0
+    for start in (first, last - width + 1):
+        if lo + start >= 0 and hi + start + width <= size:
+            return b.load(low.at(mem, base, start, width), low.scalar(base), width, None, invariant), start
+    mask = b.const(tuple(i <= last - first for i in range(width)), bool_, width)
+    return b.load(low.at(mem, base, first, width), low.scalar(base), width, mask, invariant), first

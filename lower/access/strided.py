@@ -1,0 +1,131 @@
+"""Loads of every second, third or fourth element (a window that moves by more than one, one component of pairs, pixels
+or points): whole vectors, and shuffles that pick from them; and stores of all components of such groups at once, woven
+into whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import index as ix
+from ...ir.dtypes import bool_
+from ...ir.node import Node
+from ...opts.strides import picks
+from ...program.builder import Builder
+from ...program.program import Mem, Val
+from ...targets import Target
+from ..indices import Indices
+
+LEAST = 4
+"""Lanes of the shortest vector worth it."""
+
+
+def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None = None) -> Val | None:
+    """A vector of the elements `step` apart from base + offset on; None where it is better gathered. Where memory is
+    known to consist of whole groups of `step` elements, those groups are loaded from the first component of the first
+    to the last of the last, so that all components come from the same loads. Elsewhere nothing past the last element
+    that is wanted is read. Of the lanes, `mask` says which exist: only groups will do then, and only where it is known
+    before anything runs."""
+    if not picks(step) or ev.width < 2 or ev.low.sched.target.kind == "gpu":
+        return None
+    b, width = ev.b, ev.width
+    component = _component(ev, mem, base, offset, step) if invariant else None
+    known = None if mask is None else b.known(mask)
+    if component is not None and (mask is None or isinstance(known, tuple)):
+        there = [known[i // step] if isinstance(known, tuple) else True for i in range(step * width)]
+        size = chunk(ev.low.sched.target, mem.dtype.size, step, width)
+        chunks = [_whole(ev, mem, base, offset - component + at, there[at : at + size]) for at in range(0, step * width, size)]
+        return unwoven(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
+    if width < LEAST or mask is not None:
+        return None
+    # the last vector ends with the last element that is wanted
+    starts = [*(i * width for i in range(step - 1)), (width - 1) * (step - 1)]
+    vectors = [b.load(ev.low.at(mem, base, offset + s, width), ev.low.scalar(base), width, None, invariant) for s in starts]
+    wanted = [i * step for i in range(width)]
+    found = vectors[0]
+    for n, (start, v) in enumerate(zip(starts[1:], vectors[1:]), 1):
+        here = [w // width == n for w in wanted]
+        before = [w % width if n == 1 else i for i, w in enumerate(wanted)]
+        found = b.shuffle(found, v, tuple(width + w - start if now else at for w, now, at in zip(wanted, here, before)))
+    return found
+
+
+def _whole(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]) -> Val:
+    """A vector of consecutive elements, of those that are there."""
+    b, width = ev.b, len(there)
+    if not any(there):
+        return b.const(0, mem.dtype, width)
+    mask = None if all(there) else b.const(tuple(there), bool_, width)
+    return b.load(ev.low.at(mem, base, offset, width), ev.low.scalar(base), width, mask, True)
+
+
+def _component(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> int | None:
+    """Which element of its group an access is to: a parameter of whole groups, in which base counts whole groups. None
+    where that is not known."""
+    if mem.space != "param" or not ev.low.ctx.grouped(mem.base, step):
+        return None
+    terms, fixed = ix.parts(base)
+    return None if any(k % step for k in terms.values()) else (fixed + offset) % step
+
+
+def chunk(target: Target, nbytes: int, step: int, width: int) -> int:
+    """How many elements of so many bytes are to be consecutive in each of the vectors that groups are picked from or woven
+    into: all of them, or 16 bytes. Within those a processor reorders bytes and, without AVX-512, words best; what is
+    joined comes from memory one by one."""
+    within = step == 3 if nbytes <= 2 else step != 3 and "avx512" not in target.features
+    return min(width, 16 // nbytes) if within else width
+
+
+def unwoven(b: Builder, vectors: Sequence[Val], component: int, size: int) -> Val:
+    """One component of groups of two, three or four, from as many vectors of equal length, a power of two. Chunks of
+    `size` elements lie in turn in the first, the second and so on. (Equal shuffles are one, so that components share
+    what they can.)"""
+    step, width = len(vectors), vectors[0].lanes
+    if step == 3:
+        # no two elements of one component are in the same lane: their vectors are laid over each other, then put in order
+        at = [divmod(3 * i + component, size) for i in range(size)]
+        source = {lane: vector for vector, lane in at}
+        x = b.shuffle(vectors[0], vectors[1], _over(width, [source[lane] == 1 for lane in range(size)]))
+        x = b.shuffle(x, vectors[2], _over(width, [source[lane] == 2 for lane in range(size)]))
+        return b.shuffle(x, x, tuple(first + lane for first in range(0, width, size) for _, lane in at))
+    while len(vectors) > 1:
+        order = [at for first in range(0, width, size) for v in (0, width) for at in range(v + first + component % 2, v + first + size, 2)]
+        vectors = [b.shuffle(x, y, tuple(order)) for x, y in zip(vectors[::2], vectors[1::2])]
+        component //= 2
+    return vectors[0]
+
+
+def _over(width: int, second: Sequence[bool]) -> tuple[int, ...]:
+    """The lanes of two vectors, each from the first or the second, by the same choice over and over."""
+    return tuple(lane + width * second[lane % len(second)] for lane in range(width))
+
+
+def joined(b: Builder, vectors: Sequence[Val]) -> Val:
+    """Vectors, a power of two many, one after the other as one."""
+    while len(vectors) > 1:
+        vectors = [b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
+def woven(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
+    """Groups of two, three or four components as many vectors as there are components; all are of equal length, a power of
+    two. As for `unwoven`, chunks of `size` elements lie in turn in the first, the second and so on."""
+    width = components[0].lanes
+    if len(components) == 3:
+        # each component's elements go to lanes of their own, whatever the vector: one order for each, then a choice by lane
+        spread = []
+        for c, x in enumerate(components):
+            order = {(3 * i + c) % size: i for i in range(size)}
+            spread.append(b.shuffle(x, x, tuple(first + order[lane] for first in range(0, width, size) for lane in range(size))))
+        out = []
+        for n in range(3):
+            of = [(n * size + lane) % 3 for lane in range(size)]
+            x = b.shuffle(spread[0], spread[1], _over(width, [c == 1 for c in of]))
+            out.append(b.shuffle(x, spread[2], _over(width, [c == 2 for c in of])))
+        return out
+    if len(components) == 4:
+        even, odd = woven(b, components[::2], size), woven(b, components[1::2], size)
+        return [v for x, y in zip(even, odd) for v in woven(b, [x, y], size)]
+    x, y = components
+    half = size // 2
+    halves = [[at + i + side for at in range(first, width, size) for i in range(half) for side in (0, width)] for first in (0, half)]
+    return [b.shuffle(x, y, tuple(lanes)) for lanes in halves]

@@ -1,0 +1,1 @@
+"""Is a candidate right? References, comparisons, further inputs and addresses, and what a fault looks like."""

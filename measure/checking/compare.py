@@ -1,0 +1,194 @@
+"""The compare kernel: verifies a whole output at memory speed, in code made by the same renderer as the candidates.
+
+For floats it returns the largest |result − reference| · weight, for integers 2 where any element differs. Maxima keep NaN. It is
+tried on a planted error before it is trusted; where the device cannot build it, NumPy compares (`verify.check`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...ir.dtypes import DType, dtype, float32, float64, index
+from ...ir.errors import TilewrightError
+from ...ir.node import const
+from ...program.builder import Builder
+from ...program.program import Mem, Param, Phase, Program, Val
+from ..memory import Operands, Region, view
+from .verify import Expect, Verdict, check
+
+if TYPE_CHECKING:
+    from ...devices import Device, Executable
+
+_CHUNK = 1 << 14
+
+
+def rows(n: int, lanes: int) -> int:
+    """Rows of the compare kernel's `worst`."""
+    rest = n % _CHUNK
+    return n // _CHUNK + (rest >= lanes) + (rest % lanes > 0)
+
+
+def program(of: DType, n: int, lanes: int) -> Program:
+    """Parameters: result (n,) `of`, reference (n,) float64 (integers: `of`), weight (n,) float32 (floats only), worst
+    (rows, lanes) float64: the lane-wise maxima of each chunk of 16384 elements, the rest, and the last n mod lanes."""
+    ref = float64 if of.is_float else of
+    params = [Param("result", of, (n,), "in"), Param("reference", ref, (n,), "in")]
+    if of.is_float:
+        params.append(Param("weight", float32, (n,), "in"))
+    out = len(params)
+    chunks, rest = n // _CHUNK, n % _CHUNK
+    params.append(Param("worst", float64, (rows(n, lanes), lanes), "out"))
+    worst = Mem("param", out, float64, 0, 8)
+    b = Builder()
+    phases: list[Phase] = []
+
+    def span(first: Val, count: int, width: int, row: Val) -> None:
+        lo, hi = first, b.op("add", first, b.const(count))
+        with b.loop("i", lo, hi, width, [b.const(0.0, float64, width)]) as loop:
+            loop.yields = [b.op("max", loop.carried[0], _error(b, of, ref, loop.var, width))]
+        best = b.splat(loop.results[0], lanes) if width == 1 else loop.results[0]
+        b.store(worst, b.op("mul", row, b.const(lanes)), best)
+
+    if chunks:
+        with b.phase(const(chunks), ()) as phase:
+            span(b.op("mul", phase.item, b.const(_CHUNK)), _CHUNK, lanes, phase.item)
+        phases.append(phase)
+    if rest:
+        with b.phase(const(1), ()) as phase:
+            full = rest // lanes * lanes
+            if full:
+                span(b.const(chunks * _CHUNK), full, lanes, b.const(chunks))
+            if rest - full:
+                span(b.const(chunks * _CHUNK + full), rest - full, 1, b.const(rows(n, lanes) - 1))
+        phases.append(phase)
+    return Program(f"compare_{of.name}", tuple(params), (), phases)
+
+
+def _error(b: Builder, of: DType, ref: DType, at: Val, lanes: int) -> Val:
+    assert at.dtype is index
+    got = b.load(Mem("param", 0, of, 0, of.size), at, lanes, invariant=True)
+    want = b.load(Mem("param", 1, ref, 0, ref.size), at, lanes, invariant=True)
+    if not of.is_float:
+        return b.op("select", b.op("ne", got, want), b.const(2.0, float64, lanes), b.const(0.0, float64, lanes), dtype=float64)
+    weight = b.op("cast", b.load(Mem("param", 2, float32, 0, 4), at, lanes, invariant=True), dtype=float64)
+    if of.narrow:
+        got = b.op("cast", got, dtype=float32)
+    if of.size < 8:
+        got = b.op("cast", got, dtype=float64)
+    return b.op("mul", b.op("abs", b.op("sub", got, want)), weight)
+
+
+class Comparer:
+    """Verifies one output. Make it before forking; `check` works in the child."""
+
+    def __init__(self, expect: Expect, device: Device | None, late: bool = False) -> None:
+        """With `device` None, or where the device cannot run the compare kernel right (`why` says so), NumPy compares. `late`: it is
+        made when it is first needed."""
+        self.expect = expect
+        self.why = ""
+        self._run: Executable | None = None
+        self._late: Device | None = None
+        if device is None or not expect.plain or expect.value.size < 1024:
+            self.why = "NumPy is as good here"
+        elif late:
+            self._late = device
+        else:
+            self._try(device)
+
+    def _try(self, device: Device) -> None:
+        try:
+            self._prepare(device, self.expect.value.size)
+        except (TilewrightError, MemoryError) as e:  # (a candidate's process may have little room left)
+            self._run, self.why = None, str(e) or type(e).__name__
+
+    def _prepare(self, device: Device, n: int) -> None:
+        from ...renderers import render
+
+        of = self.expect.dtype if self.expect.dtype.kind != "b" else dtype("uint8")
+        lanes = max(1, device.target.vector_bytes // 8)
+        made = program(of, n, lanes)
+        self._run = device.load(device.build(render(made, device.target)), made.signature, 1)
+        # as candidates' outputs do, it ends at an inaccessible page: a device whose code writes elsewhere must not spoil this process
+        shape = (rows(n, lanes), lanes)
+        self._room = Region(8 * math.prod(shape))
+        self._worst = view(self._room.base + self._room.size - 8 * math.prod(shape), float64, shape)
+        self._pointers = [0, self.expect.value.ctypes.data]
+        if self.expect.weight is not None:
+            self._pointers.append(self.expect.weight.ctypes.data)
+        self._pointers.append(self._worst.ctypes.data)
+        self._self_test(n)
+
+    def _self_test(self, n: int) -> None:
+        """The right answer must pass and one wrong element must not, wherever it is."""
+        import numpy as np
+
+        trial = self.expect.value.astype(self.expect.dtype.np)
+        for at in (None, 0, n // 2, n - 1):
+            if at is not None:
+                right = trial[at]
+                trial[at] = np.nan if self.expect.dtype.is_float else ~right
+            error = self._error(trial.ctypes.data)
+            if at is not None:
+                trial[at] = right
+            if (error <= 1.0) != (at is None):
+                self._run, self.why = None, "the compare kernel missed a planted error on this device"
+                return
+
+    def _error(self, address: int) -> float:
+        import numpy as np
+
+        assert self._run is not None
+        self._worst.fill(np.nan)
+        self._pointers[0] = address
+        self._run.run(self._pointers)
+        return float(self._worst.max())
+
+    def check(self, address: int) -> Verdict:
+        """Compare the output at an address, on its whole. A failure is judged (and described) again by NumPy."""
+        if self._late is not None:
+            device, self._late = self._late, None
+            self._try(device)
+        if self._run is not None:
+            error = self._error(address)
+            if error <= 1.0:
+                return Verdict(error)
+        return check(self.expect, address)
+
+
+class Checker:
+    """Verifies all outputs of a kernel against one reference."""
+
+    def __init__(self, expects: dict[str, Expect], device: Device | None, late: bool = False) -> None:
+        """`late`: compare kernels are made when they are first needed, which in a second check is seldom: NumPy compares there."""
+        self.comparers = {name: Comparer(e, device, late) for name, e in expects.items()}
+        self.partial = any(e.free is not None for e in expects.values())
+        """Some elements may be left unwritten."""
+        self.stale: dict[str, Any] = {name: s for name, e in expects.items() if (s := e.stale()) is not None}
+
+    @property
+    def strict(self) -> float:
+        """The smallest share, over the outputs, of elements that must be a certain finite number."""
+        return min((c.expect.strict for c in self.comparers.values()), default=1.0)
+
+    @property
+    def note(self) -> str:
+        """What to tell whoever tunes of the references, or ''."""
+        return "; ".join(c.expect.note for c in self.comparers.values() if c.expect.note)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the references."""
+        expects = [c.expect for c in self.comparers.values()]
+        return sum(e.value.nbytes + (e.weight.nbytes if e.weight is not None else 0) for e in expects)
+
+    def check(self, operands: Operands, addresses: Sequence[int], full: bool = False) -> Verdict:
+        """The worst verdict over the outputs of one set of operands. `full`: by NumPy, whatever the compare kernel would say."""
+        worst = Verdict(0.0)
+        by_name = dict(zip(operands.names, addresses, strict=True))
+        for name, comparer in self.comparers.items():
+            got = check(comparer.expect, by_name[name]) if full else comparer.check(by_name[name])
+            if got.error > worst.error:
+                worst = got
+        return worst

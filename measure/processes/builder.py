@@ -1,0 +1,105 @@
+"""A builder: a process that turns option lists into objects, one at a time.
+
+`python -m tilewright.measure.processes.builder READ_FD WRITE_FD PARENT_PID`. A compiler may crash, hang or eat memory; that ends this
+process and not the search."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import BuildError, DeviceError, KernelError, OptError
+from ...log import logger
+from ..outcome import Outcome
+from . import process
+from .protocol import Channel
+
+if TYPE_CHECKING:
+    from ...ir.kernel import Kernel
+
+log = logger("measure")
+
+MODULE = "tilewright.measure.processes.builder"
+OBJECTS = 50_000
+"""New objects after which the youngest are looked through for cycles."""
+
+
+@dataclass(frozen=True)
+class BuilderSetup:
+    """`compile(kernel, opts, device, **extra) -> Built` must be importable by name; `device` is a spec or a picklable Device."""
+
+    kernel: Kernel
+    device: Any
+    compile: Callable[..., Any]
+    extra: dict[str, Any]
+    memory_limit: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no Built."""
+
+    outcome: Outcome
+    detail: str
+    seconds: float
+
+
+def serve(channel: Channel, setup: BuilderSetup) -> None:
+    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed)."""
+    from ... import devices
+
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = setup.memory_limit if hard == resource.RLIM_INFINITY else min(setup.memory_limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    device = devices.get(setup.device)
+    # almost nothing that a build leaves is a cycle, and what was imported stays: looking through it all took a tenth of the time
+    gc.freeze()
+    gc.set_threshold(OBJECTS, 20, 50)
+    channel.send((None, "ready"))
+    while True:
+        _, ticket, opts = channel.receive()
+        channel.send((ticket, _told(opts, build(setup, device, opts))))
+
+
+def _told(opts: Any, made: Any) -> Any:
+    if log.listens():
+        from ...opts.opt import short
+
+        if isinstance(made, Failed):
+            log.debug("%s: %s after %.3g ms (%s)", short(opts), made.outcome, 1e3 * made.seconds, made.detail)
+        else:
+            times = [1e3 * getattr(made, name, 0.0) for name in ("lower_s", "render_s", "build_s")]
+            log.debug("%s: lowered in %.3g ms, rendered in %.3g ms, compiled in %.3g ms", short(opts), *times)
+    return made
+
+
+def build(setup: BuilderSetup, device: Any, opts: Any) -> Any:
+    """Built, or Failed with the name of what went wrong."""
+    begin = time.perf_counter()
+    try:
+        return setup.compile(setup.kernel, opts, device, **setup.extra)
+    except (OptError, KernelError) as e:
+        return Failed(Outcome.illegal, str(e), time.perf_counter() - begin)
+    except (BuildError, DeviceError) as e:
+        return Failed(Outcome.build, str(e), time.perf_counter() - begin)
+    except MemoryError:
+        return Failed(Outcome.build, "building it ran out of memory", time.perf_counter() - begin)
+    except Exception as e:
+        # a fault of the lowering or the renderer must not end the search; it is recorded with its place
+        at = traceback.extract_tb(e.__traceback__)[-1]
+        text = f"internal error: {type(e).__name__}: {e} ({at.filename.rsplit('/', 2)[-2]}/{at.filename.rsplit('/', 1)[-1]}:{at.lineno})"
+        return Failed(Outcome.build, text, time.perf_counter() - begin)
+
+
+if __name__ == "__main__":
+    # under its own name: a Failed made here must unpickle in the process that asked
+    from . import builder
+
+    process.main(sys.argv, builder.serve)

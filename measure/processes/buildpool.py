@@ -1,0 +1,188 @@
+"""The build pool: a few builder processes and a queue. A builder that hangs or dies costs one candidate, never the search."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections import deque
+from typing import Any
+
+from ...ir.errors import MeasureError
+from ...log import logger
+from ..outcome import Outcome
+from . import builder, process
+from .builder import BuilderSetup, Failed
+from .forked import Helper
+from .protocol import Channel, Closed
+
+log = logger("measure")
+
+_AHEAD = 6
+"""Tasks a builder holds, so that it is not idle while the main process thinks of the next dozen."""
+_START_S = 60.0
+"""How long a builder may take to start on a busy machine."""
+_FAILED_STARTS = 8
+"""Builders lost in a row, without one result, after which something other than the candidates is at fault."""
+
+
+class _Builder:
+    """One process and the tasks it holds, oldest first. `since`: when it took up the oldest."""
+
+    def __init__(self, setup: BuilderSetup, group: int) -> None:
+        self.process: Helper
+        self.process, self.channel = process.start(builder.MODULE, setup, group)
+        self.tasks: deque[tuple[int, Any]] = deque()
+        self.since = time.monotonic()
+        self.ready = False
+        self._seen = self.since
+
+    def stood(self) -> bool:
+        """Whether the runner pauses it right now. What passed since the last look is then none of its task's time: a
+        whole batch of short candidates is timed while it stands still."""
+        now = time.monotonic()
+        last, self._seen = self._seen, now
+        if not self.stopped():
+            return False
+        self.since += now - max(last, self.since)
+        return True
+
+    def give(self, task: tuple[int, Any]) -> None:
+        """Queue a task with the process. Raises Closed."""
+        if not self.tasks:
+            self.since = time.monotonic()
+        self.tasks.append(task)
+        self.channel.send(("build", *task))
+
+    def stopped(self) -> bool:
+        """Paused by the runner right now."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat") as f:
+                return f.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
+
+    def kill(self) -> str:
+        """End it, leaving its number taken; how it ended."""
+        self.channel.close()
+        os.kill(self.process.pid, signal.SIGKILL)
+        seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        if seen is None:
+            return "ended"
+        return process.how_it_ended(seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status)
+
+
+class BuildPool:
+    """`submit` queues option lists, `take` gives what is finished. Progress is made only inside `pump`, which every wait for
+    something else should call when one of `channels()` is readable."""
+
+    def __init__(self, setup: BuilderSetup, count: int, deadline_s: float = 30.0) -> None:
+        """`deadline_s`: seconds one build may take."""
+        self._setup, self._deadline = setup, deadline_s
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._done: dict[int, Any] = {}
+        self._wanted: set[int] = set()
+        self._next = 0
+        self._failed_starts = 0
+        first = _Builder(setup, 0)
+        self.group = first.process.pid
+        """The process group of all builders. The first one leads it and is not reaped before `close`, so the number stays ours."""
+        self._leader = first.process
+        self._builders = [first] + [_Builder(setup, self.group) for _ in range(count - 1)]
+
+    def __len__(self) -> int:
+        return len(self._builders)
+
+    def submit(self, opts: Any) -> int:
+        """Queue one option list; its ticket."""
+        ticket, self._next = self._next, self._next + 1
+        self._wanted.add(ticket)
+        self._queue.append((ticket, opts))
+        self._dispatch()
+        return ticket
+
+    def take(self, ticket: int) -> Any:
+        """The Built or Failed of a ticket, once; None while it is not finished."""
+        got = self._done.pop(ticket, None)
+        if got is not None:
+            self._wanted.discard(ticket)
+        return got
+
+    def cancel(self, tickets: set[int]) -> None:
+        """Forget tickets: not begun ones are dropped, results of others thrown away."""
+        self._wanted -= tickets
+        self._queue = deque(t for t in self._queue if t[0] not in tickets)
+        for t in tickets:
+            self._done.pop(t, None)
+
+    def channels(self) -> list[Channel]:
+        """What to wait on."""
+        return [b.channel for b in self._builders]
+
+    def pump(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for builders, take what they have, give them more, replace the dead and the late."""
+        select.select(self.channels(), [], [], max(0.0, timeout))
+        for b in list(self._builders):
+            try:
+                while select.select([b.channel], [], [], 0)[0]:
+                    b.channel.pump()
+                    while b.channel.pending():
+                        self._finish(b, *b.channel.receive(0))
+            except Closed:
+                self._replace(b, None)
+        for b in list(self._builders):
+            limit = self._deadline if b.ready else max(self._deadline, _START_S)
+            if b.tasks and not b.stood() and time.monotonic() - b.since > limit:
+                self._replace(b, f"building it did not end within {limit:.3g} s")
+        self._dispatch()
+
+    def close(self) -> None:
+        """End every builder."""
+        while self._builders:
+            b = self._builders.pop()
+            b.kill()
+            b.process.wait()
+        self._leader.wait()
+
+    # internals ----------------------------------------------------------------------------------------------------
+    def _finish(self, b: _Builder, ticket: int | None, result: Any) -> None:
+        b.since = time.monotonic()
+        if ticket is None:
+            b.ready = True
+            return
+        b.tasks.popleft()
+        self._failed_starts = 0
+        if ticket in self._wanted:
+            self._done[ticket] = result
+
+    def _dispatch(self) -> None:
+        for b in sorted(self._builders, key=lambda b: len(b.tasks)):
+            while self._queue and len(b.tasks) < _AHEAD:
+                # the shortest list first: with fewer tasks than places, every builder gets one before any gets two
+                if len(b.tasks) and any(not other.tasks for other in self._builders):
+                    break
+                try:
+                    b.give(self._queue.popleft())
+                except Closed:
+                    # it died: pump() sees the end of its stream, blames its oldest task and requeues the others
+                    break
+
+    def _replace(self, b: _Builder, late: str | None) -> None:
+        """The oldest task is the culprit; the others go back to the front of the queue."""
+        seconds = time.monotonic() - b.since
+        ended = b.kill()
+        self._builders.remove(b)
+        if b.process is not self._leader:
+            b.process.wait()
+        tasks = list(b.tasks)
+        log.info("builder %d is replaced: %s; it held %d builds", b.process.pid, late or ended, len(tasks))
+        if tasks:
+            ticket = tasks[0][0]
+            if ticket in self._wanted:
+                self._done[ticket] = Failed(Outcome.build, late or f"its builder ended: {ended}", seconds)
+            self._queue.extendleft(reversed(tasks[1:]))
+        self._failed_starts = 0 if late else self._failed_starts + 1
+        if self._failed_starts > _FAILED_STARTS:
+            raise MeasureError(f"builder processes keep dying ({ended}); give them more memory, or see what they print above")
+        self._builders.append(_Builder(self._setup, self.group))

@@ -1,0 +1,288 @@
+"""The runner: a single-threaded process, started by exec, that forks the children in which candidates run.
+
+`python -m tilewright.measure.processes.runner READ_FD WRITE_FD PARENT_PID`. A child serves many candidates (a fork for each
+would fault the operands in again every time); when one crashes, exits or passes its deadline, the runner notes the
+culprit and forks for the rest. Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native
+code. What fails in a child that had run others is run again in a child of its own, since they may have damaged its
+memory; right many times there, it is cleared, but can never win. What fails in a child of its own has failed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import traceback
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import MeasureError, TilewrightError
+from ...log import logger
+from .. import batch
+from ..batch import BatchJob, BatchResult, BatchTask
+from ..bench import Bench
+from ..outcome import Outcome
+from ..preparing import prepare
+from . import process
+from .protocol import Channel, Closed, pair
+from .runner_setup import Data, RunnerSetup
+from .slots import Slots, leave_builders
+
+if TYPE_CHECKING:
+    from ...devices import Device
+
+log = logger("measure")
+
+MODULE = "tilewright.measure.processes.runner"
+_PER_CHILD = 32
+"""Candidates a child runs before a fresh one takes over."""
+_PER_WORKER = 4096
+"""The same where opening the device and copying the operands to it takes long: a worker is replaced when it is at fault."""
+_KEPT = 5
+"""Sets of inputs kept at a time: the search's, and those of a winner's second check."""
+_QUICK_S = 2e-3
+"""Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
+a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared."""
+OWN_STEP_S = 120.0
+"""How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
+
+
+@dataclass
+class _Child:
+    pid: int
+    channel: Channel
+    served: int = 0
+
+
+_STEPS = {"fresh": (batch.REPEAT, batch.ALIGN, batch.TIME), "again": (batch.REPEAT, batch.TIME), "whole": (), "special": (), "edges": ()}
+"""What the second check does beside comparing outputs, on each kind of inputs."""
+_STRICT = 0.25
+"""Where fewer of an output's elements must be certain finite numbers on special inputs, some without infinities and NaN follow."""
+
+
+@dataclass
+class Runner:
+    """Serves one kernel on one device."""
+
+    setup: RunnerSetup
+    device: Device
+    group: int | None = None
+    _benches: dict[Data, Bench] = field(default_factory=dict)
+    _child: _Child | None = None
+    _child_data: Data | None = None
+    _checked_in_full: set[Data] = field(default_factory=set)
+
+    # data ---------------------------------------------------------------------------------------------------------
+    def bench(self, data: Data) -> Bench:
+        """Operands, reference and compare kernels for some inputs. The first inputs are kept; others too, while there is room."""
+        found = self._benches.get(data)
+        if found is None:
+            size = max((b.nbytes for b in self._benches.values()), default=0)
+            if len(self._benches) >= _KEPT or size > self.setup.memory_limit // _KEPT:
+                self._benches = dict(list(self._benches.items())[:1])
+            made = self.setup.prepare or prepare
+            found = made(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
+            found.energy = self.setup.energy
+            self._benches[data] = found
+            if self.device.isolation == "fork":
+                self.device.before_fork()
+            # the children share these pages: nothing here may be moved or freed by a collection in one of them
+            gc.collect()
+            gc.freeze()
+        return found
+
+    def prepare(self, data: Data) -> tuple[float, float] | None:
+        """Make the bench of some inputs ahead, and of those that a check on them may ask for next; what the first cost, None where
+        there is no room to keep it beside others."""
+        if self._benches and max(b.nbytes for b in self._benches.values()) > self.setup.memory_limit // _KEPT:
+            return None
+        made = self.bench(data)
+        if self._swallowed(data):
+            self.bench(replace(data, kind="edges"))
+        return made.cost_s
+
+    def _swallowed(self, data: Data) -> bool:
+        """Whether what is not finite leaves too little of the outputs that must be certain numbers."""
+        return data.kind == "special" and self.bench(data).checker.strict < _STRICT
+
+    # children -----------------------------------------------------------------------------------------------------
+    def _fresh(self, data: Data) -> bool:
+        """Whether the next job on this data goes to a new child, or to one that has had no other."""
+        child, most = self._child, _PER_CHILD if self.device.isolation == "fork" else _PER_WORKER
+        return child is None or self._child_data != data or not 0 < child.served < most
+
+    def _spawn(self, data: Data) -> _Child:
+        if self._child is not None and not self._fresh(data):
+            return self._child
+        self.end_child()
+        bench = self.bench(data)
+        mine, theirs = pair()
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                process.die_with_parent(parent)
+                mine.close()
+                if self.device.isolation == "fork":  # a GPU's driver maps more than there is
+                    _limit_memory(self.setup.memory_limit)
+                log.debug("a child for candidates on %s inputs", data.kind)
+                batch.serve(bench, theirs)
+                code = 0
+            except Closed:
+                code = 0
+            finally:
+                # never back into the runner's own stack
+                os._exit(code)
+        theirs.close()
+        self._child, self._child_data = _Child(pid, mine), data
+        return self._child
+
+    def end_child(self) -> int | None:
+        """Kill the child, if there is one; its wait status."""
+        child, self._child, self._child_data = self._child, None, None
+        if child is None:
+            return None
+        child.channel.close()
+        os.kill(child.pid, signal.SIGKILL)
+        status = os.waitpid(child.pid, 0)[1]
+        Slots(self.group).release()
+        return status
+
+    def _ask(self, data: Data, message: Any, deadline_s: float) -> Any:
+        """A job's result from a child; a Result that is `broken` when the child ended over it."""
+        child = self._spawn(data)
+        child.served += 1
+        limit, where = OWN_STEP_S, ""
+        try:
+            child.channel.send((*message, self.group))
+            while True:
+                kind, payload = child.channel.receive(limit)
+                if kind == "lost":
+                    self.end_child()
+                    raise MeasureError(f"the device {self.device.name} cannot be used for measuring: {payload}")
+                if kind == "result":
+                    if isinstance(payload, BatchResult) and payload.broken:
+                        self.end_child()
+                    return payload
+                limit = self._deadline(payload, deadline_s)
+                where = ", with operands that are aligned to their elements only" if payload == batch.MOVED else ""
+        except TimeoutError:
+            self.end_child()
+            log.info("child %d was killed: no answer within %.3g s", child.pid, limit)
+            return BatchResult(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
+        except Closed:
+            self._child = self._child_data = None
+            child.channel.close()
+            status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+            Slots(self.group).release()
+            log.info("child %d %s", child.pid, process.how_it_ended(status))
+            return BatchResult(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
+
+    def _deadline(self, step: str, candidate_s: float) -> float:
+        """Seconds that a step may take."""
+        if step == batch.FIRST and self.device.first_launch_s:
+            return self.setup.deadline_s + self.device.first_launch_s
+        return OWN_STEP_S if step == batch.OURS else candidate_s
+
+    # jobs ---------------------------------------------------------------------------------------------------------
+    def measure(self, task: BatchTask, data: Data, incumbent_s: float | None, full: bool) -> BatchResult:
+        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which
+        does what the second check does on that data."""
+        limit = self.setup.deadline_s
+        if incumbent_s is not None:
+            # enough for a first call on a busy machine; a hang should not cost the whole deadline
+            limit = min(limit, 1.0 + 50.0 * incumbent_s)
+        steps = _STEPS[data.kind] if full else (batch.TIME,)
+        job = BatchJob(task, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
+        alone = self._fresh(data)
+        result = self._job(data, job, limit)
+        if result.outcome in (Outcome.wrong, Outcome.crash) and not alone:
+            result = self._alone(data, job, limit, result)
+        if result.outcome is Outcome.ok and not result.cleared:
+            self._checked_in_full.add(data)
+        if full and result.outcome is Outcome.ok and self._swallowed(data):
+            edges = self.measure(task, replace(data, kind="edges"), incumbent_s, full)
+            return replace(edges, checks=(*result.checks, *edges.checks), compared=result.compared + edges.compared)
+        return result
+
+    def _job(self, data: Data, job: BatchJob, limit: float) -> BatchResult:
+        result = self._ask(data, ("job", job), limit)
+        assert isinstance(result, BatchResult)
+        return result
+
+    def _alone(self, data: Data, job: BatchJob, limit: float, first: BatchResult) -> BatchResult:
+        """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour
+        damaged the memory they shared excuses what failed before; that it did cannot be seen, so what is right here
+        is cleared, and never wins."""
+        self.end_child()
+        result = self._job(data, replace(job, steps=tuple(dict.fromkeys((*job.steps, batch.REPEAT)))), limit)
+        if result.outcome not in (Outcome.ok, Outcome.slow):
+            return replace(result, detail=f"{result.detail} (beside others: {first.detail})") if result.detail != first.detail else result
+        text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
+        return replace(result, detail=text, cleared=True)
+
+    def duel(self, a: BatchTask, b: BatchTask, rounds: int, data: Data, energy: bool) -> Any:
+        """Rounds of (seconds of a, seconds of b), or of joules, or which one failed, or a text: the pair did."""
+        got = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
+        return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
+
+
+def _limit_memory(extra: int) -> None:
+    """At most `extra` bytes more than now of private writable memory, and no core files."""
+    with open("/proc/self/status") as f:
+        kib = next((int(line.split()[1]) for line in f if line.startswith("VmData:")), 0)
+    for what, limit in ((resource.RLIMIT_DATA, kib * 1024 + extra), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (limit, limit))
+
+
+def serve(channel: Channel, setup: RunnerSetup) -> None:
+    """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
+    ("duel", a, b, rounds, data, energy, group) → ("done", …); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
+    from ... import devices
+
+    runner = Runner(setup, devices.get(setup.device))
+    try:
+        while True:
+            kind, *rest = channel.receive()
+            try:
+                channel.send(("done", _answer(runner, channel, kind, rest)))
+            except TilewrightError as e:
+                channel.send(("error", str(e)))
+            except MemoryError:
+                channel.send(("error", "not enough memory for the operands and the float64 reference; measure a smaller shape"))
+            except Closed:
+                raise
+            except Exception as e:
+                # a fault in our own preparation: the main process raises it with its place
+                at = traceback.extract_tb(e.__traceback__)[-1]
+                channel.send(("error", f"internal error in the runner: {type(e).__name__}: {e} ({at.filename}:{at.lineno})"))
+    finally:
+        runner.end_child()
+
+
+def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
+    if kind == "prepare":
+        return runner.prepare(rest[0])
+    leave_builders()
+    if kind == "duel":
+        a, b, rounds, data, energy, runner.group = rest
+        return runner.duel(a, b, rounds, data, energy)
+    tasks, data, incumbent_s, full, group = rest
+    runner.bench(data)
+    whole = Slots(group if incumbent_s is not None and incumbent_s < _QUICK_S else None)
+    runner.group = None if whole.group is not None else group
+    with whole.exclusive():
+        for i, task in enumerate(tasks):
+            result = runner.measure(task, data, incumbent_s, full)
+            channel.send(("result", (i, result)))
+            if result.outcome is Outcome.ok and result.times and not result.cleared:
+                incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
+    return None
+
+
+if __name__ == "__main__":
+    process.main(sys.argv, serve)
