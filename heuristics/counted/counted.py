@@ -44,7 +44,8 @@ def _phase(
     t = tree(program, phase, target.vector_bytes)
     work = cycles(t.root, Units(target, machine, t.lines, t.forms.made)).cycles
     caches = machine.caches
-    reuse = Reuse(t, sizes, caches.line, caches.written, caches.scattered)
+    span = machine.core.set_span
+    reuse = Reuse(t, sizes, caches.line, caches.written, caches.scattered, span=span)
     whole = reuse.whole()
     levels = []
     for capacity, rate in ((target.l1, caches.l2), (target.l2, caches.l3), (target.l3 / 2, dram)):
@@ -52,8 +53,9 @@ def _phase(
         # what does not quite fit is there in part when the next call begins
         share = min(1.0, max(0.0, 2.0 * whole / capacity - 1.5))
         levels.append(share * reuse.moved(t.root, caches.usable * capacity) / rate if share else 0.0)
+        if share and capacity <= target.l2:  # (farther ones are spread by more than the address's lower bits)
+            levels[-1] += share * reuse.waiting(t.root, caches.usable * capacity) * caches.crowded
     past = reuse.past(caches.open_lines, caches.pieces) / dram
-    span = machine.core.set_span
     levels[0] += reuse.thrashed(target.l1 // span, span) / caches.l2
     return Counted(work, levels[0], levels[1], levels[2], past, _translated(t, sizes, machine), t.root.trips)
 
