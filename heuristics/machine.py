@@ -268,3 +268,12 @@ SLOW |= {"expm1": "exp", "log1p": "log", "sin": "erf", "cos": "erf", "atan": "er
 
 DEFAULT = MachineModel()
 """What seeds and estimates use unless told otherwise."""
+
+ZEN = MachineModel(caches=Caches(l3=32.0))
+"""Processors whose cores share a last cache by a few, close by (AMD's since Zen: 32 bytes a cycle by their manuals), and not by the mesh of
+all cores: what it keeps is not worth storing past it."""
+
+
+def machine_of(cpu: str) -> MachineModel:
+    """The machine that counts of Programs assume for a processor, by LLVM's name of it."""
+    return ZEN if cpu.startswith("znver") else DEFAULT

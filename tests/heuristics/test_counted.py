@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -140,6 +141,13 @@ BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
 def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: list[Any], worse: list[Any], factor: float) -> None:
     kernel = kernels.make(name, shape or None)
     assert cost(kernel, better) * factor <= cost(kernel, worse)
+
+
+@pytest.mark.parametrize(("cpu", "pays"), [("znver4", False), ("sapphirerapids", True)])
+def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool) -> None:
+    kernel, target = kernels.make("add", {"m": 512, "n": 768}), replace(TARGET, cpu=cpu)
+    kept, past = (counted(apply(kernel, parse([["UPCAST", "n", 64], ["PARALLEL", "m"], *rest]), target)) for rest in ([], [["NT", "y"]]))
+    assert (past < kept) == pays
 
 
 def test_threads_share_items() -> None:
