@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from ...program.program import Program
 from ..machine import DEFAULT
+from ..sets import SetUse, set_use
 from .forms import Variable
-from .sets import SetUse, set_use
 from .tree import LoopNode, Touch, Tree
 
 FAR_APART = 1 << 62

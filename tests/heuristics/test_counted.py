@@ -11,8 +11,8 @@ from tilewright import kernels, targets
 from tilewright.heuristics import counted, ranked_seeds, seeds
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
-from tilewright.heuristics.counted.sets import SetUse, set_use
 from tilewright.heuristics.counted.tree import tree
+from tilewright.heuristics.sets import SetUse, set_use
 from tilewright.ir import KernelBuilder, float32, int64
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
