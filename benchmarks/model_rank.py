@@ -92,7 +92,8 @@ def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
     times = [t for _, t in found]
     best = min(times)
     for suffix, model in (("", heuristics.counted), ("_by_options", heuristics.estimate)):
-        predicted = [model(opts.apply(kernel, opts.parse(o), target), 1, machine=machine) for o, _ in found]
+        known = {} if machine is None else {"machine": machine}
+        predicted = [model(opts.apply(kernel, opts.parse(o), target), 1, **known) for o, _ in found]
         order = sorted(range(len(found)), key=predicted.__getitem__)
         near = [i for i, t in enumerate(times) if t < NEAR * best]
         row |= {
@@ -164,10 +165,9 @@ def main() -> None:
     if args.target != "native":
         os.environ["TILEWRIGHT_TARGET"] = args.target
     from parts.ranking_cases import CASES
-    from tilewright.heuristics.machine import DEFAULT
     from tilewright.heuristics.machine_file import load
 
-    machine = load(args.machine) if args.machine else DEFAULT
+    machine = load(args.machine) if args.machine else None
     found = spaces(args.recorded) if args.recorded else (measured(c, args.schedules) for c in CASES if re.search(args.only, c.id))
     rows, kept = [], []
     for space in found:

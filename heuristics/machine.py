@@ -166,6 +166,9 @@ class Caches:
     """The share of the second cache that what earlier passes read may take and still be there."""
     scattered: float = 2.0
     """How much dearer lines are that data chooses: nothing fetches them ahead."""
+    crowded: float = 25.0
+    """Cycles that a line waits which is written after another one of the same set, as down the columns of rows whose pitch is a power of two
+    (measured: 13 to 28 on one processor, 46 to 140 on another)."""
     beside: float = 0.25
     """The part of the traffic of the less busy levels that the busiest one does not hide."""
     unhidden: float = 0.2
@@ -265,3 +268,12 @@ SLOW |= {"expm1": "exp", "log1p": "log", "sin": "erf", "cos": "erf", "atan": "er
 
 DEFAULT = MachineModel()
 """What seeds and estimates use unless told otherwise."""
+
+ZEN = MachineModel(caches=Caches(l3=32.0))
+"""Processors whose cores share a last cache by a few, close by (AMD's since Zen: 32 bytes a cycle by their manuals), and not by the mesh of
+all cores: what it keeps is not worth storing past it."""
+
+
+def machine_of(cpu: str) -> MachineModel:
+    """The machine that counts of Programs assume for a processor, by LLVM's name of it."""
+    return ZEN if cpu.startswith("znver") else DEFAULT

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...opts.schedule import Scheduled
 from ...program.program import Phase, Program
 from ...targets import Target
-from ..machine import DEFAULT, Bandwidth, MachineModel
+from ..machine import Bandwidth, MachineModel, machine_of
 from .reuse import Reuse, sizes_of
 from .tree import Tree, tree
 from .units import Units
@@ -32,9 +32,9 @@ class Counted:
     items: float
 
 
-def count(program: Program, target: Target, machine: MachineModel = DEFAULT, dram: float = 0.0) -> list[Counted]:
+def count(program: Program, target: Target, machine: MachineModel | None = None, dram: float = 0.0) -> list[Counted]:
     """What each phase takes; `dram`: bytes a cycle from memory, where they are known."""
-    sizes = sizes_of(program)
+    sizes, machine = sizes_of(program), machine or machine_of(target.cpu)
     return [_phase(program, p, target, machine, sizes, dram or machine.caches.dram) for p in program.phases[program.once :]]
 
 
@@ -44,7 +44,8 @@ def _phase(
     t = tree(program, phase, target.vector_bytes)
     work = cycles(t.root, Units(target, machine, t.lines, t.forms.made)).cycles
     caches = machine.caches
-    reuse = Reuse(t, sizes, caches.line, caches.written, caches.scattered)
+    span = machine.core.set_span
+    reuse = Reuse(t, sizes, caches.line, caches.written, caches.scattered, span=span)
     whole = reuse.whole()
     levels = []
     for capacity, rate in ((target.l1, caches.l2), (target.l2, caches.l3), (target.l3 / 2, dram)):
@@ -52,8 +53,9 @@ def _phase(
         # what does not quite fit is there in part when the next call begins
         share = min(1.0, max(0.0, 2.0 * whole / capacity - 1.5))
         levels.append(share * reuse.moved(t.root, caches.usable * capacity) / rate if share else 0.0)
+        if share and capacity <= target.l2:  # (farther ones are spread by more than the address's lower bits)
+            levels[-1] += share * reuse.waiting(t.root, caches.usable * capacity) * caches.crowded
     past = reuse.past(caches.open_lines, caches.pieces) / dram
-    span = machine.core.set_span
     levels[0] += reuse.thrashed(target.l1 // span, span) / caches.l2
     return Counted(work, levels[0], levels[1], levels[2], past, _translated(t, sizes, machine), t.root.trips)
 
@@ -83,14 +85,15 @@ def seconds(found: Counted, threads: int, machine: MachineModel) -> float:
 
 
 def of_program(
-    program: Program, target: Target, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT
+    program: Program, target: Target, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None
 ) -> float:
     """Predicted seconds of a lowered schedule on `threads` threads of a processor, with the measured `limits` where there are some."""
+    machine = machine or machine_of(target.cpu)
     dram = limits.bandwidth(1) / machine.core.clock if limits is not None else 0.0
     return sum(seconds(c, threads, machine) for c in count(program, target, machine, dram))
 
 
-def counted(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> float:
+def counted(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
     """Predicted seconds of a schedule on `threads` threads of a processor. Raises OptError where it cannot be lowered."""
     from ...lower import lower  # whoever only asks for seeds lowers nothing
 

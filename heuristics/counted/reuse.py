@@ -4,10 +4,12 @@ and M. S. Lam, "A Data Locality Optimizing Algorithm", 1991), on the loops and a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...program.program import Program
+from ..machine import DEFAULT
+from ..sets import SetUse, set_use
 from .forms import Variable
 from .tree import LoopNode, Touch, Tree
 
@@ -56,7 +58,9 @@ class Reuse:
     written: float
     scattered: float = 1.0
     past_caches: bool = True
+    span: int = DEFAULT.core.set_span
     _groups: dict[int, list[TouchGroup]] = field(default_factory=dict)
+    _sets: dict[tuple[int, frozenset[int]], SetUse] = field(default_factory=dict)
     _prints: dict[tuple[int, frozenset[int], float], float] = field(default_factory=dict)
 
     def groups(self, node: LoopNode) -> list[TouchGroup]:
@@ -138,17 +142,63 @@ class Reuse:
             out[g.place] = min(now + (factor - before) * scattered * found, max(limit, now))
         return sum(out.values())
 
-    def moved(self, node: LoopNode, capacity: float) -> float:
-        """Bytes that pass into a cache of so many bytes (and out of it) while a node runs all its trips."""
-        groups = self.groups(node)
-        inside = self.together(groups, node.keys, False)
-        if inside <= capacity:
-            keys = node.keys | {node.key} if node.key >= 0 else node.keys
-            share = min(1.0, node.trips)
-            return self.together(groups, keys, True, capacity) * share
-        own = grouped(node.accesses, self.sizes, self.line)
-        direct = self.together([g for g in own if not (g.nt and self.past_caches)], frozenset(), True)
-        return node.trips * (direct + sum(self.moved(c, capacity) for c in node.children))
+    def moved(self, node: LoopNode, capacity: float, places: Collection[Place] | None = None) -> float:
+        """Bytes that pass into a cache of so many bytes (and out of it) while a node runs all its trips; of the arrays in some `places`
+        only, where these are given."""
+        groups = [g for g in self.groups(node) if places is None or g.place in places]
+        if self.together(groups, node.keys, False) > capacity:
+            return self._inside(node, capacity, places)
+        keys = node.keys | {node.key} if node.key >= 0 else node.keys
+        # lines that meet too few sets do not stay, however few they are, and come back one by one
+        crowded = {g.place for g in groups if self.set_use(g, node.keys).crowded(capacity, self.span)}
+        found = self.together([g for g in groups if g.place not in crowded], keys, True, capacity) * min(1.0, node.trips)
+        return found + (self.scattered if places is None else 1.0) * self._inside(node, capacity, crowded) if crowded else found
+
+    def _inside(self, node: LoopNode, capacity: float, places: Collection[Place] | None) -> float:
+        """As `moved`, where nothing stays from one trip to the next."""
+        own = [a for a in node.accesses if places is None or (a.mem.space, a.mem.base) in places]
+        past = [g for g in grouped(own, self.sizes, self.line) if not (g.nt and self.past_caches)]
+        return node.trips * (self.together(past, frozenset(), True) + sum(self.moved(c, capacity, places) for c in node.children))
+
+    def set_use(self, g: TouchGroup, inner: frozenset[int]) -> SetUse:
+        """The sets of a cache that a group's lines meet while some loops run; what data chooses meets all of them."""
+        key = (id(g), inner)
+        found = self._sets.get(key)
+        if found is None:
+            steps = [] if g.random else self._steps(g, inner)
+            found = self._sets[key] = set_use(g.run, steps, self.line, self.span)
+        return found
+
+    def _steps(self, g: TouchGroup, inner: frozenset[int]) -> list[tuple[float, float]]:
+        """(stride, trips) by which the pieces of a group are repeated while some loops run, where data chooses none."""
+        out = [(g.pitch, float(g.runs))] if g.runs > 1 else []
+        for v, k in g.terms.items():
+            moving = v.roots & inner
+            trips = min(v.trips, self._trips(moving)) if v.roots else v.trips
+            if trips > 1 and (moving or not v.roots):
+                out.append((abs(k), trips))
+        return out
+
+    def waiting(self, node: LoopNode, capacity: float, places: Collection[Place] | None = None) -> float:
+        """Lines that are written one after the other into the same sets of a cache of so many bytes, where each waits for another one to
+        leave; those that go to several sets in turn count as a part."""
+        keys = node.keys | {node.key} if node.key >= 0 else node.keys
+        out, deeper = 0.0, set[Place]()
+        for g in self._written(node.below(), places):
+            if self.set_use(g, node.keys).crowded(capacity, self.span):
+                deeper.add(g.place)
+            elif (use := self.set_use(g, keys)).crowded(capacity, self.span):
+                out += min(1.0, node.trips) * use.lines / use.places
+        if not deeper:
+            return out
+        alone = [self.set_use(g, frozenset()) for g in self._written(node.accesses, deeper)]
+        own = sum(use.lines / use.places for use in alone if use.crowded(capacity, self.span))
+        return out + node.trips * (own + sum(self.waiting(c, capacity, deeper) for c in node.children))
+
+    def _written(self, accesses: Iterable[Touch], places: Collection[Place] | None) -> Iterator[TouchGroup]:
+        """The groups that are written into caches, where the Program says; of arrays in some `places` only, where these are given."""
+        found = (a for a in accesses if places is None or (a.mem.space, a.mem.base) in places)
+        return (g for g in grouped(found, self.sizes, self.line) if g.written and not g.random and not (g.nt and self.past_caches))
 
     def whole(self) -> float:
         """Bytes that a phase touches."""
@@ -162,10 +212,11 @@ class Reuse:
 
     def _thrashed(self, node: LoopNode, times: float, ways: int, span: int) -> float:
         times *= node.trips
-        sets: dict[int, int] = {}
+        sets: dict[tuple[frozenset[tuple[Variable, float]], int], int] = {}
         for g in grouped(node.accesses, self.sizes, self.line) if len(node.accesses) > ways else ():
+            apart = frozenset((v, k) for v, k in g.terms.items() if k % span)  # what moves otherwise meets them now and then
             for at in g.first if not g.random else ():
-                place = int(at % span // self.line)
+                place = (apart, int(at % span // self.line))
                 sets[place] = sets.get(place, 0) + 1
         lost = sum(n for n in sets.values() if n > ways)
         return lost * self.line * times + sum(self._thrashed(c, times, ways, span) for c in node.children)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from ...opts.schedule import Scheduled
 from ...program.program import Program
 from ...targets import Target
-from ..machine import DEFAULT, Bandwidth, MachineModel
+from ..machine import Bandwidth, MachineModel, machine_of
 from .counted import count, of_program
 from .tree import LoopNode, distinct, tree
 from .units import Units, Uses
@@ -44,7 +44,7 @@ class CpuTerms:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "total"}
 
 
-def cpu_terms(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> CpuTerms:
+def cpu_terms(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> CpuTerms:
     """The terms of a schedule for a processor. Raises OptError where it cannot be lowered."""
     from ...lower import lower
 
@@ -53,8 +53,9 @@ def cpu_terms(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None =
     return replace(found, total=of_program(program, target, threads, limits, machine))
 
 
-def program_terms(program: Program, target: Target, machine: MachineModel = DEFAULT, limits: Bandwidth | None = None) -> CpuTerms:
+def program_terms(program: Program, target: Target, machine: MachineModel | None = None, limits: Bandwidth | None = None) -> CpuTerms:
     """The terms of a lowered schedule, without the total."""
+    machine = machine or machine_of(target.cpu)
     sums = dict.fromkeys(CpuTerms().named(), 0.0)
     dram = limits.bandwidth(1) / machine.core.clock if limits is not None else 0.0
     for phase, counted in zip(program.phases[program.once :], count(program, target, machine, dram), strict=True):

@@ -39,12 +39,13 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .placed import joined_places
-from .rows import columns, scans, slid_windows, transposed, windows
+from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
 from .streamed import streamed
 from .tiny_axes import in_registers
+from .transposed import transposed
 
 POINTS = 64
 """Points of a scatter that are spelled out."""

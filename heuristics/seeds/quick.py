@@ -33,11 +33,12 @@ from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
 from .placed import joined_places
 from .quick_contractions import ask_contractions
-from .rows import columns, scans, slid_windows, transposed, windows
+from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .streamed import streamed
 from .tiny_axes import in_registers
+from .transposed import transposed
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every

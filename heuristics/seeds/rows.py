@@ -8,13 +8,11 @@ from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
-from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.analysis.places import combine_of
 from ...opts.analysis.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
-from ...targets import Target
 from ..machine import SLOW
 
 NARROW = 24
@@ -234,52 +232,3 @@ def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts
             cut += (opt("TILE", name, strip), opt("MOVE", site_name(axis), before=f"{name}.t"))
             cut += () if outer else (opt("PARALLEL", name),)
         yield (*cut, *outer)
-
-
-def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
-    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or
-    tiles through scratch."""
-    out: list[Opts] = []
-    for n in nests(kernel):
-        if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
-            continue
-        into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
-        # (what does not vary along the store, such as a row's number, is read once for many)
-        along = next((a for x in accesses(kernel, n) if not x.store and into in x.strides for a, st in x.strides.items() if st == 1), None)
-        if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
-            continue
-        cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
-        free = [a for a in shared_axes(kernel) if a not in (into, along)]
-        if (
-            n.store.buffer.dtype.size >= 4
-        ):  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
-            block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
-            past = (opt("NT", n.store.buffer.name),) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else ()
-            if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time
-                out.append(
-                    (
-                        *cuts,
-                        *outer,
-                        opt("PARALLEL", site_name(into)),
-                        opt("TILE", site_name(along), 1024),
-                        opt("PARALLEL", site_name(along)),
-                        *past,
-                    )
-                )
-            if extent(into) >= 2 * block:
-                wide = (
-                    opt("TILE", site_name(into), block),
-                    opt("PARALLEL", site_name(into)),
-                    opt("MOVE", site_name(along), before=f"{site_name(into)}.t"),
-                )
-                out.append((*cuts, *outer, *wide, *past))
-            out.append((*cuts, *outer, opt("PARALLEL", site_name(into))))
-            if not past and buffer_bytes(n.store.buffer.shape, n.store.buffer.dtype.size) > target.l2:  # (only measuring can tell)
-                line = max(lanes, LINE // n.store.buffer.dtype.size)
-                whole = (opt("UPCAST", site_name(along), min(lanes, 8)), opt("UPCAST", site_name(into), line))
-                out.append((*whole, *outer, opt("PARALLEL", site_name(along)), opt("NT", n.store.buffer.name)))
-        grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))
-        out.append((*cuts, *grid, opt("PARALLEL", site_name(into)), opt("STAGE", n.store.buffer.name, at=site_name(into))))
-        if extent(into) >= 8 * lanes:
-            out.append((*cuts, opt("TILE", site_name(into), 4 * lanes), *grid, opt("STAGE", n.store.buffer.name, at=site_name(into))))
-    return out

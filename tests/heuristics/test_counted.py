@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tilewright.heuristics import counted, ranked_seeds, seeds
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import tree
+from tilewright.heuristics.sets import SetUse, set_use
 from tilewright.ir import KernelBuilder, float32, int64
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
@@ -61,6 +63,42 @@ def test_lines_of_one_set_push_each_other_out() -> None:
     assert far > 0 and spread == 0
 
 
+def test_what_moves_otherwise_meets_a_set_now_and_then() -> None:
+    """Eight rows that are read and eight that are written lie a page apart each, but what is read goes along with other loops."""
+    program = lower(apply(kernels.make("transpose", {"m": 1024, "n": 1024}), parse([["UPCAST", "m", 8], ["UPCAST", "n", 8]]), TARGET))
+    reuse = Reuse(tree(program, program.phases[0], TARGET.vector_bytes), sizes_of(program), 64.0, 2.0)
+    assert reuse.thrashed(8, 4096) == 0 and reuse.thrashed(7, 4096) > 0
+
+
+@pytest.mark.parametrize(
+    ("run", "steps", "lines", "places"),
+    [
+        (64, [(4096, 100)], 100, 1),
+        (64, [(4000, 100)], 100, 64),  # a pitch that is no power of two spreads them
+        (256, [(1024, 100)], 400, 16),
+        (32, [(32, 16), (8192, 10)], 80, 8),  # pieces that follow each other are one
+        (4096, [(4096, 10)], 640, 64),
+    ],
+)
+def test_sets_that_rows_meet(run: float, steps: list[tuple[float, float]], lines: float, places: float) -> None:
+    assert set_use(run, steps, 64.0, 4096) == SetUse(lines, places)
+    assert set_use(run, steps, 64.0, 4096).crowded(32 << 10, 4096) == (lines / places > 8)
+
+
+DOWN, ALONG = ([["UPCAST", "n", 8], ["UPCAST", "m", 16], ["PARALLEL", a]] for a in "mn")
+
+
+def test_rows_of_one_set_do_not_stay() -> None:
+    """Half a line is read of each of 1024 rows: it is there for the other half only where rows are spread over the sets."""
+
+    def moved(n: int) -> float:
+        program = lower(apply(kernels.make("transpose", {"m": 1024, "n": n}), parse([["UPCAST", "n", 8], ["PARALLEL", "n"]]), TARGET))
+        reuse = Reuse(tree(program, program.phases[0], TARGET.vector_bytes), sizes_of(program), 64.0, 2.0)
+        return reuse.moved(reuse.tree.root, 0.8 * (1 << 20)) / n
+
+    assert moved(1024) > 1.2 * moved(1000)
+
+
 def reread(opts: list[Any], **shape: int) -> float:
     """Bytes that are fetched again for want of ways."""
     program = lower(apply(kernels.make("sum_rows", shape), parse(opts), TARGET))
@@ -94,6 +132,7 @@ BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
     ("matmul", {"m": 256, "n": 256, "k": 256}, PACKED, [["UPCAST", "n", 32], *PACKED[2:]], 1.2),
     ("matmul", {"m": 256, "n": 256, "k": 256}, PACKED, [["UPCAST", "m", 16], ["UPCAST", "n", 64], *PACKED[2:]], 1.5),  # which spills
     ("sum_rows", {"m": 64, "n": 4096}, [["UPCAST", "n", 64]], [["UPCAST", "n", 16]], 1.3),  # one chain waits for itself
+    ("transpose", {"m": 1024, "n": 1000}, ALONG, DOWN, 1.3),  # stores a page apart wait for each other
     ("max_pool2d", {}, [["UPCAST", "ow", 16]], [], 2.0),
 ]
 
@@ -102,6 +141,13 @@ BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
 def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: list[Any], worse: list[Any], factor: float) -> None:
     kernel = kernels.make(name, shape or None)
     assert cost(kernel, better) * factor <= cost(kernel, worse)
+
+
+@pytest.mark.parametrize(("cpu", "pays"), [("znver4", False), ("sapphirerapids", True)])
+def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool) -> None:
+    kernel, target = kernels.make("add", {"m": 512, "n": 768}), replace(TARGET, cpu=cpu)
+    kept, past = (counted(apply(kernel, parse([["UPCAST", "n", 64], ["PARALLEL", "m"], *rest]), target)) for rest in ([], [["NT", "y"]]))
+    assert (past < kept) == pays
 
 
 def test_threads_share_items() -> None:

@@ -1,0 +1,29 @@
+"""Seeds of transpositions: which way they go where rows crowd the sets of the caches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.opts import apply, short
+
+TARGET = replace(targets.named("avx2"), l2=1 << 20, l3=1 << 25)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "first"),
+    [
+        (1000, 1008, "Um8 Un8 Tm32 Pm Mn<m.t"),
+        (1024, 1000, "Un8 Um16 Pn"),  # rows that are written lie 4096 bytes apart: along them
+        (1000, 1024, "Un8 Um16 Pm"),  # rows that are read do
+        (1024, 1024, "Un8 Um16 Pn"),
+        (256, 256, "Um8 Un8 Tm32 Pm Mn<m.t"),  # which the second cache holds
+    ],
+)
+def test_rows_that_crowd_sets_are_not_gone_down(m: int, n: int, first: str) -> None:
+    kernel = kernels.make("transpose", {"m": m, "n": n})
+    for found in (seeds(kernel, TARGET), quick_seeds(kernel, TARGET)):
+        assert short(found[0]) == first
+        apply(kernel, found[0], TARGET)
