@@ -16,6 +16,7 @@ from tilewright.ir import functions as f
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
+from tilewright.program.program import Instr, statements
 
 TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -28,6 +29,8 @@ OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
     "shl 3": (lambda x, y: x << 3, lambda x, y: np.left_shift(x, x.dtype.type(3))),
     "shr 5": (lambda x, y: x >> 5, lambda x, y: np.right_shift(x, x.dtype.type(5))),
     "shr all": (lambda x, y: x >> 64, lambda x, y: np.right_shift(x, x.dtype.type(64))),
+    "shl known": (lambda x, y: x << (y & 7), lambda x, y: np.left_shift(x, y & y.dtype.type(7))),
+    "shr known": (lambda x, y: x >> (y & 7), lambda x, y: np.right_shift(x, y & y.dtype.type(7))),
     "shr of": (lambda x, y: 100 >> y, lambda x, y: np.right_shift(x.dtype.type(100), y)),
     "//": (lambda x, y: x // y, np.floor_divide),
     "%": (lambda x, y: x % y, np.remainder),
@@ -83,6 +86,13 @@ def test_the_reference_and_the_twin_are_numpys(name: str) -> None:
     for at, want in wanted(name).items():
         np.testing.assert_array_equal(got[at], want, err_msg=at)
     twin_of(value_kernels.program(kernel, "lanes", expand=False), kernel, {})
+
+
+@pytest.mark.parametrize(("most", "guards"), [(31, 0), (63, 2)])
+def test_shifts_by_amounts_that_are_known_to_be_in_range_need_no_choice(most: int, guards: int) -> None:
+    kernel = value_kernels.pointwise(["int32", "int32"], 64, lambda x, y: [x << (y & most)])
+    found = statements(value_kernels.program(kernel, "plain").phases[0].body)
+    assert sum(isinstance(s, Instr) and s.op == "select" for s in found) == guards
 
 
 @pytest.mark.parametrize("way", ["llvm", "c", "interpreter"])
