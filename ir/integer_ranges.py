@@ -130,6 +130,14 @@ def _bits(n: Node) -> Interval:
     return integer_bounds(n.op, x, y)
 
 
+def _count(n: Node) -> Interval:
+    low, high = value_range(n.src[0])
+    bits = 8 * n.dtype.size
+    if low < 0:
+        return 0, bits
+    return (0, high.bit_length()) if n.op == "popcount" else (bits - high.bit_length(), bits - low.bit_length())
+
+
 _RESULT: dict[str, Callable[[Node], Interval]] = {
     "add": _add,
     "sub": _sub,
@@ -142,6 +150,7 @@ _RESULT: dict[str, Callable[[Node], Interval]] = {
     "floordiv": _floordiv,
     "not": _not,
     "where": _where,
+    **dict.fromkeys(("popcount", "clz"), _count),
 }
 """The interval of an operator's exact result, which may not fit its type."""
 

@@ -13,6 +13,7 @@ from .dtypes import DType, bool_, index, int16, uint16
 from .integer_ranges import inside, magnitude_of, value_range
 from .kernel import Kernel
 from .node import COMPARE, Node, const, make, walk
+from .op_names import COUNTS
 from .operators import cast
 from .rewrite import Rewriter, rounded
 
@@ -20,7 +21,7 @@ _MODULAR = {"add", "sub", "mul", "neg", "and", "or", "xor", "not"}
 """What is right in the lowest bits where its operands are."""
 _ORDERED = {"max", "min", "shr", "floordiv", "remainder"}
 """What needs the whole of its operands."""
-_ENDS = _MODULAR | _ORDERED | {"abs", "shl", "where"}
+_ENDS = _MODULAR | _ORDERED | {"abs", "shl", "where", "popcount", "clz"}
 """What is computed in another type as it is in its own, as long as nothing wraps."""
 
 
@@ -87,7 +88,7 @@ class _Narrow(Rewriter):
                 done[n] = done[x] if x in done else cast(self.go(x), to)
             elif n.op in ("load", "ref") and n.dtype.size <= 2:
                 done[n] = cast(self.go(n), to)
-            elif n.op in _ENDS:
+            elif n.op in _ENDS - COUNTS:
                 operands = n.src[1:] if n.op == "where" else n.src
                 if n.op == "abs" and n.src[0] in done and to.kind == "u":
                     done[n] = done[n.src[0]]
@@ -128,6 +129,8 @@ class _Narrow(Rewriter):
             return make(op, to, tuple(cast(done[s], to) for s in src))
         if op == "where":
             return make(op, to, (self._either(src[0], done), *(cast(done[s], to) for s in src[1:])))
+        if op in COUNTS:
+            return self._counted(n, to, done)
         if op == "shl":
             return make(op, to, (cast(done[src[0]], to), cast(done[src[1]], to))) if inside(value_range(src[1]), to) else None
         sized = src[0] if op == "abs" else magnitude_of(n)
@@ -136,6 +139,13 @@ class _Narrow(Rewriter):
         if op == "abs":
             return cast(done[src[0]], to) if value_range(src[0])[0] >= 0 else None
         return self._whole(n, to if op == "shr" else None, done)
+
+    def _counted(self, n: Node, to: DType, done: dict[Node, Node]) -> Node | None:
+        """Bits of a number that fits 16, where fewer lie above the highest one that is set."""
+        if not inside(value_range(n.src[0]), uint16):
+            return None
+        found = make(n.op, uint16, (cast(done[n.src[0]], uint16),))
+        return cast(found + (8 * n.dtype.size - 16) if n.op == "clz" and n.dtype.size > 2 else found, to)
 
     def _either(self, n: Node, done: dict[Node, Node]) -> Node:
         """A bool as it was done, or as it was."""

@@ -13,7 +13,7 @@ from . import half
 from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import root_guess, scale2
-from .types import SCALAR, constant, splat, type_of, vector
+from .types import SCALAR, constant, splat, suffix, type_of, vector
 
 _BINARY = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -88,6 +88,16 @@ def _abs(e: LlvmEmitter, s: Instr) -> str:
     low = constant(0, a.dtype, a.lanes)
     minus = e.emit(f"sub {type_of(a)} {low}, {e.of(a)}")
     return e.call("smax", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), minus)
+
+
+def _count(e: LlvmEmitter, s: Instr) -> str:
+    (a,) = s.args
+    if not a.dtype.is_int:
+        raise unsupported(s)
+    ty, name = type_of(a), f"@llvm.{'ctpop' if s.op == 'popcount' else 'ctlz'}.{suffix(SCALAR[a.dtype.name], a.lanes)}"
+    zero, given = (", i1 immarg", ", i1 false") if s.op == "clz" else ("", "")  # (of 0 it is defined)
+    e.declare(name, f"declare {ty} {name}({ty}{zero})")
+    return e.emit(f"call {ty} {name}({ty} {e.of(a)}{given})")
 
 
 def _sqrt(e: LlvmEmitter, s: Instr) -> str:
@@ -262,6 +272,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "not": _not,
     "abs": _abs,
     "sqrt": _sqrt,
+    **dict.fromkeys(("popcount", "clz"), _count),
     "fma": _fma,
     "scale2": scale2,
     "exp2": _exp2,

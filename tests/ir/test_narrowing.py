@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, maximum, minimum, where
+from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_zeros, maximum, minimum, popcount, where
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.narrowing import narrow
 from tilewright.ir.node import walk
@@ -95,6 +95,7 @@ LOW: dict[str, tuple[Callable[[Node, Node, Node], Node], str, str]] = {
     "least number": (lambda a, b, t: maximum(-a, a) >> 1, "int16", "int16"),
     "choice": (lambda a, b, t: where(a < b, a * b, -t), "int16", "int16"),
     "rest": (lambda a, b, t: (a % 10) * 1000 + b // 7, "uint16", "uint16"),
+    "levels": (lambda a, b, t: (popcount(a & 1023) << 8) + leading_zeros((b & 32767) + 1), "int16", "int16"),
     "far": (lambda a, b, t: (a << 20) + b, "uint8", "uint16"),
 }
 
