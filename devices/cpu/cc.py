@@ -54,6 +54,7 @@ _X86_FLAGS = {
     "avx512": "-mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
     "avx512vnni": "-mavx512vnni",
     "avx512bf16": "-mavx512bf16",
+    "avx512popcnt": "-mavx512vpopcntdq -mavx512bitalg",
     "avxvnni": "-mavxvnni",
 }
 

@@ -85,19 +85,23 @@ def _abs(e: LlvmEmitter, s: Instr) -> str:
         return e.call("fabs", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
     if a.dtype.kind == "u":
         return e.of(a)
-    low = constant(0, a.dtype, a.lanes)
-    minus = e.emit(f"sub {type_of(a)} {low}, {e.of(a)}")
-    return e.call("smax", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), minus)
+    return _with_flag(e, "abs", a)
 
 
 def _count(e: LlvmEmitter, s: Instr) -> str:
     (a,) = s.args
     if not a.dtype.is_int:
         raise unsupported(s)
-    ty, name = type_of(a), f"@llvm.{'ctpop' if s.op == 'popcount' else 'ctlz'}.{suffix(SCALAR[a.dtype.name], a.lanes)}"
-    zero, given = (", i1 immarg", ", i1 false") if s.op == "clz" else ("", "")  # (of 0 it is defined)
-    e.declare(name, f"declare {ty} {name}({ty}{zero})")
-    return e.emit(f"call {ty} {name}({ty} {e.of(a)}{given})")
+    if s.op == "popcount":
+        return e.call("ctpop", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
+    return _with_flag(e, "ctlz", a)
+
+
+def _with_flag(e: LlvmEmitter, name: str, a: Val) -> str:
+    """An intrinsic of one operand that is told whether its exception (the least number, or 0) has no result: it has one."""
+    ty, full = type_of(a), f"@llvm.{name}.{suffix(SCALAR[a.dtype.name], a.lanes)}"
+    e.declare(full, f"declare {ty} {full}({ty}, i1 immarg)")
+    return e.emit(f"call {ty} {full}({ty} {e.of(a)}, i1 false)")
 
 
 def _sqrt(e: LlvmEmitter, s: Instr) -> str:
