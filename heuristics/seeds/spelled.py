@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
-from ...opts.computed import all_contractions
 from ...opts.defaults import fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
@@ -34,7 +33,7 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     along = list(dict.fromkeys(a for n in summed for a in n.reduce_axes if extent(a) > 1))
     if not along or any(extent(a) > STEPS for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
         return
-    if any(n.kind in ("scan", "init") for n in found) or all_contractions(kernel) or not shared_axes(kernel):
+    if any(n.kind in ("scan", "init") for n in found) or not shared_axes(kernel):
         return
     steps = tuple(opt("UNROLL", site_name(a), extent(a)) for a in along)
     rows = shared_axes(kernel)[-1]

@@ -51,6 +51,27 @@ def test_looked_up_elements_are_loaded_one_by_one(level: str) -> None:
     assert not any(o.op == "UPCAST" and o.on == "n" for o in found)
 
 
+def test_sums_of_products_without_reuse_are_spelled_out_too() -> None:
+    kb = KernelBuilder("exposures")
+    i, t = kb.axis("n", 1 << 18), kb.axis("t", 6)
+    x, w = kb.input("x", (6, 1 << 18), uint8), kb.input("w", (6,), uint8)
+    total = kb.sum("total", (i,), t, cast(x[t, i], int32) * cast(w[t], int32))
+    kb.store("y", int32, (1 << 18,), (i,), total[i])
+    assert unrolled(first(kb.build(), "cascadelake")) == {"t": 6}
+
+
+def test_pairs_of_many_short_rows_have_lanes_along_the_rows() -> None:
+    kb = KernelBuilder("spectrum")
+    i, k, l = kb.axis("m", 4096), kb.axis("n@a", 200), kb.axis("n@b", 200)
+    a, w = kb.input("a", (4096, 200, 2), float32), kb.input("w", (200,), float32)
+    power = kb.sum("power", (i,), k, (a[i, k, 0] * a[i, k, 0] + a[i, k, 1] * a[i, k, 1]) * w[k])
+    both = kb.sum("both", (i,), l, (a[i, l, 0] + a[i, l, 1]) * w[l])
+    kb.store("p", float32, (4096,), (i,), power[i])
+    kb.store("q", float32, (4096,), (i,), both[i])
+    found = {(o.op, str(o.on)) for o in first(kb.build(), "cascadelake")}
+    assert ("UPCAST", "n") in found and ("UPCAST", "m") not in found
+
+
 def test_long_sums_and_neighbouring_steps_are_not() -> None:
     assert not unrolled(first(frames(64, 1 << 16), "haswell"))
     assert not unrolled(first(frames(8, 1 << 16, near=True), "haswell"))
