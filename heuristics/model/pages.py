@@ -77,7 +77,7 @@ def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = 
             elif stride or count > costs.translations:
                 count *= trips
         elif stride <= max(run, line):  # (components of a group share lines)
-            run += stride * (trips - 1)
+            run = max(run, stride) + stride * (trips - 1)
         elif streams * trips <= (costs.streams_apart if stride % costs.page else costs.streams):
             streams *= trips
         else:
