@@ -54,6 +54,16 @@ def _wide(n: Node) -> bool:
     )
 
 
+def _is_negative(n: Node) -> Node | None:
+    """x of x < 0."""
+    return n.src[0] if n.op == "lt" and n.src[1].op == "const" and n.src[1].arg == 0 else None
+
+
+def _sign_bit(n: Node) -> Node:
+    """1 of a negative number of 16 bits: one shift, where a comparison is made a number by several steps."""
+    return cast(n, uint16) >> 15
+
+
 class _Narrow(Rewriter):
     """Rewrites the casts that `_wide` finds; `changed` where one could be."""
 
@@ -117,7 +127,11 @@ class _Narrow(Rewriter):
             return cast(self.go(n), to)
         if op == "cast":
             x = n.src[0]
-            return cast(self._either(x, done), to) if x.dtype is bool_ else done.get(x)
+            if x.dtype is bool_:
+                sign = _is_negative(x)
+                known = sign is not None and sign in done and inside(value_range(sign), int16)
+                return cast(_sign_bit(done[sign]) if sign is not None and known else self._either(x, done), to)
+            return done.get(x)
         if op in _ENDS and all(s in done for s in n.src[op == "where" :]):
             return self._operator(n, to, done)
         return cast(self.go(n), to) if n.dtype.size == 2 else None

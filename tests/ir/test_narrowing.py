@@ -96,6 +96,8 @@ LOW: dict[str, tuple[Callable[[Node, Node, Node], Node], str, str]] = {
     "choice": (lambda a, b, t: where(a < b, a * b, -t), "int16", "int16"),
     "rest": (lambda a, b, t: (a % 10) * 1000 + b // 7, "uint16", "uint16"),
     "levels": (lambda a, b, t: (popcount(a & 1023) << 8) + leading_zeros((b & 32767) + 1), "int16", "int16"),
+    "signs": (lambda a, b, t: cast(a < 0, INT) - cast(b - t < 0, INT) * 2, "uint8", "uint8"),
+    "signs of samples": (lambda a, b, t: cast(a < 0, INT) * 40000 + cast(b < 0, INT) * 30000, "int16", "uint16"),
     "far": (lambda a, b, t: (a << 20) + b, "uint8", "uint16"),
 }
 
@@ -112,6 +114,11 @@ def test_the_lowest_bits_are_computed_in_16_where_the_rest_does_not_matter(name:
     for place, k in enumerate("abt"):  # every three of them
         x[k][: 6**3] = np.tile(np.repeat(edges, 6**place), 6 ** (2 - place))
     np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
+
+
+def test_a_sign_is_a_bit() -> None:
+    found = narrow(pixels(LOW["signs of samples"][0], "int16", "uint16"))
+    assert not any(n.op == "lt" for n in walk(found.stores[0].expr))
 
 
 @pytest.mark.parametrize(
