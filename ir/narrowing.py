@@ -95,7 +95,7 @@ class _Narrow(Rewriter):
                 done[n] = const(n.arg, to)
             elif n.op == "cast" and n.src[0].dtype is not index and inside(value_range(n.src[0]), n.dtype):
                 x = n.src[0]
-                done[n] = done[x] if x in done else cast(self.go(x), to)
+                done[n] = cast(self._either(x, done), to)
             elif n.op in ("load", "ref") and n.dtype.size <= 2:
                 done[n] = cast(self.go(n), to)
             elif n.op in _ENDS - COUNTS:
@@ -162,7 +162,7 @@ class _Narrow(Rewriter):
         return cast(found + (8 * n.dtype.size - 16) if n.op == "clz" and n.dtype.size > 2 else found, to)
 
     def _either(self, n: Node, done: dict[Node, Node]) -> Node:
-        """A bool as it was done, or as it was."""
+        """A node as it was done, or as it was."""
         return done[n] if n in done else self.go(n)
 
     def _comparison(self, n: Node, done: dict[Node, Node]) -> Node | None:

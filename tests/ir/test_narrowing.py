@@ -108,6 +108,8 @@ def test_the_lowest_bits_are_computed_in_16_where_the_rest_does_not_matter(name:
     kernel = pixels(f, kind, out)
     found = narrow(kernel)
     assert (widest(kernel), widest(found)) == (4, 2)
+    mixed = [n for n in walk(found.stores[0].expr) if n.op in ("add", "sub", "mul", "or", "shl") and {s.dtype for s in n.src} != {n.dtype}]
+    assert not mixed, "operands have the type of their result"
     ends, rng = np.iinfo(kind), np.random.default_rng(0)
     x = {k: rng.integers(ends.min, ends.max, 1 << 12, kind, endpoint=True) for k in "abt"}
     edges = np.array([ends.min, ends.max, 0, 1, ends.max // 2, ends.max // 2 + 1], kind)
