@@ -47,7 +47,7 @@ _FLAGS = [
 _GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 _CLANG_FLAGS = ("-fno-builtin",)
 _X86_FLAGS = {
-    "sse41": "-msse4.1",
+    "sse41": "-msse4.1 -mpopcnt",  # (as x86-64-v2 has both)
     "avx2": "-mavx2",
     "fma": "-mfma",
     "f16c": "-mf16c",

@@ -178,8 +178,11 @@ class CEmitter(CFamilyEmitter):
         return f"{helper}({', '.join(args)})"
 
     def count64(self, op: str) -> str:
-        if op == "popcount":
+        if op == "popcount" and {"sse41", "neon"} & self.target.features:
             return "__builtin_popcountll"
+        if op == "popcount":  # (without an instruction it is a library's function)
+            body = "    int n = 0;\n    for (; x; x &= x - 1) n++;\n    return n;"
+            return self.need("bits_set", f"{self.INLINE}int bits_set({self.type(uint64)} x) {{\n{body}\n}}")
         text = f"{self.INLINE}int leading_zeros({self.type(uint64)} x) {{\n    return x ? __builtin_clzll(x) : 64;\n}}"
         return self.need("leading_zeros", text)
 
