@@ -213,6 +213,9 @@ class Coder:
     def _abs(self, s: Instr, out: Val, a: list[str]) -> str:
         return self._wrapped(s, out, f"abs({a[0]})") if out.lanes == 1 and out.dtype is index else f"np.abs({a[0]})"
 
+    def _bits(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"int(ops.{s.op}(np.int64({a[0]})))" if out.lanes == 1 and out.dtype is index else f"ops.{s.op}({a[0]})"
+
     def _numpy(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"np.{'rint' if s.op == 'round' else s.op}({a[0]})"
 
@@ -278,6 +281,7 @@ class Coder:
         "div": _div,
         "fma": _fma,
         **dict.fromkeys(("scale2", "exp2", "root_guess"), _named_alike),
+        **dict.fromkeys(("popcount", "clz"), _bits),
         "shl": _shl,
         "neg": _neg,
         "not": _not,

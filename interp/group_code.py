@@ -99,6 +99,9 @@ class GroupCoder(Coder):
     def _not(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"np.logical_not({a[0]})" if out.dtype is bool_ else f"~{a[0]}"
 
+    def _bits(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.{s.op}({a[0]})"
+
     def _abs(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"np.abs({a[0]})"
 
@@ -132,6 +135,7 @@ class GroupCoder(Coder):
         **Coder.TABLE,
         **dict.fromkeys(("max", "min"), _minmax),
         "fma": _fma,
+        **dict.fromkeys(("popcount", "clz"), _bits),
         "shl": _shl,
         "not": _not,
         "abs": _abs,

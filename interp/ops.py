@@ -11,6 +11,8 @@ import numpy as np
 
 from ..ir.dtypes import DType, bool_, index
 from ..ir.evaluation import twin
+from ..ir.evaluation.integers import clz as clz
+from ..ir.evaluation.integers import popcount as popcount
 from ..ir.evaluation.npmath import erf
 from ..targets.exp2 import exp2 as exp2
 from ..targets.instructions import BY_NAME

@@ -14,7 +14,7 @@ from .powers import general_power as power
 
 __all__ = [
     "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clip", "copysign", "cos", "cosh", "erf", "exp", "exp2",
-    "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "maximum", "minimum", "power", "round_even", "rsqrt",
+    "expm1", "floor", "isfinite", "isinf", "isnan", "leading_zeros", "log", "log10", "log1p", "log2", "maximum", "minimum", "popcount", "power", "round_even", "rsqrt",
     "sigmoid", "sign", "sign_bit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip
 _INF, _PI, _LN2 = float("inf"), 3.141592653589793, 0.6931471805599453
@@ -47,6 +47,17 @@ def _fn(op: str) -> Callable[[Node], Node]:
 
 exp, log, sqrt, tanh, erf, absolute, floor = (_fn(o) for o in ("exp", "log", "sqrt", "tanh", "erf", "abs", "floor"))
 expm1, log1p, sin, cos, atan, trunc = (_fn(o) for o in ("expm1", "log1p", "sin", "cos", "atan", "trunc"))
+
+
+def popcount(a: Node) -> Node:
+    """How many bits of an integer are set, in its type; of a negative number those of its two's complement."""
+    return unary("popcount", a)
+
+
+def leading_zeros(a: Node) -> Node:
+    """How many bits of an integer, in the width of its type, lie above the highest one that is set: all of them for 0, none for
+    negative numbers. (The power of two in x > 0 is the width − 1 − leading_zeros(x).)"""
+    return unary("clz", a)
 
 
 def round_even(a: Node) -> Node:

@@ -8,7 +8,7 @@ Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
 Values:  add sub mul div max min neg abs sqrt floor round trunc where cast lt le eq ne and or not
 Functions: exp expm1 log log1p tanh erf sin cos atan
-Integers: and or xor not shl shr floordiv remainder, of any integer type (an index, too, may be the operand of these)
+Integers: and or xor not shl shr floordiv remainder popcount clz, of any integer type (an index, too, may be the operand of these)
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
 """Elementary functions, which are evaluated by polynomials."""
-UNARY = FUNCTIONS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
-INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
+COUNTS = frozenset({"popcount", "clz"})
+"""What counts bits of an integer: those that are set, and those that are not above the highest that is."""
+UNARY = FUNCTIONS | COUNTS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
+INTEGER = COUNTS | {"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"}
 """What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 COMPARE = frozenset({"lt", "le", "eq", "ne"})

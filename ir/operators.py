@@ -8,7 +8,7 @@ from .checks.misuse import condition, number, types_differ
 from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
 from .errors import KernelError
 from .node import Expr, Node, Number, as_node, const, make, pending
-from .op_names import COMPARE, INTEGER, UNARY
+from .op_names import COMPARE, COUNTS, INTEGER, UNARY
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:
@@ -106,6 +106,10 @@ def unary(op: str, a: Node) -> Node:
         if a.op == "const":
             return const(~a.arg if a.dtype.is_int else not a.arg, a.dtype)
         return make("not", a.dtype, (a,))
+    if op in COUNTS:
+        if not a.dtype.is_int:
+            raise KernelError(f"{op} of {a.dtype}: cast it to an integer type")
+        return make(op, a.dtype, (a,))
     if op == "abs" and a.dtype is index:  # indices have no such term of their own
         return arith("max", a, a * -1)
     a = cast(a, a.dtype.compute)
@@ -179,13 +183,13 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
         return cast(src[0], node.dtype)
     if op in ("and", "or"):
         return logical(op, *src)
-    if op in INTEGER and op != "not":
+    if op in INTEGER and len(src) == 2:
         return integer(op, *src)
     if op == "where":
         return where(*src)
     if op in COMPARE:
         return arith(op, *src)
-    if op == "not":
+    if op == "not" or op in COUNTS:
         return unary(op, src[0])
     if op == "load":
         buffer, masked = node.arg

@@ -151,6 +151,8 @@ _TABLE = (
     _elementwise("or", INTEGERS + BOOLS, 2, commutes=True, sign="|"),
     _elementwise("xor", INTEGERS + BOOLS, 2, commutes=True),
     _elementwise("not", INTEGERS + BOOLS, 1),
+    _elementwise("popcount", INTEGERS, 1),
+    _elementwise("clz", INTEGERS, 1),
     _elementwise("shl", INTEGERS, 2),
     _elementwise("shr", INTEGERS, 2),
     # choice and conversion

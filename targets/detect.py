@@ -24,6 +24,7 @@ _X86 = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
     "avx512vnni": ("avx512vnni",),
     "avx512bf16": ("avx512bf16",),
+    "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
     "avxvnni": ("avxvnni",),
 }
 _FALLBACK = (32 << 10, 256 << 10, 4 << 20)
@@ -64,7 +65,7 @@ def has(arch: str, flags: dict[str, bool]) -> frozenset[str]:
 def usable(found: frozenset[str]) -> frozenset[str]:
     """The features that code is rendered for, of those that a processor has."""
     if not {"avx2", "fma", "f16c", "avx512"} <= found:
-        found -= {"avx512", "avx512vnni", "avx512bf16"}
+        found -= {f for f in found if f.startswith("avx512")}
     if "avx512" in found or not {"avx2", "fma", "f16c"} <= found:
         # processors that have both do better with the wider form
         found -= {"avxvnni"}

@@ -11,7 +11,8 @@ _V2 = frozenset({"sse41"})
 _V3 = _V2 | {"avx2", "fma", "f16c"}
 _V4 = _V3 | {"avx512"}
 _VNNI = _V4 | {"avx512vnni"}
-_BF16 = _VNNI | {"avx512bf16"}
+_ICELAKE = _VNNI | {"avx512popcnt"}
+_BF16 = _ICELAKE | {"avx512bf16"}
 _NEON = frozenset({"neon", "fma", "f16c"})
 _KIB, _MIB = 1 << 10, 1 << 20
 
@@ -76,7 +77,7 @@ _TABLE = {
         _x86("znver4", "znver4", _BF16, 16, 32 * _KIB, _MIB, 64 * _MIB),
         _x86("znver3", "znver3", _V3, 16, 32 * _KIB, 512 * _KIB, 64 * _MIB),
         _x86("sapphirerapids", "sapphirerapids", _BF16, 32, 48 * _KIB, 2 * _MIB, 60 * _MIB),
-        _x86("icelake-server", "icelake-server", _VNNI, 32, 48 * _KIB, 1280 * _KIB, 48 * _MIB),
+        _x86("icelake-server", "icelake-server", _ICELAKE, 32, 48 * _KIB, 1280 * _KIB, 48 * _MIB),
         _x86("cascadelake", "cascadelake", _VNNI, 24, 32 * _KIB, _MIB, 36 * _MIB),
         _x86("skylake-avx512", "skylake-avx512", _V4, 24, 32 * _KIB, _MIB, 33 * _MIB),
         _x86("alderlake", "alderlake", _V3 | {"avxvnni"}, 16, 48 * _KIB, 1280 * _KIB, 30 * _MIB),

@@ -13,8 +13,8 @@ class Target:
     """One processor as the renderers see it.
 
     `lang` picks the renderer: 'llvm', 'c', 'opencl', 'cuda' or 'hip'. `features` holds only flags that a renderer can act
-    on: sse41 avx2 fma f16c avx512 (F, BW, CD, DQ and VL together) avx512vnni avx512bf16, or without avx512 avxvnni on
-    x86-64, neon on AArch64. `cpu` is LLVM's name, used for scheduling; the instructions allowed follow from
+    on: sse41 avx2 fma f16c avx512 (F, BW, CD, DQ and VL together) avx512vnni avx512bf16 avx512popcnt (VPOPCNTDQ
+    and BITALG), or without avx512 avxvnni on x86-64, neon on AArch64. `cpu` is LLVM's name, used for scheduling; the instructions allowed follow from
     `features` alone. `vector_bytes` is one register, `registers` their number; `l1` and `l2` are bytes per core, `l3`
     is the bytes that all cores share; `cores` is nominal for a named target and what this process may use (affinity
     and cgroup) for the host.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir import Kernel, KernelBuilder, float32, int16, int32, maximum, minimum, round_even, uint8, uint16, uint32
+from tilewright.ir import Kernel, KernelBuilder, float32, int16, int32, leading_zeros, maximum, minimum, round_even, uint8, uint16, uint32
 from tilewright.ir.operators import cast
 
 Arrays = Mapping[str, Any]
@@ -233,9 +233,7 @@ def mu_law(n: int = 1 << 20) -> Kernel:
     x = kb.input("x", (n,), int16)
     sample = cast(x[i], int32)
     size = minimum(maximum(sample, -sample), 32635) + 132
-    power = cast(size >= 256, int32)
-    for k in range(9, 15):
-        power = power + cast(size >= 1 << k, int32)
+    power = 31 - leading_zeros(size) - 7
     byte = (cast(sample < 0, int32) << 7) | (power << 4) | ((size >> (power + 3)) & 15)
     kb.store("y", uint8, (n,), (i,), cast(~byte & 255, uint8))
     return kb.build()

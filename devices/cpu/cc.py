@@ -47,13 +47,14 @@ _FLAGS = [
 _GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 _CLANG_FLAGS = ("-fno-builtin",)
 _X86_FLAGS = {
-    "sse41": "-msse4.1",
+    "sse41": "-msse4.1 -mpopcnt",  # (as x86-64-v2 has both)
     "avx2": "-mavx2",
     "fma": "-mfma",
     "f16c": "-mf16c",
     "avx512": "-mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
     "avx512vnni": "-mavx512vnni",
     "avx512bf16": "-mavx512bf16",
+    "avx512popcnt": "-mavx512vpopcntdq -mavx512bitalg",
     "avxvnni": "-mavxvnni",
 }
 

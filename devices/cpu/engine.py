@@ -23,6 +23,7 @@ _X86_FLAGS = {
     "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
     "avx512vnni": "avx512vnni",
     "avx512bf16": "avx512bf16",
+    "avx512popcnt": "avx512vpopcntdq avx512bitalg",
 }
 _ERROR_LINES = 6
 _local = threading.local()

@@ -419,6 +419,8 @@ TILEWRIGHT_VECTOR(float, float, 8, 16)
 TILEWRIGHT_VECTOR(double, double, 16, 16)
 
 // a cycle is a nanosecond here
+static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static inline int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }
 static inline long long clock64() { return tilewright_host::nanoseconds(); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}

@@ -92,6 +92,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     return _reduction(body, work, group)
 
 
+def accumulators(s: Scheduled, nest: Nest, machine: MachineModel) -> int:
+    """Vectors (or numbers, without lanes) in which the sums of a nest are, and of those in the same loop."""
+    return sum(b.count([p for p in b.regs if p.kind != "unroll"]) for n in s.together(nest) for b in (_body(s, n, machine),))
+
+
 def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
     regs = s.registers(nest)
     found = s.lanes(nest)

@@ -76,8 +76,8 @@ def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = 
                 count *= max(1.0, trips * stride / line) * costs.next_line
             elif stride or count > costs.translations:
                 count *= trips
-        elif stride <= run:
-            run += stride * (trips - 1)
+        elif stride <= max(run, line):  # (components of a group share lines)
+            run = max(run, stride) + stride * (trips - 1)
         elif streams * trips <= (costs.streams_apart if stride % costs.page else costs.streams):
             streams *= trips
         else:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 
+from ...ir.node import Node
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import site_name
 from ...opts.opt import Opts, opt
 from ...opts.options.fetch import rows_stay
+from ...opts.schedule import Scheduled
+from ..machine import DEFAULT
 from ..model import estimate
+from ..model.compute import accumulators
 from .legal import Trials
 from .streamed import few_rows
 
@@ -54,9 +58,17 @@ def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
         lanes = trials.target.lanes(n.expr.dtype.compute)
         for width in (lanes, 2 * lanes):
             wish = (*opts, opt("UPCAST", site_name(lane), width))
-            if width <= extent(lane) and trials.is_legal(wish) and (t := estimate(trials.apply(wish), threads)) < least:
+            if width > extent(lane) or not trials.is_legal(wish) or not _in_registers(trials.apply(wish), lane):
+                continue
+            if (t := estimate(trials.apply(wish), threads)) < least:
                 best, least = wish, t
     return best
+
+
+def _in_registers(state: Scheduled, lane: Node) -> bool:
+    """Whether the sums that lanes along an axis multiply still have a register each."""
+    summed = [n for n in state.nests if n.kind == "reduce" and lane in n.axes]
+    return all(accumulators(state, n, DEFAULT) <= state.target.registers for n in summed)
 
 
 def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:

@@ -43,6 +43,7 @@ from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
+from .spelled import spelled_steps
 from .streamed import streamed
 from .tiny_axes import in_registers
 from .transposed import transposed
@@ -118,11 +119,11 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     if any(gathers(n) for n in nests(kernel)):
         # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
         shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
-    for vectors, copies in shapes:
-        for stage in (True, False):
-            opts = trials.legal(rows(kernel, target, threads, vectors * lanes, stage, copies))
-            if opts is not None and opts not in plain:
-                plain[opts] = estimate(trials.apply(opts), threads)
+    across = (rows(kernel, target, threads, v * lanes, stage, copies) for v, copies in shapes for stage in (True, False))
+    for wish in chain(spelled_steps(kernel, lanes), across):  # (steps first: they are taken where the model sees no difference)
+        opts = trials.legal(wish)
+        if opts is not None and opts not in plain:
+            plain[opts] = estimate(trials.apply(opts), threads)
     for wish in (
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),

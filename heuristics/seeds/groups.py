@@ -20,6 +20,10 @@ from .legal import Trials
 
 SHORT = 16
 """Steps of the longest reduction that is spelled out."""
+ROWS = 16
+"""Rows of long sums that are a work item."""
+ITEMS = 64
+"""Work items that are enough for any number of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,9 @@ def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         return
     rest = tuple(o for o in rows(kernel, target, threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
     fused = tuple(opt("FUSE", name) for name in names if not any(o.op == "FUSE" for o in rest))
+    outer = next((a for a in shared_axes(kernel) if extent(a) >= ITEMS * ROWS), None)
+    if outer is not None:  # short rows are no work items of their own
+        rest = (opt("TILE", site_name(outer), ROWS), *rest)
     for vectors in (1, 2, 4):
         wide = tuple(opt("UPCAST", name, fit(min(extent(a) for a in along), vectors * lanes)) for name in names)
         yield (*wide, *rest, *fused)

@@ -16,7 +16,7 @@ from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
 from .contraction import ProductLayout, contract, contract_exact
-from .integers import INTEGER
+from .integers import COUNTS, INTEGER
 from .npmath import erf
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +57,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "atan": np.arctan,
+    **COUNTS,
 }
 
 

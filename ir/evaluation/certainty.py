@@ -103,7 +103,7 @@ class Kinds(Algebra):
     # operators ----------------------------------------------------------------------------------------------------
     def unary(self, op: str, a: Kind, dtype: DType) -> Kind:
         pair = self.errors.unary(op, a.pair, dtype)
-        if op == "not":
+        if op in ("not", "popcount", "clz"):
             return Kind(pair)
         loose, unsure, x = a.loose, a.unsure, a.pair.value
         nil = either(pair.value == 0)

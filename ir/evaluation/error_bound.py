@@ -18,7 +18,7 @@ import numpy as np
 from ..dtypes import FORMATS, OVERFLOW, DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
-from .integers import INTEGER
+from .integers import COUNTS, INTEGER
 from .npmath import exp_error
 
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
@@ -111,6 +111,8 @@ class Errors(Algebra):
         v = UNARY[op](x)
         if op in ("neg", "abs"):
             return Pair(v, e)
+        if op in COUNTS:  # an integer that rounding may have moved can have any bits
+            return Pair(v, None if e is None else np.where(e > 0, 8.0 * dtype.size, 0.0))
         if op in _STEPS:
             return Pair(v, None if e is None else self._steps(x, e, _STEPS[op]))
         if e is not None:

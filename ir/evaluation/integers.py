@@ -28,6 +28,27 @@ def quotient(a: Any, b: Any) -> Any:
         return np.where((b != 0) & (rest != 0) & ((a < 0) != (b < 0)), down + np.ones_like(down), down).astype(down.dtype)[()]
 
 
+def _unsigned(a: Any) -> Any:
+    """The bits of integers as numbers without a sign."""
+    a = np.asarray(a)
+    return a.view(f"u{a.dtype.itemsize}")
+
+
+def popcount(a: Any) -> Any:
+    """Bits that are set."""
+    return np.bitwise_count(_unsigned(a)).astype(np.asarray(a).dtype)[()]
+
+
+def clz(a: Any) -> Any:
+    """Bits above the highest that is set; all of 0."""
+    x, kind = _unsigned(a), np.asarray(a).dtype
+    for distance in (1, 2, 4, 8, 16, 32)[: kind.itemsize.bit_length() + 2]:  # every bit below the highest is set
+        x = x | x >> x.dtype.type(distance)
+    return np.bitwise_count(~x).astype(kind)[()]
+
+
+COUNTS: dict[str, Callable[[Any], Any]] = {"popcount": popcount, "clz": clz}
+"""Each takes an array of an integer type."""
 INTEGER: dict[str, Callable[[Any, Any], Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,

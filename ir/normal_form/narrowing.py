@@ -1,21 +1,27 @@
-"""The normal form of narrow integers: what ends in 8 or 16 bits and never leaves 16 is computed in 16.
+"""The normal form of narrow integers: what ends in 8 or 16 bits and can be computed in 16 is computed in 16.
 
 Sums and products of pixels are mostly written in 32 bits, so that nothing wraps. A vector has twice as many lanes of 16.
-Intervals of all intermediate results show that nothing wraps there either, so every value is what it was."""
+First everything is tried in one type, in which intervals of all intermediate results show that nothing wraps. Else each result
+is known by its lowest 16 bits: those of sums, products and bits follow from those of the operands, wrapped or not. Where an
+operator asks for more (an order, a shift to the right), intervals show that its operands are whole in a 16-bit type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from ..buffer import load_parts
 from ..dtypes import DType, bool_, index, int16, uint16
-from ..intervals import BIG, Interval, integer_bounds
+from ..integer_ranges import inside, magnitude_of, value_range
 from ..kernel import Kernel
 from ..node import COMPARE, Node, const, make, walk
+from ..op_names import COUNTS
 from ..operators import cast
 from ..rewrite import Rewriter, rounded
 
-_ENDS = {"add", "sub", "mul", "max", "min", "neg", "abs", "and", "or", "xor", "shl", "shr", "floordiv", "where"}
+_MODULAR = {"add", "sub", "mul", "neg", "and", "or", "xor", "not"}
+"""What is right in the lowest bits where its operands are."""
+_ORDERED = {"max", "min", "shr", "floordiv", "remainder"}
+"""What needs the whole of its operands."""
+_ENDS = _MODULAR | _ORDERED | {"abs", "shl", "where", "popcount", "clz"}
 """What is computed in another type as it is in its own, as long as nothing wraps."""
 
 
@@ -48,23 +54,34 @@ def _wide(n: Node) -> bool:
     )
 
 
+def _is_negative(n: Node) -> Node | None:
+    """x of x < 0."""
+    return n.src[0] if n.op == "lt" and n.src[1].op == "const" and n.src[1].arg == 0 else None
+
+
+def _sign_bit(n: Node) -> Node:
+    """1 of a negative number of 16 bits: one shift, where a comparison is made a number by several steps."""
+    return cast(n, uint16) >> 15
+
+
 class _Narrow(Rewriter):
     """Rewrites the casts that `_wide` finds; `changed` where one could be."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.changed = False
-        self._ranges: dict[Node, Interval] = {}
 
     def node(self, n: Node) -> Node | None:
         if not _wide(n):
             return None
-        for to in (uint16, int16):
-            found = self._in(n.src[0], to)
-            if found is not None:
-                self.changed = True
-                return cast(found, n.dtype)
-        return None
+        root = n.src[0]
+        found = self._in(root, uint16)
+        found = self._in(root, int16) if found is None else found
+        found = self._by_low_bits(root) if found is None else found
+        if found is None:
+            return None
+        self.changed = True
+        return cast(found, n.dtype)
 
     def _in(self, root: Node, to: DType) -> Node | None:
         """`root` computed in another type; None where something might wrap, or is of a kind that it cannot be done for."""
@@ -72,16 +89,16 @@ class _Narrow(Rewriter):
         for n in walk(root):
             if n.op in COMPARE and all(s in done for s in n.src):
                 done[n] = make(n.op, bool_, tuple(done[s] for s in n.src))
-            if not (n.dtype.is_int and n.dtype is not index and _inside(self._range(n), to)):
+            if not (n.dtype.is_int and n.dtype is not index and inside(value_range(n), to)):
                 continue
             if n.op == "const":
                 done[n] = const(n.arg, to)
-            elif n.op == "cast" and _inside(self._range(n.src[0]), n.dtype):
+            elif n.op == "cast" and n.src[0].dtype is not index and inside(value_range(n.src[0]), n.dtype):
                 x = n.src[0]
-                done[n] = done[x] if x in done else cast(self.go(x), to)
+                done[n] = cast(self._either(x, done), to)
             elif n.op in ("load", "ref") and n.dtype.size <= 2:
                 done[n] = cast(self.go(n), to)
-            elif n.op in _ENDS:
+            elif n.op in _ENDS - COUNTS:
                 operands = n.src[1:] if n.op == "where" else n.src
                 if n.op == "abs" and n.src[0] in done and to.kind == "u":
                     done[n] = done[n.src[0]]
@@ -90,89 +107,71 @@ class _Narrow(Rewriter):
                     done[n] = make(n.op, to, (*conditions, *(done[s] for s in operands)))
         return done.get(root)
 
-    def _range(self, n: Node) -> Interval:
-        """The exact values that an integer (or a bool, as 0 and 1) can have."""
-        if n not in self._ranges:
-            for m in walk(n):
-                if m not in self._ranges:
-                    self._ranges[m] = self._of(m)
-        return self._ranges[n]
+    def _by_low_bits(self, root: Node) -> Node | None:
+        """An expression of 16 bits that are the lowest of `root`; None where it cannot be done."""
+        done: dict[Node, Node] = {}
+        for n in walk(root):
+            found = (
+                self._comparison(n, done) if n.op in COMPARE else self._low(n, done) if n.dtype.is_int and n.dtype is not index else None
+            )
+            if found is not None:
+                done[n] = found
+        return done.get(root)
 
-    def _of(self, n: Node) -> Interval:
-        if n.dtype is bool_:
-            return 0, 1
-        if not n.dtype.is_int or n.dtype is index:
-            return -BIG, BIG
-        every = _whole(n.dtype)
-        found = every
-        if n.op == "const":
-            found = (int(rounded(n.arg, n.dtype)),) * 2
-        elif n.op == "load":
-            stated = load_parts(n)[0].range
-            found = every if stated is None else (int(stated[0]), int(stated[1]))
-            if load_parts(n)[2] is not None:  # 0 under a mask that does not hold
-                found = min(0, found[0]), max(0, found[1])
-        elif n.op == "cast":
-            found = self._ranges[n.src[0]]
-        elif n.op in _ENDS:
-            found = _result(n, self._ranges)
-        return found if every[0] <= found[0] and found[1] <= every[1] else every
+    def _low(self, n: Node, done: dict[Node, Node]) -> Node | None:
+        """The lowest 16 bits of an integer, of which those of its operands are `done` where that can be."""
+        op, to = n.op, int16 if inside(value_range(n), int16) else uint16
+        if op == "const":
+            return const(rounded(n.arg, to), to)
+        if n.dtype.size == 1:  # (what wraps there has other bits)
+            return cast(self.go(n), to)
+        if op == "cast":
+            x = n.src[0]
+            if x.dtype is bool_:
+                sign = _is_negative(x)
+                known = sign is not None and sign in done and inside(value_range(sign), int16)
+                return cast(_sign_bit(done[sign]) if sign is not None and known else self._either(x, done), to)
+            return done.get(x)
+        if op in _ENDS and all(s in done for s in n.src[op == "where" :]):
+            return self._operator(n, to, done)
+        return cast(self.go(n), to) if n.dtype.size == 2 else None
 
+    def _operator(self, n: Node, to: DType, done: dict[Node, Node]) -> Node | None:
+        """The same for an operator of operands that are done."""
+        op, src = n.op, n.src
+        if op in _MODULAR:
+            return make(op, to, tuple(cast(done[s], to) for s in src))
+        if op == "where":
+            return make(op, to, (self._either(src[0], done), *(cast(done[s], to) for s in src[1:])))
+        if op in COUNTS:
+            return self._counted(n, to, done)
+        if op == "shl":
+            return make(op, to, (cast(done[src[0]], to), cast(done[src[1]], to))) if inside(value_range(src[1]), to) else None
+        sized = src[0] if op == "abs" else magnitude_of(n)
+        if sized is not None and inside(value_range(sized), int16):  # (that of the least number is right without a sign)
+            return cast(make("abs", int16, (cast(done[sized], int16),)), to)
+        if op == "abs":
+            return cast(done[src[0]], to) if value_range(src[0])[0] >= 0 else None
+        return self._whole(n, to if op == "shr" else None, done)
 
-def _whole(dtype: DType) -> Interval:
-    bits = 8 * dtype.size
-    return (0, (1 << bits) - 1) if dtype.kind == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    def _counted(self, n: Node, to: DType, done: dict[Node, Node]) -> Node | None:
+        """Bits of a number that fits 16, where fewer lie above the highest one that is set."""
+        if not inside(value_range(n.src[0]), uint16):
+            return None
+        found = make(n.op, uint16, (cast(done[n.src[0]], uint16),))
+        return cast(found + (8 * n.dtype.size - 16) if n.op == "clz" and n.dtype.size > 2 else found, to)
 
+    def _either(self, n: Node, done: dict[Node, Node]) -> Node:
+        """A node as it was done, or as it was."""
+        return done[n] if n in done else self.go(n)
 
-def _inside(x: Interval, dtype: DType) -> bool:
-    low, high = _whole(dtype)
-    return low <= x[0] and x[1] <= high
+    def _comparison(self, n: Node, done: dict[Node, Node]) -> Node | None:
+        return self._whole(n, bool_, done) if all(s in done for s in n.src) else None
 
-
-def _result(n: Node, ranges: Mapping[Node, Interval]) -> Interval:
-    """The interval of an operator that does not wrap; one that reaches past every type where it is not known."""
-    op, (x, *rest) = n.op, [ranges[s] for s in n.src]
-    y = rest[0] if rest else x
-    if op in ("neg", "abs"):
-        low, high = -x[1], -x[0]
-        return (low, high) if op == "neg" else (max(0, x[0], low), max(x[1], high))
-    if op == "where":
-        return min(y[0], rest[1][0]), max(y[1], rest[1][1])
-    if op == "add":
-        found = x[0] + y[0], x[1] + y[1]
-        mean = _mean(n, ranges)
-        return found if mean is None else (max(found[0], mean[0]), min(found[1], mean[1]))
-    if op == "sub":
-        return x[0] - y[1], x[1] - y[0]
-    if op in ("max", "min"):
-        pick = max if op == "max" else min
-        return pick(x[0], y[0]), pick(x[1], y[1])
-    if op == "shr" and y[0] >= 0 and y[1] < 16:
-        ends = [a >> k for a in x for k in y]
-    elif op == "shl" and y[0] >= 0 and y[1] < 16:
-        ends = [a << k for a in x for k in y]
-    elif op == "mul":
-        ends = [a * b for a in x for b in y]
-    elif op == "floordiv" and y[0] > 0:
-        ends = [a // b for a in x for b in y]
-    elif op in ("and", "or", "xor"):
-        return integer_bounds(op, x, y)
-    else:
-        return -BIG, BIG
-    return min(ends), max(ends)
-
-
-def _mean(n: Node, ranges: Mapping[Node, Interval]) -> Interval | None:
-    """The interval of a·(c − t) + b·t with 0 <= t <= c, which lies between c·a and c·b; None for what is no such sum."""
-    if any(s.op != "mul" for s in n.src):
+    def _whole(self, n: Node, dtype: DType | None, done: dict[Node, Node]) -> Node | None:
+        """An operator in a type that has all values of its operands, with a result of `dtype` (of that type, where None)."""
+        for to in (int16, uint16):  # (x86 compares with a sign)
+            if all(inside(value_range(s), to) for s in n.src):
+                made = make(n.op, bool_ if dtype is bool_ else to, tuple(cast(done[s], to) for s in n.src))
+                return made if dtype is None or dtype is bool_ else cast(made, dtype)
         return None
-    p, q = (s.src for s in n.src)
-    for a, rest in (p, p[::-1]):
-        for b, t in (q, q[::-1]):
-            for less, more in ((rest, t), (t, rest)):
-                if less.op == "sub" and less.src[1] is more and less.src[0].op == "const":
-                    c = int(less.src[0].arg)
-                    if ranges[more][0] >= 0 and ranges[more][1] <= c:
-                        ends = [c * end for x in (a, b) for end in ranges[x]]
-                        return min(ends), max(ends)
-    return None

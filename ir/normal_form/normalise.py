@@ -1,5 +1,5 @@
 """The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants
-folded, masked weights masked (`masked_weights`), narrow integers computed narrowly (`narrowing`),
+folded, masked weights masked (`masked_weights`), narrow integers computed narrowly (`narrowing`), bits that are counted `popcount` (`bit_idioms`),
 choices by parity made places of a group (`parity`), what nests compute again named (`repeated`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
@@ -14,13 +14,12 @@ import itertools
 import weakref
 from dataclasses import replace
 
-from .. import index as ix
+from ..bit_idioms import count_bits
 from ..body import Fold, Scan, Value
 from ..buffer import Buffer, Extent, loads
 from ..dtypes import index
 from ..kernel import Kernel
-from ..node import Node, as_node, axis, const, make
-from ..rewrite import Rewriter
+from . import index as ix
 from .masked_weights import mask_weights
 from .narrowing import narrow
 from .parity import split_by_parity
@@ -38,7 +37,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = name_repeated(narrow(split_by_parity(mask_weights(found))))
+    found = name_repeated(narrow(count_bits(split_by_parity(mask_weights(found)))))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

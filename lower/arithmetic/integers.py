@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...ir.dtypes import DType
+from ...ir.integer_ranges import value_range
+from ...ir.intervals import Interval
 from ...ir.node import Node
 from ...ir.rewrite import rounded
 from ...program.builder import Builder
@@ -13,15 +15,16 @@ NAMES = frozenset({"shl", "shr", "floordiv", "remainder"})
 
 def expand(b: Builder, op: str, x: Val, y: Val, by: Node) -> Val:
     """`op` (one of NAMES) of `x` and `y`, scalars or vectors of one integer type; `by` is the expression that `y` is made of."""
-    known = rounded(by.arg, x.dtype) if by.op == "const" else None
     lanes = max(x.lanes, y.lanes)
     x, y = b.splat(x, lanes), b.splat(y, lanes)
-    return _shift(b, op, x, y, known) if op in ("shl", "shr") else _divide(b, op, x, y, known)
+    if op in ("shl", "shr"):
+        return _shift(b, op, x, y, value_range(by))
+    return _divide(b, op, x, y, rounded(by.arg, x.dtype) if by.op == "const" else None)
 
 
-def _shift(b: Builder, op: str, x: Val, y: Val, known: int | None) -> Val:
+def _shift(b: Builder, op: str, x: Val, y: Val, amounts: Interval) -> Val:
     bits, dtype = 8 * x.dtype.size, x.dtype
-    if known is not None and 0 <= known < bits:
+    if amounts[0] >= 0 and amounts[1] < bits:
         return b.op(op, x, y)
     inside = b.op("lt", y, _number(b, bits, x))
     if dtype.kind == "i":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, float64, index, int64
+from ...ir.dtypes import DType, bool_, float32, float64, index, int64, uint64
 from ...ir.errors import BuildError
 from ...program.abi import entry
 from ...program.program import Instr, Mem, Phase, Program, Val, statements
@@ -176,6 +176,15 @@ class CEmitter(CFamilyEmitter):
             return f"__builtin_{'fabs' if name == 'abs' else name}{f}({', '.join(args)})"
         helper = helpers.fma(self, form, width) if name == "fma" else helpers.square_root(self, form, width)
         return f"{helper}({', '.join(args)})"
+
+    def count64(self, op: str) -> str:
+        if op == "popcount" and {"sse41", "neon"} & self.target.features:
+            return "__builtin_popcountll"
+        if op == "popcount":  # (without an instruction it is a library's function)
+            body = "    int n = 0;\n    for (; x; x &= x - 1) n++;\n    return n;"
+            return self.need("bits_set", f"{self.INLINE}int bits_set({self.type(uint64)} x) {{\n{body}\n}}")
+        text = f"{self.INLINE}int leading_zeros({self.type(uint64)} x) {{\n    return x ? __builtin_clzll(x) : 64;\n}}"
+        return self.need("leading_zeros", text)
 
     def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
         text = super().extreme(op, a, b, form, width)

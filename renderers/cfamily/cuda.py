@@ -120,6 +120,9 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         c = {"abs": "fabs", "round": "rint"}.get(name, name)
         return f"{c}{'f' if form is float32 else ''}({', '.join(args)})"
 
+    def count64(self, op: str) -> str:
+        return "__clzll" if op == "clz" else "__popcll"
+
     def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
         plain = super().extreme(op, "a", "b", form, width)
         t, name = self.type(form), f"{op}_{self.type(form)}"

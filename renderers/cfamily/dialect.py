@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, uint64
 from ...ir.errors import BuildError
 from ...program.program import Instr, Mem, Roles, Val
 from ...targets.languages import Language
+from .types import unsigned
 
 
 class Dialect(ABC):
@@ -38,6 +39,18 @@ class Dialect(ABC):
     @abstractmethod
     def call(self, name: str, args: list[str], form: DType, width: int) -> str:
         """fma, sqrt, abs, floor or round of floats."""
+
+    def count(self, op: str, x: str, form: DType, width: int) -> str:
+        """Bits of integers: `popcount`, or `clz`."""
+        if width > 1:
+            return self.pack([self.count(op, self.lane(x, i), form, 1) for i in range(width)], form)
+        whole = f"({self.type(uint64)})({self.type(unsigned(form))}){atom(x)}"
+        found = f"{self.count64(op)}({whole})"
+        return f"({self.type(form)})({found} - {64 - 8 * form.size})" if op == "clz" else f"({self.type(form)}){found}"
+
+    @abstractmethod
+    def count64(self, op: str) -> str:
+        """The name of a function that counts bits of 64 (all of 0 lie above the highest that is set)."""
 
     @abstractmethod
     def special(self, value: float, form: DType) -> str:

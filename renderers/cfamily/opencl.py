@@ -132,6 +132,12 @@ class OpenClEmitter(GroupEmitter):
     def call(self, name: str, args: list[str], form: DType, width: int) -> str:
         return f"{({'abs': 'fabs', 'round': 'rint'}).get(name, name)}({', '.join(args)})"
 
+    def count(self, op: str, x: str, form: DType, width: int) -> str:
+        return f"{op}({x if width > 1 else f'({self.type(form)}){atom(x)}'})"
+
+    def count64(self, op: str) -> str:
+        return op
+
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         if name != "float16" or not has(LANGUAGE.halves, self.target.features):
             return None

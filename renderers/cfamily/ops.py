@@ -95,6 +95,12 @@ def _abs(e: CFamilyEmitter, s: Instr) -> None:
         each(e, s, out, work, lambda w, x: e.select(f"{x} < {e.literal(0, work)}", atom(negated(e, x, work, w)), x, work, w))
 
 
+def _count(e: CFamilyEmitter, s: Instr) -> None:
+    check(s)
+    out, work = s.result, form(s.result.dtype)
+    each(e, s, out, work, lambda w, x: e.count(s.op, x, work, w))
+
+
 def _function(e: CFamilyEmitter, s: Instr) -> None:
     check(s)
     out, work = s.result, form(s.result.dtype)
@@ -224,6 +230,7 @@ _EVERY: Table = {
     **dict.fromkeys(("floor", "round", "sqrt"), _function),
     **dict.fromkeys(("idiv", "imod"), divmod_),
     **dict.fromkeys(TWIN_ONLY, _elementary),
+    **dict.fromkeys(("popcount", "clz"), _count),
     "quot": quot,
     "not": _not,
     "neg": _neg,

@@ -13,7 +13,7 @@ from . import half
 from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import root_guess, scale2
-from .types import SCALAR, constant, splat, type_of, vector
+from .types import SCALAR, constant, splat, suffix, type_of, vector
 
 _BINARY = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -85,9 +85,23 @@ def _abs(e: LlvmEmitter, s: Instr) -> str:
         return e.call("fabs", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
     if a.dtype.kind == "u":
         return e.of(a)
-    low = constant(0, a.dtype, a.lanes)
-    minus = e.emit(f"sub {type_of(a)} {low}, {e.of(a)}")
-    return e.call("smax", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), minus)
+    return _with_flag(e, "abs", a)
+
+
+def _count(e: LlvmEmitter, s: Instr) -> str:
+    (a,) = s.args
+    if not a.dtype.is_int:
+        raise unsupported(s)
+    if s.op == "popcount":
+        return e.call("ctpop", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
+    return _with_flag(e, "ctlz", a)
+
+
+def _with_flag(e: LlvmEmitter, name: str, a: Val) -> str:
+    """An intrinsic of one operand that is told whether its exception (the least number, or 0) has no result: it has one."""
+    ty, full = type_of(a), f"@llvm.{name}.{suffix(SCALAR[a.dtype.name], a.lanes)}"
+    e.declare(full, f"declare {ty} {full}({ty}, i1 immarg)")
+    return e.emit(f"call {ty} {full}({ty} {e.of(a)}, i1 false)")
 
 
 def _sqrt(e: LlvmEmitter, s: Instr) -> str:
@@ -262,6 +276,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "not": _not,
     "abs": _abs,
     "sqrt": _sqrt,
+    **dict.fromkeys(("popcount", "clz"), _count),
     "fma": _fma,
     "scale2": scale2,
     "exp2": _exp2,

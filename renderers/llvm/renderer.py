@@ -20,7 +20,7 @@ _LEVELS = (
     ("x86-64-v2", frozenset({"sse41"})),
     ("x86-64", frozenset[str]()),
 )
-_LLVM_FLAGS = {"avx512": "", "sse41": "sse4.1"}
+_LLVM_FLAGS = {"avx512": "", "sse41": "sse4.1", "avx512popcnt": "avx512vpopcntdq,+avx512bitalg"}
 OPS = {**ops.OPS, **memory.OPS}
 """What each operation of Programs becomes: a function `(emitter, instr) -> operand` ('' where there is no result)."""
 

@@ -22,6 +22,8 @@ ROW = 1 << 14
         ([(4, 64), (ROW, 4096), (256, 64)], 64 * 4096),  # columns of short pieces
         ([(4, 64), (ROW, 8), (256, 64), (8 * ROW, 512)], 8 * 512),  # eight rows side by side
         ([(4, 1 << 24)], 0),  # one run
+        ([(8, 16), (128, 128), (ROW, 4096)], 0),  # pairs side by side: one run
+        ([(8, 16), (128, 32), (ROW, 4096)], 4096),  # components of pairs: long pieces of rows too
         ([(4, 64), (256, 4096), (0, 1000)], 0),  # one run, read again
         ([(4, 64), (ROW, 4096), (0, 10)], 10 * 4096),  # more pages than translations are kept, walked ten times
         ([(4, 64), (ROW, 512), (0, 10)], 0),  # few pages

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, maximum, minimum, where
+from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_zeros, maximum, minimum, popcount, where
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form.narrowing import narrow
@@ -69,6 +69,75 @@ def test_what_fits_is_narrow_and_equal(name: str) -> None:
 def test_what_might_wrap_stays(f: Callable[[Node, Node, Node], Node], kind: str) -> None:
     kernel = pixels(f, kind)
     assert narrow(kernel) is kernel
+
+
+def levels(x: Node) -> Node:
+    """How many bits a number has beyond eight, by comparisons."""
+    power = cast(x >= 256, INT)
+    for k in range(9, 15):
+        power = power + cast(x >= 1 << k, INT)
+    return power
+
+
+def mu_law(x: Node) -> Node:
+    """A sign, a power of two and four bits (G.711)."""
+    size = minimum(maximum(x, -x), 32635) + 132
+    return ~((cast(x < 0, INT) << 7) | (levels(size) << 4) | ((size >> (levels(size) + 3)) & 15)) & 255
+
+
+LOW: dict[str, tuple[Callable[[Node, Node, Node], Node], str, str]] = {
+    "mu-law": (lambda a, b, t: mu_law(a), "int16", "uint8"),
+    "magnitude": (lambda a, b, t: absolute(a), "int16", "uint16"),
+    "wrapped product": (lambda a, b, t: a * b * t + 7, "int16", "int16"),
+    "wrapped shift": (lambda a, b, t: (a << 9) ^ (b << (t & 7)), "int16", "uint8"),
+    "hash": (lambda a, b, t: (a * 40503 + b) ^ ~t, "uint16", "uint16"),
+    "mixed signs": (lambda a, b, t: minimum(a, b) - (t >> 3), "uint16", "int16"),
+    "least number": (lambda a, b, t: maximum(-a, a) >> 1, "int16", "int16"),
+    "choice": (lambda a, b, t: where(a < b, a * b, -t), "int16", "int16"),
+    "rest": (lambda a, b, t: (a % 10) * 1000 + b // 7, "uint16", "uint16"),
+    "levels": (lambda a, b, t: (popcount(a & 1023) << 8) + leading_zeros((b & 32767) + 1), "int16", "int16"),
+    "signs": (lambda a, b, t: cast(a < 0, INT) - cast(b - t < 0, INT) * 2, "uint8", "uint8"),
+    "signs of samples": (lambda a, b, t: cast(a < 0, INT) * 40000 + cast(b < 0, INT) * 30000, "int16", "uint16"),
+    "far": (lambda a, b, t: (a << 20) + b, "uint8", "uint16"),
+}
+
+
+@pytest.mark.parametrize("name", LOW)
+def test_the_lowest_bits_are_computed_in_16_where_the_rest_does_not_matter(name: str) -> None:
+    f, kind, out = LOW[name]
+    kernel = pixels(f, kind, out)
+    found = narrow(kernel)
+    assert (widest(kernel), widest(found)) == (4, 2)
+    mixed = [n for n in walk(found.stores[0].expr) if n.op in ("add", "sub", "mul", "or", "shl") and {s.dtype for s in n.src} != {n.dtype}]
+    assert not mixed, "operands have the type of their result"
+    ends, rng = np.iinfo(kind), np.random.default_rng(0)
+    x = {k: rng.integers(ends.min, ends.max, 1 << 12, kind, endpoint=True) for k in "abt"}
+    edges = np.array([ends.min, ends.max, 0, 1, ends.max // 2, ends.max // 2 + 1], kind)
+    for place, k in enumerate("abt"):  # every three of them
+        x[k][: 6**3] = np.tile(np.repeat(edges, 6**place), 6 ** (2 - place))
+    np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
+
+
+def test_a_sign_is_a_bit() -> None:
+    found = narrow(pixels(LOW["signs of samples"][0], "int16", "uint16"))
+    assert not any(n.op == "lt" for n in walk(found.stores[0].expr))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b, t: (a * b) >> 4,  # the bits above come down
+        lambda a, b, t: minimum(a * b, t),
+        lambda a, b, t: absolute(a - b),
+        lambda a, b, t: where(a + b < t, a, b) << 1,
+        lambda a, b, t: (a + b) % 10,
+    ],
+)
+def test_what_asks_for_more_than_the_lowest_bits_stays(f: Callable[[Node, Node, Node], Node]) -> None:
+    kernel = pixels(f, "int16", "int16")
+    narrowed = narrow(kernel)
+    wide = [n for n in walk(narrowed.stores[0].expr) if n.dtype is INT and n.op not in ("const", "cast")]
+    assert wide, "something is still computed in 32 bits"
 
 
 def test_a_stated_range_counts() -> None:

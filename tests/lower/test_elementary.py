@@ -27,8 +27,10 @@ from tilewright.targets import Target
 from tilewright.targets.exp2 import exp2
 
 HOST = targets.host()
-NO_FMA = replace(HOST, name="no fma", features=HOST.features - {"fma", "f16c", "avx512", "avx512vnni", "avx512bf16"}, vector_bytes=16)
-NO_AVX512 = replace(NO_FMA, name="no avx512", features=HOST.features - {"avx512", "avx512vnni", "avx512bf16"})
+NO_FMA = replace(
+    HOST, name="no fma", features=HOST.features - {"fma", "f16c", "avx512", "avx512vnni", "avx512bf16", "avx512popcnt"}, vector_bytes=16
+)
+NO_AVX512 = replace(NO_FMA, name="no avx512", features=HOST.features - {"avx512", "avx512vnni", "avx512bf16", "avx512popcnt"})
 OPS = sorted(NAMES)
 op_ = pytest.mark.parametrize("op", OPS)
 type_ = pytest.mark.parametrize("name", ["float32", "float64"])

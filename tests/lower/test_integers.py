@@ -16,6 +16,15 @@ from tilewright.ir import functions as f
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
+from tilewright.program.program import Instr, statements
+
+
+def counted(x: Any) -> tuple[Any, Any]:
+    """(bits that are set, bits above the highest of them) of numbers, one by one."""
+    width = 8 * x.dtype.itemsize
+    texts = [f"{int(n) & ((1 << width) - 1):0{width}b}" for n in x]
+    return tuple(np.array(n, x.dtype) for n in ([t.count("1") for t in texts], [width - len(t.lstrip("0")) for t in texts]))
+
 
 TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -28,6 +37,11 @@ OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
     "shl 3": (lambda x, y: x << 3, lambda x, y: np.left_shift(x, x.dtype.type(3))),
     "shr 5": (lambda x, y: x >> 5, lambda x, y: np.right_shift(x, x.dtype.type(5))),
     "shr all": (lambda x, y: x >> 64, lambda x, y: np.right_shift(x, x.dtype.type(64))),
+    "popcount": (lambda x, y: f.popcount(x), lambda x, y: counted(x)[0]),
+    "leading zeros": (lambda x, y: f.leading_zeros(x), lambda x, y: counted(x)[1]),
+    "leading zeros of few": (lambda x, y: f.leading_zeros(x & 3) + y, lambda x, y: counted(x & x.dtype.type(3))[1] + y),
+    "shl known": (lambda x, y: x << (y & 7), lambda x, y: np.left_shift(x, y & y.dtype.type(7))),
+    "shr known": (lambda x, y: x >> (y & 7), lambda x, y: np.right_shift(x, y & y.dtype.type(7))),
     "shr of": (lambda x, y: 100 >> y, lambda x, y: np.right_shift(x.dtype.type(100), y)),
     "//": (lambda x, y: x // y, np.floor_divide),
     "%": (lambda x, y: x % y, np.remainder),
@@ -83,6 +97,23 @@ def test_the_reference_and_the_twin_are_numpys(name: str) -> None:
     for at, want in wanted(name).items():
         np.testing.assert_array_equal(got[at], want, err_msg=at)
     twin_of(value_kernels.program(kernel, "lanes", expand=False), kernel, {})
+
+
+def test_bits_are_counted_of_integers_only() -> None:
+    kb = KernelBuilder("k")
+    x = kb.input("x", (4,), float32)[kb.axis("i", 4)]
+    for count in (f.popcount, f.leading_zeros):
+        with pytest.raises(KernelError, match=r"of float32: cast it to an integer type"):
+            count(x)
+        with pytest.raises(KernelError, match=r"of bool: cast it"):
+            count(x < 0.0)
+
+
+@pytest.mark.parametrize(("most", "guards"), [(31, 0), (63, 2)])
+def test_shifts_by_amounts_that_are_known_to_be_in_range_need_no_choice(most: int, guards: int) -> None:
+    kernel = value_kernels.pointwise(["int32", "int32"], 64, lambda x, y: [x << (y & most)])
+    found = statements(value_kernels.program(kernel, "plain").phases[0].body)
+    assert sum(isinstance(s, Instr) and s.op == "select" for s in found) == guards
 
 
 @pytest.mark.parametrize("way", ["llvm", "c", "interpreter"])

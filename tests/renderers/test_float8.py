@@ -21,7 +21,7 @@ from tilewright.renderers.llvm.types import literal
 
 TYPES = {"float8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 EVERY = np.arange(256, dtype=np.uint8)
-NO_F16C = replace(targets.host(), features=targets.host().features - {"f16c", "avx2", "avx512", "avx512vnni", "avx512bf16"})
+NO_F16C = replace(targets.host(), features=targets.host().features - {"f16c", "avx2", "avx512", "avx512vnni", "avx512bf16", "avx512popcnt"})
 
 
 def _llvm(target: targets.Target) -> Callable[[Any, str, int], Any]:

@@ -72,6 +72,22 @@ def test_no_function_of_a_value_is_a_call(op: str, t: Target) -> None:
             assert undefined(object_for(t, source)) == []
 
 
+@pytest.mark.parametrize(
+    ("level", "op", "instruction"),
+    [
+        ("icelake-server", "popcount", "vpopcntd"),
+        ("cascadelake", "popcount", "vpshufb"),
+        ("cascadelake", "clz", "vplzcntd"),
+        ("haswell", "abs", "vpabsd"),
+    ],
+)
+def test_bits_are_counted_by_the_instructions_of_the_target(level: str, op: str, instruction: str) -> None:
+    t = targets.named(level)
+    assembly, obj = compile_for(t, render(elementwise(["int32"], "int32", t.lanes(dtype("int32")), 64, lambda b, x: b.op(op, x)), t))
+    assert undefined(obj) == []
+    assert instruction in assembly and ("vpopcnt" in assembly) == (instruction == "vpopcntd")
+
+
 def test_the_processors_name_only_tunes() -> None:
     text = render(matmul(16, 64, 8), targets.named("cascadelake")).text
     assert '"target-cpu"="x86-64-v4" "tune-cpu"="cascadelake" "prefer-vector-width"="512" "target-features"="+avx512vnni"' in text

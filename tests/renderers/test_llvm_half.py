@@ -18,7 +18,7 @@ HALVES = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat1
 half = pytest.mark.parametrize("name", HALVES)
 lanes = pytest.mark.parametrize("lanes", [1, 16])
 HOST = targets.host()
-NO_F16C = replace(HOST, features=HOST.features - {"f16c", "avx2", "avx512", "avx512vnni", "avx512bf16"})
+NO_F16C = replace(HOST, features=HOST.features - {"f16c", "avx2", "avx512", "avx512vnni", "avx512bf16", "avx512popcnt"})
 target = pytest.mark.parametrize("target", [HOST, NO_F16C], ids=["host", "integers only"])
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 

@@ -139,6 +139,9 @@ def _integers(out: _Rows, d: DType, x: Val, y: Val) -> None:
     amount = b.op("and", y, b.const(8 * d.size - 1, d, y.lanes))
     out.put("shl", b.op("shl", x, amount))
     out.put("shr", b.op("shr", x, amount))
+    out.put("popcount", b.op("popcount", x))
+    out.put("clz", b.op("clz", x))
+    out.put("clz of few", b.op("clz", b.op("and", y, b.const(3, d, y.lanes))))
     out.put("quot", b.op("quot", x, y))
     out.put("quot by few", b.op("quot", x, b.op("sub", b.op("and", y, b.const(3, d, y.lanes)), b.const(1, d, y.lanes))))
     for n in (1, 7, 16, 100):

@@ -33,14 +33,17 @@ def test_numpy_is_not_needed() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-ALL = ("sse4.1", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avxvnni")
+ALL = (
+    *("sse4.1", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16"),
+    *("avx512vpopcntdq", "avx512bitalg", "avxvnni"),
+)
 
 
 @pytest.mark.parametrize(
     ("missing", "kept"),
     [
-        ((), {"sse41", "avx2", "fma", "f16c", "avx512", "avx512vnni", "avx512bf16"}),
-        (("avx512bf16",), {"sse41", "avx2", "fma", "f16c", "avx512", "avx512vnni"}),
+        ((), {"sse41", "avx2", "fma", "f16c", "avx512", "avx512vnni", "avx512bf16", "avx512popcnt"}),
+        (("avx512bf16", "avx512bitalg"), {"sse41", "avx2", "fma", "f16c", "avx512", "avx512vnni"}),
         (("avx512dq",), {"sse41", "avx2", "fma", "f16c", "avxvnni"}),  # a hypervisor that hides a part of AVX-512 hides all of it
         (("fma",), {"sse41", "avx2", "f16c"}),
         (ALL, set()),
