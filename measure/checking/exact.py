@@ -97,6 +97,8 @@ def drift(kernel: Kernel, vars: Mapping[str, int]) -> float:
 def _magnitude(n: Node, memo: Mapping[Node, float], largest: Mapping[str, float]) -> float | None:
     if n.op not in _INDEX | _VALUE or (n.op == "cast" and n.dtype.narrow and n.src[0].op != "ref"):
         return None
+    if n.op == "div" and n.dtype.is_float:  # (of indices it rounds down)
+        return None
     if n.op == "const":
         return abs(float(n.arg)) if not n.dtype.is_float or float(n.arg).is_integer() else None
     if n.op == "load":
