@@ -14,12 +14,14 @@ import itertools
 import weakref
 from dataclasses import replace
 
-from ..bit_idioms import count_bits
+from .. import index as ix
 from ..body import Fold, Scan, Value
 from ..buffer import Buffer, Extent, loads
 from ..dtypes import index
 from ..kernel import Kernel
-from . import index as ix
+from ..node import Node, as_node, axis, const, make
+from ..rewrite import Rewriter
+from .bit_idioms import count_bits
 from .masked_weights import mask_weights
 from .narrowing import narrow
 from .parity import split_by_parity

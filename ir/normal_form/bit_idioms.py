@@ -5,10 +5,10 @@ Written out it is a dozen operations: sums of neighbouring bits, then of pairs, 
 
 from __future__ import annotations
 
-from .kernel import Kernel
-from .node import Node, walk
-from .operators import unary
-from .rewrite import Rewriter, rounded
+from ..kernel import Kernel
+from ..node import Node, walk
+from ..operators import unary
+from ..rewrite import Rewriter, rounded
 
 
 def count_bits(kernel: Kernel) -> Kernel:
