@@ -28,7 +28,7 @@ from tilewright.plan import compile
 from tilewright.search.result import Job, make
 
 ROOT = Path(__file__).resolve().parents[1]
-FAKE = f"{ROOT / 'tests' / 'fake_gpu.py'}:FakeGpu"
+FAKE = f"{ROOT / 'tests' / 'support' / 'fake_gpu.py'}:FakeGpu"
 
 
 def step(name: str, code: str, expected: float = 1, limit: float = 20, needs: str = "") -> Step:

@@ -20,12 +20,14 @@ class MemoryAccess(Bounds):
 
     def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
         """Load at an element index over parts."""
+        guarded = mask is not None
         known = None if mask is None else self.b.truth(mask)
         if mask is not None and known is not None:
             if not known:
                 return self.b.const(0, mem.dtype, mask.lanes)
             mask = None
-        if mask is None and self.lane is not None and self.lane.var in axes_of(*(t for t, _ in self.split_of(address)[4])):
+        # (what is turned is read for other copies too, whose elements need not be there where this one's is known to be)
+        if not guarded and self.lane is not None and self.lane.var in axes_of(*(t for t, _ in self.split_of(address)[4])):
             columns = transposed_read(self, mem, address, asg, invariant)
             if columns is not None:
                 return columns
@@ -49,7 +51,7 @@ class MemoryAccess(Bounds):
             picked = strided_read(self, mem, base, c, lane, invariant, mask)
             if picked is not None:
                 return picked
-        columns = transposed_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
+        columns = transposed_read(self, mem, address, asg, invariant) if vec is None and not guarded else None
         if columns is not None:
             return columns
         at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)

@@ -73,3 +73,10 @@ def test_rows_past_the_end_are_not_read():
     ):
         check_twin(kernel, opts, TARGET)
         check_compiled(kernel, opts, targets.host())
+
+
+def test_copies_beside_one_whose_bounds_are_known_are_not_read_with_it():
+    """Seven of eight copies are inside for certain; a block of the last four would read past the last row."""
+    kernel = normalise(kernels.make("matmul_bias_relu:constant=a,b,bias", {"m": 4, "n": 37, "k": 31}, "float64"))
+    opts = (opt("UPCAST", "m", 4), opt("STAGE", "a", {"at": "once"}), opt("UNROLL", "k", 8))
+    check_twin(kernel, opts, TARGET, {}, 0)
