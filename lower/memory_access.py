@@ -13,6 +13,7 @@ from .known_lanes import known_lanes
 from .storage import Assignment
 from .strided import strided_read
 from .transpose import transposed_read
+from .turned import turned_read
 
 
 class MemoryAccess(Bounds):
@@ -50,6 +51,8 @@ class MemoryAccess(Bounds):
             if picked is not None:
                 return picked
         columns = transposed_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
+        if columns is None and vec is None and lane is not None:
+            columns = turned_read(self, mem, base, c, lane, invariant, mask)
         if columns is not None:
             return columns
         at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
