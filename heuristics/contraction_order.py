@@ -160,13 +160,15 @@ class _Search:
 
     def _step(self, factors: Factors, over: frozenset[Node], a: Node) -> tuple[float, int, tuple[Node, ...], Factors] | None:
         """(cost, operations, the axes that are gone, the factors that are left) of summing over `a` first, and with it over the axes
-        that only the same factors have; None where every factor has it."""
+        that only the same factors have; None where every factor has it, or nothing would be left to sum over."""
         inside, outside = [f for f in factors if a in f], [f for f in factors if a not in f]
         if not outside:
             return None
         union = frozenset().union(*inside)
         others = frozenset().union(*outside)
         gone = (a, *sorted((x for x in over & union if x is not a and x not in others), key=lambda x: str(x.arg.name)))
+        if over <= set(gone):  # (a factor that none of the axes has, such as a number: there is no order to choose)
+            return None
         kept = union - set(gone)
         operations = self._points(union) * max(2, len(inside))
         return operations + MOVED * self._points(kept), operations, gone, (*outside, kept)

@@ -12,6 +12,11 @@ from .axis_plan import Part
 from .loops import Loops
 from .nests import Nest
 
+TURNED = 4
+"""Neighbours that are turned together: 16 bytes or more, which a load brings at once."""
+LONGEST = 16
+"""Components of the longest group that is turned, such as a matrix of four rows."""
+
 
 def strides(s: Loops, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
     """(element stride along `part`, weight) of every load and store of buffers; None where it is not linear."""
@@ -36,9 +41,23 @@ def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
     if s.target.kind == "gpu" or (mine and plan is not None and plan.order == "panel"):
         return None
     step = stride(s, nest, buffer.name, indices, buffer.shape, part)
-    if step is None or not picks(step) or (unsafe and (mask is not None or not grouped(buffer.shape, step))):
+    if step is None:
         return None
-    return step
+    if turns(step, buffer.dtype.size):
+        return step if plan is None and mask is None and _turned(s, nest, load, part, step) else None
+    return step if picks(step) and not (unsafe and (mask is not None or not grouped(buffer.shape, step))) else None
+
+
+def _turned(s: Loops, nest: Nest, load: Node, part: Part, step: int) -> bool:
+    """Whether a load along `part` is of one component of each group, which register copies decide, and not transposed with the others."""
+    buffer, indices, _ = load_parts(load)
+    if not grouped(buffer.shape, step):
+        return False
+    registers = s.registers(nest)
+    if any(p is not part and not p.trips % TURNED and stride(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in registers):
+        return False
+    around = [stride(s, nest, buffer.name, indices, buffer.shape, p) for p in s.loops(nest) if all(p is not r for r in registers)]
+    return all(k is not None and k % step == 0 for k in around)
 
 
 def grouped(shape: Sequence[int | Node], step: int) -> bool:
@@ -47,26 +66,39 @@ def grouped(shape: Sequence[int | Node], step: int) -> bool:
 
 
 def weaves(s: Loops, nest: Nest, part: Part) -> int | None:
-    """How many components a store along `part` weaves into whole vectors: its element stride, where register copies of
-    another axis are as many neighbours; None where it does not."""
+    """How many components a store along `part` weaves into whole vectors, or turns into rows: its element stride, where register
+    copies of other axes are as many neighbours; None where it does not."""
     if nest.store is None or (nest.kind == "store" and nest.store.combine is not None) or s.target.kind == "gpu":
         return None
     shape = nest.store.buffer.shape
     step = stride(s, nest, "", nest.indices, shape, part)
-    if step is None or not picks(step):
+    if step is None or not (picks(step) or turns(step, nest.store.buffer.dtype.size)):
         return None
-    near = (p for p in s.registers(nest) if p.kind == "upcast" and p is not part and p.trips == step)
-    return step if any(stride(s, nest, "", nest.indices, shape, p) == 1 for p in near) else None
+    near = [p for p in s.registers(nest) if p.kind == "upcast" and p is not part]
+    have = 1
+    for k, trips in sorted((k, p.trips) for p in near if (k := stride(s, nest, "", nest.indices, shape, p)) is not None):
+        have *= trips if k == have else 1
+    return step if have == step else None
 
 
-def shuffles(step: int) -> int:
-    """Shuffles for each vector where all components of groups are picked, or woven."""
-    return {2: 1, 3: 3, 4: 2}[step]
+def shuffles(step: int, width: int) -> int:
+    """Shuffles for each vector of `width` lanes where all components of groups are picked, woven or turned."""
+    return {2: 1, 3: 3, 4: 2}[step] if picks(step) else 1 + rows(step, width)
+
+
+def rows(step: int, width: int) -> int:
+    """Accesses to memory for each vector of `width` lanes where all components of groups are picked, woven or turned."""
+    return 1 if picks(step) else max(1, width // TURNED)
 
 
 def picks(step: int) -> bool:
     """Whether every `step`-th element is better picked from whole vectors than gathered."""
     return 2 <= step <= 4
+
+
+def turns(step: int, nbytes: int) -> bool:
+    """Whether the components of longer groups, of elements of so many bytes, are brought to lanes by turning blocks of `TURNED`."""
+    return TURNED < step <= LONGEST and nbytes >= 4
 
 
 def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:

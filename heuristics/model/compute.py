@@ -17,7 +17,7 @@ from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import grouped, picked, shuffles, weaves
+from ...opts.strides import grouped, picked, rows, shuffles, turns, weaves
 from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .alike import times_computed
@@ -153,7 +153,7 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
         # what other components of the same groups load as well is loaded once
-        more = (0, shuffles(step)) if grouped(buffer.shape, step) and _components(body, n, lane) else (step - 1, step - 1)
+        more = (rows(step, body.width) - 1, shuffles(step, body.width)) if _from_groups(body, n, lane, step) else (step - 1, step - 1)
         loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
@@ -163,6 +163,12 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     masked = mask is not None and buffer.name not in s.stages
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar
     return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
+
+
+def _from_groups(body: Body, n: Node, lane: Part | None, step: int) -> bool:
+    """Whether a load picks one component of groups whose others are loaded as well, or turns them."""
+    buffer = load_parts(n)[0]
+    return turns(step, buffer.dtype.size) or (grouped(buffer.shape, step) and _components(body, n, lane))
 
 
 def _components(body: Body, n: Node, lane: Part | None) -> bool:
@@ -229,7 +235,8 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
         step = weaves(s, nest, lane) if lane is not None else None
         stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
-        arith += stores * shuffles(step) if step is not None else 0.0
+        arith += stores * shuffles(step, body.width) if step is not None else 0.0
+        stores *= rows(step, body.width) if step is not None else 1
         waits = stores * _waits(body)
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())

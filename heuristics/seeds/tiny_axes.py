@@ -13,6 +13,7 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
+from ...opts.strides import LONGEST
 from ...targets import Target
 
 TINY = 4
@@ -20,14 +21,21 @@ TINY = 4
 
 
 def tiny_axes(kernel: Kernel) -> list[Node]:
-    """Spatial axes of at most TINY elements over which some nest shares work: an operation that does not vary along them. None of a
+    """Spatial axes of at most TINY elements (LONGEST, where they choose among expressions) over which some nest shares work: an operation
+    that does not vary along them. None of a
     kernel with sums of products or folds, whose register tiles have seeds of their own."""
     if contractions(kernel) or any(isinstance(i, Fold) for i in kernel.body):
         return []
     found: dict[Node, None] = {}
     for n in nests(kernel):
-        found |= dict.fromkeys(a for a in n.axes if 1 < extent(a) <= TINY and isinstance(a.arg.extent, int) and _shares(n, a))
+        found |= dict.fromkeys(a for a in n.axes if isinstance(a.arg.extent, int) and 1 < extent(a) <= _most(n, a) and _shares(n, a))
     return list(found)
+
+
+def _most(n: Nest, a: Node) -> int:
+    """How long an axis may be: longer where it chooses among expressions, each of which would be computed at every place."""
+    chooses = n.store is not None and any(x.op == "where" and x.src[0].op == "eq" and axes_of(x.src[0]) == {a} for x in n.nodes)
+    return LONGEST if chooses else TINY
 
 
 def _shares(n: Nest, a: Node) -> bool:

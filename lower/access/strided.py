@@ -28,7 +28,7 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
     if not picks(step) or ev.width < 2 or ev.low.sched.target.kind == "gpu":
         return None
     b, width = ev.b, ev.width
-    component = _component(ev, mem, base, offset, step) if invariant else None
+    component = component_of(ev, mem, base, offset, step) if invariant else None
     known = None if mask is None else b.known(mask)
     if component is not None and (mask is None or isinstance(known, tuple)):
         there = [known[i // step] if isinstance(known, tuple) else True for i in range(step * width)]
@@ -58,7 +58,7 @@ def _whole(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]
     return b.load(ev.low.at(mem, base, offset, width), ev.low.scalar(base), width, mask, True)
 
 
-def _component(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> int | None:
+def component_of(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> int | None:
     """Which element of its group an access is to: a parameter of whole groups, in which base counts whole groups. None
     where that is not known."""
     if mem.space != "param" or not ev.low.ctx.grouped(mem.base, step):

@@ -37,6 +37,19 @@ def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
     return [c[i] for i in range(len(squares)) for c in columns]
 
 
+def rows_of(b: Builder, columns: Sequence[Val]) -> list[Val]:
+    """The rows of equally long vectors, each of an element of every one of them: the inverse of `transposed`. The vectors are a power
+    of two many, of at least 16 bytes together and each."""
+    unit, lanes = 16 // columns[0].dtype.size, columns[0].lanes
+    squares = [_rounds(b, list(columns[at : at + unit]), lambda n: _zips(n, unit), apart=True) for at in range(0, len(columns), unit)]
+    out = []
+    for i in range(lanes):
+        first, place = i // unit * unit, i % unit
+        pieces = [b.shuffle(s[place], s[place], tuple(range(first, first + unit))) for s in squares]
+        out.append(joined(b, pieces))
+    return out
+
+
 def _rounds(b: Builder, vectors: list[Val], orders: Callable[[int], tuple[Lanes, Lanes]], apart: bool) -> list[Val]:
     """log2 rounds over pairs: halves of the list (`apart`), whose results stay together, or neighbours, whose results part."""
     for _ in range(len(vectors).bit_length() - 1):

@@ -1,5 +1,5 @@
-"""Stores of neighbouring components, two to four of them, that lie interleaved in memory: woven into whole vectors, where each by
-itself would be scattered."""
+"""Stores of neighbouring components that lie interleaved in memory, where each by itself would be scattered: two to four are woven
+into whole vectors, more are turned into rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ...ir.dtypes import bool_
 from ...ir.node import Node
-from ...opts.strides import picks
+from ...opts.strides import picks, turns
 from ...program.builder import Builder
 from ...program.program import Mem, Val
-from ..storage import Assignment
+from ..turned import write_rows
 from .memory_access import MemoryAccess
 from .strided import chunk, woven
 
@@ -22,7 +22,7 @@ def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy],
     groups: dict[tuple[Node, int], dict[int, Copy]] = {}
     for asg, v in copies:
         base, c, lane, vec = ev.split(address, asg)
-        if ev.low.sched.target.kind == "gpu" or ev.lane is None or not picks(lane) or vec is not None:
+        if ev.low.sched.target.kind == "gpu" or ev.lane is None or not (picks(lane) or turns(lane, mem.dtype.size)) or vec is not None:
             ev.write(mem, address, asg, v, conds)
         else:
             groups.setdefault((base, lane), {})[c] = (asg, v)
@@ -44,6 +44,8 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
     if any(t is None for t in there) or len(conditions) > 1 or masks is None:
         return False
     (condition,) = conditions
+    if not picks(len(copies)):
+        return write_rows(ev, mem, base, first, [v for _, v in copies], masks, condition)
 
     # (a non-temporal store is of a whole vector)
     size = width if mem.nt else chunk(ev.low.sched.target, mem.dtype.size, len(copies), width)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
-from tilewright.heuristics.contraction_order import best_orders, reordered
-from tilewright.ir import OptError
+from tilewright.heuristics.contraction_order import best_orders, order_opts, reordered
+from tilewright.heuristics.seeds import seeds
+from tilewright.ir import KernelBuilder, OptError
+from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt, parse
@@ -81,3 +83,16 @@ def test_other_names_have_the_same_options() -> None:
     listed = [o.json for o in parse([["FACTOR", "k"], ["UPCAST", "l.f1", 8], ["STAGE", "acc.f1.kept", {"at": "i"}]])]
     there = names.to_canonical(listed, SYNTAX)
     assert "acc" not in repr(there) and names.from_canonical(there, SYNTAX) == listed
+
+
+def test_numbers_and_what_no_axis_has_make_no_order() -> None:
+    """Such a factor could leave the sum, but then no axis would be left to sum over: no option says that."""
+    kb = KernelBuilder("windows")
+    i, j, p, q = kb.axis("h", 40), kb.axis("w", 60), kb.axis("p", 5), kb.axis("q", 5)
+    x = kb.input("x", (46, 66), float32)
+    slope = (x[i + p, j + q + 1] - x[i + p, j + q]) * 0.5
+    total = kb.sum("total", (i, j), (p, q), slope * (x[i + p + 1, j + q] - x[i + p, j + q]))
+    kb.store("y", float32, (40, 60), (i, j), total[i, j])
+    kernel = kb.build()
+    for opts in (order_opts(kernel), seeds(kernel, named("cascadelake"))[0]):
+        apply(kernel, opts, named("cascadelake"))
