@@ -9,11 +9,11 @@ from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...program.program import Mem, Val
 from ..storage import Assignment
-from ..turned import turned_read
 from .bounds import Bounds
 from .known_lanes import known_lanes
 from .strided import strided_read
 from .transpose import transposed_read
+from .turned import turned_read
 
 
 class MemoryAccess(Bounds):
@@ -52,7 +52,7 @@ class MemoryAccess(Bounds):
             picked = strided_read(self, mem, base, c, lane, invariant, mask)
             if picked is not None:
                 return picked
-        columns = transposed_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
+        columns = transposed_read(self, mem, address, asg, invariant) if vec is None and not guarded else None
         if columns is None and vec is None and lane is not None:
             columns = turned_read(self, mem, base, c, lane, invariant, mask)
         if columns is not None:

@@ -10,9 +10,10 @@ from ...ir.node import Node
 from ...opts.strides import picks, turns
 from ...program.builder import Builder
 from ...program.program import Mem, Val
-from ..turned import write_rows
+from ..storage import Assignment
 from .memory_access import MemoryAccess
 from .strided import chunk, woven
+from .turned import write_rows
 
 Copy = tuple[Assignment, Val]
 

@@ -35,9 +35,16 @@ def write(op: str, on: str, arg: int | Mapping[str, Scalar] | None) -> str:
     want = (op, on, _bare(syntax, arg) if isinstance(arg, Mapping) else arg)
     for colon, quoted in (("", False), (":", False), ("", True)):
         text = _written(syntax, on, arg, colon, quoted)
-        if _one(text) == want:
+        if _reads_as(text, want):
             break
     return text
+
+
+def _reads_as(text: str, want: Plain) -> bool:
+    try:
+        return _one(text) == want
+    except OptError:  # such as a name that begins with a quote, and does not go on as one in quotes does
+        return False
 
 
 def read(text: str) -> list[Plain]:

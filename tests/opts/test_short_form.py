@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tilewright.ir.errors import OptError
 from tilewright.opts import Opt, parse, short
@@ -36,6 +36,7 @@ def written(syntax: Syntax) -> st.SearchStrategy[Opt]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of([written(s) for s in OPTIONS.values()]), max_size=5))
+@example([Opt("PARALLEL", '"\\1"', None)])  # a name that itself looks like one in quotes, and is none
 def test_what_is_written_is_read_back(opts: list[Opt]) -> None:
     assert parse(short(opts)) == tuple(opts)
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ..ir.node import Node
-from ..opts.strides import TURNED, turns
-from ..program.program import Mem, Val
-from .access.strided import component_of
-from .access.transpose import rows_of, transposed
-from .indices import Indices
+from ...ir.node import Node
+from ...opts.strides import TURNED, turns
+from ...program.program import Mem, Val
+from ..indices import Indices
+from .strided import component_of
+from .transpose import rows_of, transposed
 
 
 def turned_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None) -> Val | None:
