@@ -9,9 +9,7 @@ import math
 from collections.abc import Iterable, Set
 from itertools import chain
 
-from ...ir.buffer import loads
 from ...ir.kernel import Kernel
-from ...ir.node import walk
 from ...log import logger
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import is_far
@@ -38,6 +36,7 @@ from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
+from .picked_rows import gathers, picked_rows
 from .placed import joined_places
 from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
@@ -128,7 +127,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
-        *columns(kernel, lanes, threads),
+        *chain(columns(kernel, lanes, threads), picked_rows(kernel, lanes)),
         *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
@@ -151,15 +150,6 @@ def by_points(n: Nest) -> bool:
     if n.kind != "store" or n.store is None or n.store.combine is None:
         return False
     return not n.axes or n.axes[-1] in scatter_ordered(n.store)
-
-
-def gathers(n: Nest) -> bool:
-    """Whether rows are read at indices that are themselves read, each from its beginning."""
-    return any(
-        any(x.op == "load" for i in indices[:-1] for x in walk(i)) and not any(x.op == "load" for x in walk(indices[-1]))
-        for _, indices, _ in loads(*n.roots)
-        if indices
-    )
 
 
 def owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:

@@ -23,7 +23,7 @@ from .computed import paired, phases_first
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
-from .gathered import gathers, owners, row_lanes, work
+from .gathered import owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .groups import groups, paired_results
@@ -31,6 +31,7 @@ from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
+from .picked_rows import gathers, picked_rows
 from .placed import joined_places
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, slid_windows, windows
@@ -174,6 +175,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
+        _picked(picked_rows(kernel, lanes), (0, 1)),
         _picked(windows(kernel, lanes), (3, 6, 1, 0)),
         _picked(slid_windows(kernel, lanes), (0, 1)),
         _picked(scans(kernel, lanes, threads), (2, 4, 0)),

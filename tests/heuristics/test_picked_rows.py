@@ -1,0 +1,28 @@
+"""Seeds of sums along rows that are picked."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.ir import Kernel, KernelBuilder, float32, float64, int32
+from tilewright.ir.dtypes import DType
+from tilewright.targets import named
+
+
+def sampled(dtype: DType, pairs: int = 5000, wide: int = 64) -> Kernel:
+    """Products of rows of two tables, for a list of pairs."""
+    kb = KernelBuilder("sampled")
+    i, k = kb.axis("pairs", pairs), kb.axis("wide", wide)
+    left, right = kb.input("left", (pairs,), int32, range=(0, 799)), kb.input("right", (pairs,), int32, range=(0, 599))
+    a, b = kb.input("a", (800, wide), dtype), kb.input("b", (600, wide), dtype)
+    kb.store("y", dtype, (pairs,), (i,), kb.sum("s", (i,), k, a[left[i], k] * b[right[i], k])[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "haswell", "cascadelake"])
+@pytest.mark.parametrize("dtype", [float32, float64])
+def test_lanes_lie_along_the_rows(level: str, dtype: DType) -> None:
+    target = named(level)
+    for found in (seeds(sampled(dtype), target, 1), quick_seeds(sampled(dtype), target, 1)):
+        copies = {o.on: o.arg for o in found[0] if o.op == "UPCAST"}
+        assert isinstance(copies["wide"], int) and copies["wide"] % target.lanes(dtype) == 0
