@@ -148,9 +148,14 @@ class Space:
         if whole is not None:
             return whole
         kept: Schedule = ()
+        waiting: Schedule = ()  # what stands at the front may be legal together only: block sizes that a writer decided
         for o in opts:
             if self.state((*kept, o)) is not None:
                 kept = (*kept, o)
+            elif not kept:
+                waiting = (*waiting, o)
+                if self.state(waiting) is not None:
+                    kept = waiting
         return self.state(kept)
 
     def templates(self) -> list[TemplateLike]:

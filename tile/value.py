@@ -90,8 +90,9 @@ class Tile(NoValue):
         return Tile([TileDim(1, None) if i is None else left.pop(0) for i in items], self.node)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("sum", "max", "min", "dot"):
-            raise KernelError(f"a tile has no method {name}: write t.{name}({'a, b' if name == 'dot' else 'x, axis=1'})")
+        said = {"dot": "t.dot(a, b)", "astype": "x.cast('float32')", "to": "x.cast('float32')"}
+        if name in (*said, "sum", "max", "min"):
+            raise KernelError(f"a tile has no method {name}: write {said.get(name, f't.{name}(x, axis=1)')}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __matmul__(self, other: Any) -> Tile:

@@ -24,6 +24,8 @@ NOT_WITH = ("trials", "strategy", "study", "seeds", "against", "target")
 def asked(args: Namespace) -> bool:
     """Whether several sizes are asked for. UsageError for options that do not go together."""
     varying = bool(args.shape and ".." in args.shape)
+    if args.shapes == "":
+        raise UsageError("--shapes is empty; write two shapes or more, such as 'm=64; m=512 * 3'")
     if args.shapes and args.shape:
         raise UsageError("--shapes lists whole shapes: give each its sizes there, and leave out --shape")
     if args.aggregate and not args.shapes:

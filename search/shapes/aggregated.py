@@ -26,11 +26,13 @@ from .matrix import distinct, times_of
 from .ranges import WeightedShape
 from .recorded import record_given, remembered, space_of
 from .results import ShapesResult, SizeLoss
+from .shared_space import SharedSpace
 
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
     from ...ir.dtypes import DTypeLike
+    from ...plan import Built
     from ..progress import Progress
     from ..space import Schedule
 
@@ -55,33 +57,33 @@ class SharedSearch:
         self.tasks, self.weights, self.how, self.seed, self.show = tasks, weights, how, seed, show
         self.counts: Counter[str] = Counter()
         self.times: dict[tuple[Schedule, int], float] = {}
+        self.own: dict[int, Schedule] = {}
+        self.beside: dict[tuple[Schedule, int], float] = {}
+        """The time of a shape's own best, in the pass in which a schedule was timed there."""
+        self.built: list[dict[Schedule, Built | None]] = [{} for _ in tasks]
         self.tried: dict[Schedule, None] = {}
-        self.spaces = [space_of(t) for t in tasks]
+        self.space = SharedSpace([space_of(t) for t in tasks], [t.kernel for t in tasks])
 
-    def legal(self, opts: Schedule) -> bool:
-        """Whether a schedule may run on every shape."""
-        return all(s.state(opts) is not None for s in self.spaces)
-
-    def fitted(self, opts: Schedule) -> Schedule:
-        """A schedule without what is not legal on some shape."""
-        for space in self.spaces:
-            state = space.legalise(opts)
-            opts = () if state is None else state.opts
-        return opts
+    def of(self, shape: int, schedules: Sequence[Schedule]) -> list[Schedule]:
+        """Schedules of one shape, as they may serve all."""
+        return [w for s in schedules for w in self.space.written_out(shape, s)]
 
     def time(self, schedules: Sequence[Schedule]) -> None:
         """Time schedules on one shape after the other; those that can no longer be best drop out."""
-        left = [s for s in schedules if s not in self.tried and self.legal(s)]
+        left = [s for s in schedules if s not in self.tried and self.space.legal(s)]
         self.tried |= dict.fromkeys(left)
         known = self.best()
         for i in sorted(range(len(self.tasks)), key=lambda i: -self.weights[i]):
             if not left:
                 return
             began = self.allowance.spent
-            taken, measured = times_of(self.tasks[i], left, self.seed, self.show)
+            here = {s: self.space.at(i, s) for s in left}
+            own = [self.own[i]] if i in self.own else []
+            taken, measured = times_of(self.tasks[i], [*own, *here.values()], self.seed, self.show, self.built[i])
+            self.beside.update({(s, i): taken[own[0]] for s in left if own and own[0] in taken})
             self.allowance.took(i, self.allowance.spent - began)
             self.counts.update(m.outcome.value for m in measured)
-            self.times.update({(s, i): t for s, t in taken.items()})
+            self.times.update({(s, i): taken[mine] for s, mine in here.items() if mine in taken})
             left = [s for s in left if (s, i) in self.times and (known is None or self.hopeful(s, known[0]))]
 
     def hopeful(self, opts: Schedule, best: Schedule) -> bool:
@@ -101,12 +103,7 @@ class SharedSearch:
         until, longest = min(_COMMON * self.allowance.seconds, self.allowance.seconds - checks), 0.0
         while self.allowance.spent + longest < until:
             found = self.best()
-            state = None if found is None else self.spaces[0].state(found[0])
-            if state is None:
-                return
-            near = [s.opts for s in self.spaces[0].successors(state)]
-            near += [state.opts[:i] + state.opts[i + 1 :] for i in range(len(state.opts))]
-            fresh = [s for s in dict.fromkeys(near) if s not in self.tried and self.legal(s)]
+            fresh = [s for s in self.space.near(found[0]) if s not in self.tried] if found else []
             if not fresh:
                 return
             rng.shuffle(fresh)
@@ -151,31 +148,28 @@ def tune_shapes(
     with contextlib.ExitStack() as stack:
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
         pool: list[Schedule] = []
-        alone: dict[int, float] = {}
         for i, s in enumerate(shapes):
             share = allowance.slice(_ALONE, _ALONE + 0.1, len(shapes))
             if share is None:
-                pool += remembered(tasks[i], store, 3)
+                pool += search.of(i, remembered(tasks[i], store, 3))
                 continue
             show.phase(f"{s} alone")
             result = tune(kernel, s.shape, dtype, device, share, threads=threads, seed=seed, cache=store, progress=show, allow=allow)
             search.counts.update(result.counts)
             if result.found:
-                pool += [result.opts, *remembered(tasks[i], store, 3)]
-                alone[i] = result.t_med or result.t_min or math.inf
-        seeds = [space.seeds() for space in search.spaces]
+                pool += search.of(i, [result.opts, *remembered(tasks[i], store, 3)])
+                search.own[i] = result.opts
+        seeds = [search.of(i, space.seeds()) for i, space in enumerate(search.space.spaces)]
         pool += [s for found in seeds for s in found[:1]]
-        if len(pool) < _POOL and not alone:
+        if len(pool) < _POOL and not search.own:
             pool += [s for rank in range(1, _POOL) for found in seeds for s in found[rank : rank + 1]]
         show.phase("comparing on all shapes")
-        search.time(distinct([search.fitted(s) for s in pool], allowance.compared(len(shapes), _COMPARED, _POOL)))
+        search.time(distinct([search.space.fitted(s) for s in pool], allowance.compared(len(shapes), _COMPARED, _POOL)))
         search.climb()
-        return _recorded(search, store, shapes, alone, kernel, started)
+        return _recorded(search, store, shapes, kernel, started)
 
 
-def _recorded(
-    search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape], alone: dict[int, float], kernel: str, started: float
-) -> ShapesResult:
+def _recorded(search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape], kernel: str, started: float) -> ShapesResult:
     """Check the best schedule on every shape, record it, and say what it costs."""
     found = search.best()
     bad: list[str] = []
@@ -183,11 +177,11 @@ def _recorded(
     for i, (task, s) in enumerate(zip(search.tasks, shapes, strict=True) if found else ()):
         assert found is not None
         search.show.phase(f"checking {s}")
-        result = record_given(task, cache, [found[0]], search.seed, search.show, {"shapes": [str(x) for x in shapes]})
+        result = record_given(task, cache, [search.space.at(i, found[0])], search.seed, search.show, {"shapes": [str(x) for x in shapes]})
         search.counts.update(result.counts)
         if not result.confirmed:
             bad.append(str(s))
-        ours.append(SizeLoss(str(s), search.times[found[0], i], alone.get(i)))
+        ours.append(SizeLoss(str(s), search.times[found[0], i], search.beside.get((found[0], i))))
     known = [(w, math.log1p(x.loss)) for w, x in zip(search.weights, ours, strict=False) if x.loss is not None]
     message = "no schedule works for all of the shapes" if found is None else ""
     message = f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else message

@@ -195,6 +195,12 @@ def as_a_method(t: Any) -> None:
     x[t.grid(n=(64, 8))].sum()
 
 
+@refused(r"a tile has no method astype: write x.cast\('float32'\)")
+def converted_as_arrays_are(t: Any) -> None:
+    x, _ = arrays(t)
+    x[t.grid(n=(64, 8))].astype("float16")
+
+
 @refused(r"write t.dot\(a, b\)")
 def by_an_operator(t: Any) -> None:
     x, _ = arrays(t)
