@@ -195,7 +195,7 @@ def read_elsewhere(kernel: Kernel) -> tuple[str, ...]:
     bodies += [((s.expr, *s.indices, *(() if s.mask is None else (s.mask,))), s.axes) for s in kernel.stores]
     for roots, axes in bodies:
         for n in walk(*roots):
-            if n.op == "ref" and (any(i.op not in ("axis", "const") for i in n.src) or not any(i in axes for i in n.src)):
+            if n.op == "ref" and (any(i.op not in ("axis", "const") for i in n.src) or (axes and not any(i in axes for i in n.src))):
                 found.add(n.arg)
     return tuple(i.name for i in kernel.body if i.name in found and not isinstance(i, Fold))
 

@@ -189,3 +189,19 @@ def test_rows_past_the_caches_are_an_owner_s_choice() -> None:
     first = [seeds(kernels.make("embedding_grad", s, "float32"), targets.named("znver3"))[0] for s in (few, many)]
     assert [any(o.op == "NT" for o in opts) for opts in first] == [True, False]
     assert all(opts[0].op == "OWN" for opts in first)
+
+
+def test_a_number_that_several_nests_read_has_one_phase() -> None:
+    """A total without axes is needed whole by what has axes, and by nothing in the phase that computes it."""
+    kb = KernelBuilder("centred")
+    x = kb.input("x", (40, 24), float32)
+    j, a, b, c = kb.axis("n", 24), kb.axis("m@total", 40), kb.axis("m@mean", 40), kb.axis("m@square", 40)
+    total = kb.sum("total", (), a, x[a, 0] * x[a, 0])
+    mean = kb.sum("mean", (j,), b, x[b, 0] * x[b, j])
+    centre = kb.value("centre", (j,), mean[j] / total[()])
+    square = kb.sum("square", (j,), c, (x[c, j] - centre[j]) * (x[c, j] - centre[j]))
+    kb.store("y", float32, (24,), (j,), centre[j])
+    kb.store("z", float32, (24,), (j,), square[j] / total[()])
+    for where in ("avx2", "x86-64-v4", "neon"):
+        found = seeds(kb.build(), targets.named(where), 2)
+        assert found and any(o.op == "PHASE" for s in found for o in s)
