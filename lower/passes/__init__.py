@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, interleave, neighbours
+from . import barriers, interleave, neighbours, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,19 @@ def _barriers(program: Program, target: Target) -> None:
 def _interleave(program: Program, target: Target) -> None:
     # what packs constant inputs runs once, and may take its time
     for phase in program.phases[program.once :]:
-        interleave.interleave(phase, target.registers)
+        interleave.interleave(phase, target.registers, program.shared_params)
+
+
+def _shorten(program: Program, target: Target) -> bool:
+    found = [shorten.shorten(phase, target.registers, program.shared_params) for phase in program.phases[program.once :]]
+    return any(found)
 
 
 PASSES = (
     Pass("neighbours", lambda target: target.adds_neighbours, lambda program, _: neighbours.join(program)),
     Pass("barriers", lambda target: target.groups, _barriers),
     Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
+    Pass("shorten", lambda target: not target.groups, _shorten),
 )
 
 

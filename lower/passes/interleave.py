@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import insort
 
-from ...program.ops import ACCESSES, DIVIDES, FIXED, FREE
-from ...program.program import Block, Instr, Phase, Stmt, Val, bodies
+from ...program.ops import ACCESSES, DIVIDES
+from ...program.program import Instr, Phase, Val
+from .runs import before, each_run, worked_on
 
 LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
 """Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the
@@ -25,34 +26,19 @@ LONGEST, ACCESSED = 6000, 1000
 pairs."""
 
 
-def interleave(phase: Phase, registers: int) -> None:
-    """Reorder the straight runs of `phase` in place, for so many vector registers. What reads a value, or memory that
+def interleave(phase: Phase, registers: int, shared: frozenset[int] = frozenset()) -> None:
+    """Reorder the straight runs of `phase` in place, for so many vector registers. `shared`: the parameters that may lie in one
+    another's memory. What reads a value, or memory that
     may be the same, stays behind what makes it: results are the same to the bit."""
-    _block(phase.body, registers)
+    each_run(phase.body, lambda run: _run(run, registers, shared))
 
 
-def _block(block: Block, registers: int) -> None:
-    out: list[Stmt] = []
-    run: list[Instr] = []
-    for s in block.stmts:
-        if isinstance(s, Instr) and s.op not in FIXED:
-            run.append(s)
-            continue
-        out += _run(run, registers)
-        out.append(s)
-        run = []
-        for body in bodies(s):
-            _block(body, registers)
-    out += _run(run, registers)
-    block.stmts = out
-
-
-def _run(run: list[Instr], registers: int) -> list[Instr]:
-    if len(run) > LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(_works, run)) < 2 * CHAIN:
+def _run(run: list[Instr], registers: int, shared: frozenset[int]) -> list[Instr]:
+    if len(run) > LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(worked_on, run)) < 2 * CHAIN:
         return run
     first, rest, made = [], [], set()
     for s in run:  # constants and indices come first: they are ready, and belong to no chain
-        if s.out is None or s.op in ACCESSES or _works(s) or any(a in made for a in s.args):
+        if s.out is None or s.op in ACCESSES or worked_on(s) or any(a in made for a in s.args):
             rest.append(s)
             made.add(s.out)
         else:
@@ -62,48 +48,16 @@ def _run(run: list[Instr], registers: int) -> list[Instr]:
     for s in rest:
         # products summed up wait for each other only at the sum, and there are registers full of sums
         waited = s.args[:2] if s.op == "fma" else s.args
-        here = max((height[a] for a in waited if a in height), default=0) + _works(s)
+        here = max((height[a] for a in waited if a in height), default=0) + worked_on(s)
         here = max(here, *(height.get(a, 0) for a in s.args), 0)
         longest = max(longest, here)
         if s.out is not None:
             height[s.out] = here
-    if longest < CHAIN or sum(map(_works, rest)) < 1.5 * longest:
+    if longest < CHAIN or sum(map(worked_on, rest)) < 1.5 * longest:
         return run
-    before = _before(rest)
-    strand = _strands(before)
-    return first + _in_turns(rest, before, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
-
-
-def _works(s: Instr) -> bool:
-    """Whether an arithmetic unit works on it."""
-    return s.out is not None and s.out.lanes > 1 and s.op not in FREE
-
-
-def _before(run: list[Instr]) -> list[set[int]]:
-    """For every instruction those that must come before it."""
-    made: dict[Val, int] = {}
-    reads: dict[tuple[str, int], list[int]] = {}
-    writes: dict[tuple[str, int], list[int]] = {}
-    out: list[set[int]] = []
-    for i, s in enumerate(run):
-        need = {made[a] for a in s.args if a in made}
-        if s.op in ACCESSES:
-            place = (s.mem.space, s.mem.base)
-            others = writes.get(place, []) + (reads.get(place, []) if s.out is None else [])
-            need |= {j for j in others if not _apart(run[j], s)}
-            (writes if s.out is None else reads).setdefault(place, []).append(i)
-        if s.out is not None:
-            made[s.out] = i
-        out.append(need)
-    return out
-
-
-def _apart(a: Instr, b: Instr) -> bool:
-    """Whether two accesses to one array cannot meet: they count the same elements from one index, and their offsets keep them apart."""
-    if a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.mem.dtype is not b.mem.dtype:
-        return False
-    x, y = (range(s.mem.offset, s.mem.offset + (s.out or s.args[1]).lanes) for s in (a, b))
-    return x.stop <= y.start or y.stop <= x.start
+    need = before(rest, shared)
+    strand = _strands(need)
+    return first + _in_turns(rest, need, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
 
 
 def _strands(before: list[set[int]]) -> list[int]:
@@ -154,8 +108,8 @@ def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width
         s, mine = run[at], strand[at]
         out.append(s)
         ready[mine].remove(at)
-        slots -= _works(s)
-        done = cycle + LATENCY * _works(s)
+        slots -= worked_on(s)
+        done = cycle + LATENCY * worked_on(s)
         if s.op in DIVIDES and s.out is not None:
             busy = int(DIVIDER * s.out.lanes * s.out.dtype.size)
             divider = cycle + busy

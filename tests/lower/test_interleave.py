@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from straight_runs import LANES, check, instructions, random_run
 from tilewright import kernels
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
@@ -14,10 +15,8 @@ from tilewright.lower import lower
 from tilewright.lower.passes.interleave import interleave
 from tilewright.opts import apply
 from tilewright.program.builder import Builder
-from tilewright.program.program import Block, For, If, Instr, Mem, Phase, Program, Val
+from tilewright.program.program import Block, For, If, Mem, Phase, Program, Val
 from tilewright.targets import named
-
-LANES = 16
 
 
 def chains(ops: list[str], copies: int, long: int = 12, store: bool = True) -> Phase:
@@ -30,10 +29,6 @@ def chains(ops: list[str], copies: int, long: int = 12, store: bool = True) -> P
                 v = b.op(ops[i % len(ops)], v, b.const(1.5 + i, float32, LANES))
             b.store(Mem("param", 1, float32, c * LANES), phase.item, v)
     return phase
-
-
-def instructions(block: Block) -> list[Instr]:
-    return [s for s in block.stmts if isinstance(s, Instr)]
 
 
 def starts(phase: Phase, op: str) -> list[int]:
@@ -87,38 +82,10 @@ def test_divisions_are_spread() -> None:
     assert ops.count("D") == 8 and "DD" not in ops
 
 
-def check(before: list[Instr], after: list[Instr]) -> None:
-    """The same instructions, values before their uses, and accesses that may meet in the order they had."""
-    assert sorted(map(id, before)) == sorted(map(id, after))
-    place = {id(s): i for i, s in enumerate(after)}
-    made = {s.out: s for s in before if s.out is not None}
-    for i, s in enumerate(before):
-        for a in s.args:
-            assert a not in made or place[id(made[a])] < place[id(s)]
-        for t in before[:i]:
-            if s.op not in ("load", "store") or t.op not in ("load", "store") or (s.op == t.op == "load"):
-                continue
-            m, n = s.attr, t.attr
-            if (m.space, m.base) == (n.space, n.base) and (s.args[0] is not t.args[0] or abs(m.offset - n.offset) < LANES):
-                assert place[id(t)] < place[id(s)]
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_random_runs_keep_what_must_stay(seed: int) -> None:
     r = random.Random(seed)
-    b = Builder()
-    with b.phase(const(1), ()) as phase:
-        at = [phase.item, b.op("add", phase.item, b.const(1))]
-        vals: list[Val] = [b.load(Mem("param", 0, float32), phase.item, LANES)]
-        for _ in range(r.randint(60, 300)):
-            kind = r.random()
-            mem = Mem(r.choice(["param", "scratch"]), r.choice([0, 64]), float32, r.choice([0, 8, 16, 32]))
-            if kind < 0.15:
-                vals.append(b.load(mem, r.choice(at), LANES))
-            elif kind < 0.25:
-                b.store(mem, r.choice(at), r.choice(vals[-4:]))
-            else:
-                vals.append(b.op(r.choice(["mul", "add", "div"]), r.choice(vals[-6:]), r.choice(vals)))
+    phase = random_run(r)
     before = instructions(phase.body)
     interleave(phase, r.choice([4, 16, 32]))
     check(before, instructions(phase.body))

@@ -1,0 +1,126 @@
+"""Brings what a store needs together, where a straight run holds more vectors than there are registers.
+
+A register tile is written store by store: all copies of the first, then all copies of the next. What two stores of one
+point share, and what neighbouring points share, waits in between, and compilers keep the order they get: they spill.
+Here the stores (and the results that leave the run) are taken in turns, next the one that needs the fewest
+instructions more, each with what it needs just before it: the depth-first order (R. Sethi and J. D. Ullman, "The
+Generation of Optimal Code for Arithmetic Expressions", 1970, for a graph), in batches of as many as fit into the
+registers. An order that does not fit either is not taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from ...program.program import Instr, Phase, Val, statements
+from .runs import before, each_run, operands, worked_on
+
+AT_ONCE = 3.0
+"""Operations that a batch must hold, on the average, for each that waits for another: a processor looks ahead over two or three chains."""
+SLACK = 1.5
+"""What compilers make do with, in registers: constants and what was loaded can be had again."""
+LONGEST = 4000
+"""Instructions of a run above which the time this takes is not worth it."""
+
+
+def shorten(phase: Phase, registers: int, shared: frozenset[int] = frozenset()) -> bool:
+    """Reorder the straight runs of `phase` in place, for so many vector registers, and say whether any was. `shared`: the parameters
+    that may lie in one another's memory. Results are the same to the bit."""
+    uses = Counter(v for s in statements(phase.body) for v in operands(s))
+    changed = False
+
+    def reordered(run: list[Instr]) -> list[Instr]:
+        nonlocal changed
+        found = _shortened(run, uses, registers, shared)
+        changed |= found is not run
+        return found
+
+    each_run(phase.body, reordered)
+    return changed
+
+
+def _shortened(run: list[Instr], uses: Counter[Val], registers: int, shared: frozenset[int]) -> list[Instr]:
+    if len(run) > LONGEST or sum(s.out is not None and s.out.lanes > 1 for s in run) <= registers:
+        return run
+    mine = Counter(a for s in run for a in s.args)
+    made = {s.out for s in run}
+    around = len({a for a in mine if a.lanes > 1 and a not in made})
+    later = frozenset(s.out for s in run if s.out is not None and uses[s.out] > mine[s.out])
+    held = peak(run, mine, later)
+    most = SLACK * registers - around
+    if held <= most:
+        return run
+    need = before(run, shared)
+    wanted = set().union(*need)
+    turns = _turns([i for i, s in enumerate(run) if i not in wanted or (s.out is not None and s.out in later)], need)
+    together = len(turns)
+    while together > 1:
+        together = -(-together // 2)
+        batches = _batches(turns, together)
+        if _at_once(run, need, batches) < AT_ONCE:
+            break
+        found = [run[i] for b in batches for i in b]
+        if peak(found, mine, later) <= most:
+            return found
+    return run
+
+
+def peak(run: Sequence[Instr], uses: Mapping[Val, int], later: frozenset[Val]) -> int:
+    """The most vectors that are held at a time, of those that a run makes, but for what is loaded for one use: that is an operand in
+    memory. `later`: what is read after it."""
+    last = {a: i for i, s in enumerate(run) for a in s.args}
+    ends: dict[int, int] = {}
+    live = most = 0
+    for i, s in enumerate(run):
+        live -= ends.pop(i, 0)
+        if s.out is not None and s.out.lanes > 1 and (s.op != "load" or uses[s.out] > 1):
+            live += 1
+            if s.out not in later:
+                end = last.get(s.out, i + 1)
+                ends[end] = ends.get(end, 0) + 1
+        most = max(most, live)
+    return most
+
+
+def _turns(roots: list[int], need: Sequence[set[int]]) -> list[int]:
+    """For each of `roots`, in their turns, the instructions that it needs and the ones before do not, as bits of a number."""
+    above: list[int] = []
+    for i, b in enumerate(need):
+        bits = 1 << i
+        for j in b:
+            bits |= above[j]
+        above.append(bits)
+    done, out = 0, []
+    while roots:
+        at = min(roots, key=lambda i: (above[i] & ~done).bit_count())
+        roots.remove(at)
+        out.append(above[at] & ~done)
+        done |= above[at]
+    return out
+
+
+def _batches(turns: Sequence[int], together: int) -> list[list[int]]:
+    """The instructions of so many turns at a time, in the order in which they were written."""
+    out: list[list[int]] = []
+    for k in range(0, len(turns), together):
+        bits, mine = reduce(or_, turns[k : k + together]), []
+        while bits:
+            low = bits & -bits
+            mine.append(low.bit_length() - 1)
+            bits ^= low
+        out.append(mine)
+    return out
+
+
+def _at_once(run: Sequence[Instr], need: Sequence[set[int]], batches: Sequence[Sequence[int]]) -> float:
+    """Operations of the batches for each that waits for another of its batch: what can be done at once, on the average."""
+    works = sum(map(worked_on, run))
+    waits = 0
+    for batch in batches:
+        height: dict[int, int] = {}
+        for i in batch:
+            height[i] = max((height[j] for j in need[i] if j in height), default=0) + worked_on(run[i])
+        waits += max(height.values(), default=0)
+    return works / max(1, waits)
