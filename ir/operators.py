@@ -12,7 +12,8 @@ from .op_names import COMPARE, COUNTS, INTEGER, UNARY
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:
-    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32. Integers have no `div`."""
+    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32. Integers have no `div`.
+    The larger of a float x and −x is |x|."""
     a, b = _both(a, b)
     if a.dtype is index and b.dtype is index:
         return ix.binary(op, a, b)
@@ -21,6 +22,10 @@ def arith(op: str, a: Expr, b: Expr) -> Node:
         types_differ(op, a, b)
     if op == "div" and not a.dtype.is_float:
         raise KernelError(f"/ of {a.dtype}: cast it to a float type, or divide with // (which rounds down)")
+    if op in ("max", "min") and a.dtype.is_float:
+        for x, y in ((a, b), (b, a)):
+            if y.op == "neg" and y.src[0] is x:  # one operation, and one read of what NaN would be noted for
+                return unary("abs", x) if op == "max" else unary("neg", unary("abs", x))
     return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
 
 

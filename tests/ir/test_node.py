@@ -23,6 +23,7 @@ from tilewright.ir import (
     int8,
     int32,
     maximum,
+    minimum,
     sqrt,
     sym,
     where,
@@ -185,3 +186,11 @@ def test_text_is_readable():
     assert repr(X.masked(I < 2, I, J)) == "(x[m, n] if (m < 2) else 0)"
     assert repr((I * 2 + 1) % 4) == "((m*2 + 1) % 4)"
     assert repr(make("arg", float32, (), "a.M")) == "$a.M"
+
+
+def test_the_larger_of_a_number_and_its_negative_is_its_size():
+    x = X[I, J]
+    assert maximum(x, -x) is maximum(-x, x) is absolute(x)
+    assert minimum(x, -x) is -absolute(x)
+    n = Buffer("n", int32, (4,))[I]
+    assert maximum(n, -n).op == "max", "the least integer has no size"
