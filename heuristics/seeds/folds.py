@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...ir.body import Fold
+from ...ir.body import Fold, Reduce
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
@@ -26,6 +26,12 @@ def fold_seeds(kernel: Kernel, target: Target, threads: int) -> Iterator[Opts]:
     for item in build(kernel, {}):
         if isinstance(item, FoldItem):
             yield from _fold(kernel, target, threads, item)
+
+
+def weighted(fold: Fold) -> bool:
+    """Whether a fold has a sum of products over the folded axis, for each element of another one."""
+    over = (v for v in fold.block if isinstance(v.expr, Reduce) and v.expr.combine == "add" and v.body.op == "mul")
+    return any(a.arg.family == fold.axis.arg.family for v in over if len(v.axes) > 1 for a in v.reduce_axes)
 
 
 def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Iterator[Opts]:

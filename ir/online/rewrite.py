@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...ir import node as N
-from ...ir.body import Fold, Monoid, Reduce, Scan, Store, Value
-from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
-from ...ir.operators import substitute
+from .. import node as N
+from ..body import Fold, Monoid, Reduce, Scan, Store, Value
+from ..kernel import Kernel
+from ..node import Node, axes_of
+from ..operators import substitute
 from .anchors import FoldState, Inseparable, factors
 from .axes import ChainNest, Sites, family_form, inline, written_out
 from .empty import as_numpy
@@ -39,20 +39,21 @@ class NoFold:
         return False
 
 
-def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel | NoFold:
+def online(kernel: Kernel, rows: bool = False, products: bool = False, along: str = "") -> Kernel | NoFold:
     """`kernel` with a chain of reductions over one axis as a fold, or why there is none.
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
     that lie in memory are as fast in several passes; only where elements are compared with a result, as argmax does, is
     one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products
-    with that contraction, which could be reassociated or be two kernels. Values without a reduction are written out
-    first, and axes that walk one dimension become one family."""
+    with that contraction, which could be reassociated or be two kernels. `along`: the axis or family to fold along (default:
+    the first that can be). Values without a reduction are written out first, and axes that walk one dimension become one
+    family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
     nests = family_form(inline(kernel))
-    families = dict.fromkeys(a for n in nests for a in n.over)
+    families = list(dict.fromkeys(a for n in nests for a, old in _over(n) if along in ("", old.arg.name, old.arg.family)))
     if not families:
-        return NoFold("it has no reduction")
+        return NoFold(f"it has no reduction{along and f' over {along}'}")
     reasons: dict[str, bool] = {}
     for axis in families:
         try:
@@ -242,6 +243,11 @@ class _Rewrite:
         own = None if s.own is None else (table[n.axes[s.axes.index(s.own[0])]], *s.own[1:])
         mask = rest[-1] if s.mask is not None else None
         return Store(s.buffer, indices, expr, tuple(table[a] for a in n.axes), s.combine, mask, own)
+
+
+def _over(n: ChainNest) -> list[tuple[Node, Node]]:
+    """The families that a nest reduces, each with the kernel's own axis."""
+    return list(zip(n.over, n.item.reduce_axes, strict=True)) if isinstance(n.item, Value) else []
 
 
 def _contracts(n: ChainNest) -> bool:
