@@ -21,6 +21,10 @@ from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
 
 
+TILES = (64, 32, 16, 128, 256)
+"""Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""
+
+
 def fold_seeds(kernel: Kernel, target: Target, threads: int) -> Iterator[Opts]:
     """Guesses for every such fold; some may be illegal."""
     for item in build(kernel, {}):
@@ -68,7 +72,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
         for n in sums:
             other = [a for a in n.axes if a is not row and a not in free]
             out += [opt("UPCAST", a.arg.name, _even(extent(a), copies)) for a in other[-1:] if extent(a) > 1]
-        for tile in (64, 128, 256):
+        for tile in TILES:
             block = math.lcm(tile, copies)
             cut = (opt("TILE", family, block),) if block < extent(item.fold.axis) else ()
             kept = tuple(
