@@ -19,7 +19,7 @@ from ...opts.analysis.structure import accesses, extent, shared_axes, stageable_
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
-
+from .lone_rows import lone_rows
 
 TILES = (64, 32, 16, 128, 256)
 """Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""
@@ -45,9 +45,14 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     sums = [n for n in products if any(a.arg.family == family for a in n.reduce_axes) and len(n.axes) > 1]
     shared = [a for a in shared_axes(kernel) if all(a in n.axes for n in item.nests)]
     row = _row(item.fold, scores, shared)
-    if row is None:
+    if not scores:
         return
     lanes = target.lanes(scores[0].expr.dtype)
+    if row is None:
+        block = {b.name for b in item.fold.block}
+        if sums and not target.groups:
+            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in block])
+        return
     free = [a for a in shared if a is not row]
     grid = [opt("PARALLEL", a.arg.name) for a in (*free, row)]
     at = row.arg.name

@@ -39,7 +39,7 @@ class NoFold:
         return False
 
 
-def online(kernel: Kernel, rows: bool = False, products: bool = False, along: str = "") -> Kernel | NoFold:
+def online(kernel: Kernel, rows: bool = False, products: bool = False, along: str = "", spanning: bool = False) -> Kernel | NoFold:
     """`kernel` with a chain of reductions over one axis as a fold, or why there is none.
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
@@ -57,7 +57,7 @@ def online(kernel: Kernel, rows: bool = False, products: bool = False, along: st
     reasons: dict[str, bool] = {}
     for axis in families:
         try:
-            return _Rewrite(kernel, nests, axis, rows, products).kernel()
+            return _Rewrite(kernel, nests, axis, rows, products, spanning).kernel()
         except _Uninteresting as why:
             reasons.setdefault(str(why), False)
         except Inseparable as why:
@@ -80,12 +80,12 @@ class _Uninteresting(Exception):
 class _Rewrite:
     """One attempt: the reductions over the family `axis`."""
 
-    def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool, products: bool) -> None:
+    def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool, products: bool, spanning: bool) -> None:
         self.old, self.nests, self.axis = kernel, list(nests), axis
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
         self._known: dict[str, set[str]] = {}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
-        self.heads = {n for n in self.inner if _contracts(self.values[n])}
+        self.heads = {n for n in self.inner if spanning or _contracts(self.values[n])}
         self.rows = rows or (not self.heads and self._chooses())
         self.chain = self._chain(self.inner if self.rows else self.heads, self.rows)
         if not self.chain:

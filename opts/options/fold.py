@@ -34,7 +34,7 @@ def folded(kernel: Kernel, name: str) -> Kernel:
     be made. Axes that lie in one loop nest only keep their names. A family with several sites is called after one of the kernel's, with
     `.o` behind, and its sites by number: `key.o`, `key.o1`. Values that several parts of the block read are `top.o1` and so on, after its
     first component."""
-    found = online(kernel, along=name)
+    found = online(kernel, along=name, spanning=True)
     if isinstance(found, NoFold):
         raise OptError(f"FOLD({name}): {found.reason}")
     return _values_named(_axes_named(tidy_as_named(found), _origins(kernel, found)), kernel)
@@ -45,7 +45,7 @@ def foldable(kernel: Kernel) -> str:
     """The family of `kernel` that FOLD may name; empty where there is none."""
     if len(kernel.body) < 2 or kernel.blocks is not None:
         return ""
-    found = online(kernel)
+    found = online(kernel, spanning=True)
     folds = [item for item in found.body if isinstance(item, Fold)] if isinstance(found, Kernel) else []
     over = (a for f in folds for c in f.components if c in kernel.values for a in kernel.values[c].reduce_axes)
     return next((str(a.arg.family) for a in over), "")

@@ -61,3 +61,19 @@ def sloped(a: Any, i: Any, j: Any, x: Any) -> Any:
 
 def padded(a: Any, i: Any, j: Any, x: Any) -> Any:
     return where(cast(j, int32) < 7, x, float("-inf"))
+
+
+def single(h: int = 4, shared: int = 2, t: int = 21, d: int = 16) -> Kernel:
+    """y[h, d] of one query (d) a head and keys and values (h / shared, t, d)."""
+    kb = KernelBuilder("single")
+    a, o, e = kb.axis("h", h), kb.axis("d@out", d), kb.axis("d@dot", d)
+    jd, jm, js, jo = (kb.axis(f"t@{n}", t) for n in ("dot", "max", "sum", "out"))
+    q = kb.input("q", (h, d), float32)
+    k, v = (kb.input(x, (h // shared, t, d), float32) for x in "kv")
+    b = a // shared if shared > 1 else a
+    dot = kb.sum("dot", (a, jd), e, q[a, e] * k[b, jd, e])
+    top = kb.max("top", (a,), jm, dot[a, jm])
+    total = kb.sum("total", (a,), js, exp(dot[a, js] - top[a]))
+    mix = kb.sum("mix", (a, o), jo, exp(dot[a, jo] - top[a]) * v[b, jo, o])
+    kb.store("y", float32, (h, d), (a, o), mix[a, o] / total[a])
+    return kb.build()
