@@ -49,9 +49,9 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
         return
     lanes = target.lanes(scores[0].expr.dtype)
     if row is None:
-        block = {b.name for b in item.fold.block}
+        inside = {b.name for b in item.fold.block}
         if sums and not target.groups:
-            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in block])
+            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in inside])
         return
     free = [a for a in shared if a is not row]
     grid = [opt("PARALLEL", a.arg.name) for a in (*free, row)]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir import KernelBuilder
-from tilewright.ir.dtypes import float32, int32
+from tilewright.ir.dtypes import float32, index, int32
 from tilewright.ir.functions import exp, tanh, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
@@ -76,4 +76,33 @@ def single(h: int = 4, shared: int = 2, t: int = 21, d: int = 16) -> Kernel:
     total = kb.sum("total", (a,), js, exp(dot[a, js] - top[a]))
     mix = kb.sum("mix", (a, o), jo, exp(dot[a, jo] - top[a]) * v[b, jo, o])
     kb.store("y", float32, (h, d), (a, o), mix[a, o] / total[a])
+    return kb.build()
+
+
+LIMITS: dict[str, Callable[[Any, Any], Any]] = {
+    "int32": lambda j, n: cast(j, int32) < n,
+    "index": lambda j, n: j <= cast(n, index) - 1,
+    "first": lambda j, n: cast(j, int32) >= n,
+    "later": lambda j, n: cast(j + 3, int32) >= n + 1,
+}
+"""Which keys (j) a head sees that has a number n."""
+
+
+def limited(limit: str, h: int = 8, s: int = 11, t: int = 24, d: int = 8) -> Kernel:
+    """Attention whose heads see keys up to a number that is read, or from it on; (h, s, d), and numbers (h)."""
+    kb = KernelBuilder("limited")
+    a, i, o, e = kb.axis("h", h), kb.axis("s", s), kb.axis("d@out", d), kb.axis("d@dot", d)
+    jd, jm, js, jo = (kb.axis(f"k@{n}", t) for n in ("dot", "max", "sum", "out"))
+    q = kb.input("q", (h, s, d), float32)
+    k, v = (kb.input(x, (h, t, d), float32) for x in "kv")
+    n = kb.input("n", (h,), int32, range=(1, t - 1))
+    dot = kb.sum("dot", (a, i, jd), e, q[a, i, e] * k[a, jd, e])
+
+    def at(j: Any) -> Any:
+        return where(LIMITS[limit](j, n[a]), dot[a, i, j], float("-inf"))
+
+    top = kb.max("top", (a, i), jm, at(jm))
+    total = kb.sum("total", (a, i), js, exp(at(js) - top[a, i]))
+    mix = kb.sum("mix", (a, i, o), jo, exp(at(jo) - top[a, i]) * v[a, jo, o])
+    kb.store("y", float32, (h, s, d), (a, i, o), mix[a, i, o] / total[a, i])
     return kb.build()
