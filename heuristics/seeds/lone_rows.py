@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node, walk
+from ...ir.node import Node, axes_of, walk
+from ...ir.skippable import skippable
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import fit
 from ...opts.nests import FoldItem, Nest
@@ -20,36 +23,58 @@ from ...targets import Target
 
 SHARING = 4
 """Heads that share keys which are in registers together."""
-WIDE = 8
-"""Vectors of results of the weighted sum, of all heads together."""
 TILES = (64, 256)
 """Keys of a tile, whose rows may be read for the scores and again for the weighted sum."""
-SHAPES = ((4, 1), (8, 1), (2, 1), (4, 2))
-"""Keys side by side, and vectors along their sums."""
+SHAPES = ((4, 1), (8, 1), (2, 1))
+"""Keys side by side, and vectors along their sums, where heads share keys."""
+STREAMED = ((2, 2), (1, 2))
+"""The same where each key is read once: the fewer rows are read at a time, the more the memory is read in a row."""
+WIDE = 8
+"""Vectors of results, where they are not a whole number of them."""
+STEPS = 12
+"""Vectors of a query that stay in registers while keys go by."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Lanes of a vector, vectors and keys of a block of scores, vectors of results of the weighted sum."""
+
+    lanes: int
+    vectors: int
+    keys: int
+    results: int
 
 
 def lone_rows(kernel: Kernel, target: Target, item: FoldItem, shared: Sequence[Node], kept: Sequence[str]) -> Iterator[Opts]:
     """Guesses, perhaps illegal ones. `shared`: the axes of all nests; `kept`: values of the block that are worth keeping."""
-    family = item.fold.axis.arg.family
-    lanes = target.lanes(item.nests[0].expr.dtype)
+    axis = item.fold.axis
+    family, lanes = axis.arg.family, target.lanes(item.nests[0].expr.dtype)
     heads = _sharing(item.nests, shared)
     together = math.prod(n for _, n in heads)
     grid = [opt("PARALLEL", a.arg.name) for a in shared]
-    for keys, vectors in SHAPES:
+    tiles = [extent(axis), *(TILES if together > 1 or skippable(item.fold) or _read_twice(item) else ())]
+    for keys, vectors in SHAPES if together > 1 else STREAMED:
         if together * keys * vectors + keys > target.registers:
             continue
-        cut: list[Opt] = []
-        for n in item.nests:
-            cut += _lanes(kernel, n, family, shared, (lanes, vectors, keys, together))
+        shape = _Shape(lanes, vectors, keys, max(1, 3 * target.registers // (4 * together)))
+        cut = [o for n in item.nests for o in _lanes(kernel, n, family, shared, shape)]
         sites = [a for v in item.fold.block if v.name in kept for a in v.axes if a.arg.family == family]
         cut += [opt("UPCAST", a.arg.name, fit(extent(a), lanes)) for a in sites if fit(extent(a), lanes) > 1]
         cut += [opt("UPCAST", a.arg.name, n) for a, n in heads]  # (last: what is kept lies along the keys)
-        for tile in (extent(item.fold.axis), *TILES):
-            whole = tile >= extent(item.fold.axis)
+        for tile in tiles:
+            whole = tile >= extent(axis)
             at = family if not whole else str(shared[-1].arg.name) if shared else ""
             tiled = () if whole else (opt("TILE", family, tile),)
             stages = tuple(opt("STAGE", v, at=at) for v in kept if at)
             yield tuple(dict.fromkeys((*tiled, *cut, *grid, *stages)))
+
+
+def _read_twice(item: FoldItem) -> bool:
+    """Whether the scores and the weighted sum read the same array."""
+    family = item.fold.axis.arg.family
+    read = [{b for b, i, _ in loads(*n.roots) if any(a.arg.family == family for a in axes_of(*i))} for n in item.nests]
+    large = [bs for n, bs in zip(item.nests, read, strict=True) if n.kind == "reduce" and n.expr.op == "mul"]
+    return len(large) > 1 and bool(set.intersection(*large))
 
 
 def _sharing(nests: Sequence[Nest], shared: Sequence[Node]) -> list[tuple[Node, int]]:
@@ -62,22 +87,20 @@ def _sharing(nests: Sequence[Nest], shared: Sequence[Node]) -> list[tuple[Node, 
     return [(a, k) for a, k in found.items() if k > 1]
 
 
-def _lanes(kernel: Kernel, n: Nest, family: str, shared: Sequence[Node], sizes: tuple[int, int, int, int]) -> Iterator[Opt]:
+def _lanes(kernel: Kernel, n: Nest, family: str, shared: Sequence[Node], shape: _Shape) -> Iterator[Opt]:
     """Lanes of a nest, and what lies beside them."""
-    lanes, vectors, keys, together = sizes
-    own = [a for a in n.axes if a not in shared]
-    if n.kind != "reduce":
-        choices = own[-1:]
-    elif any(a.arg.family == family for a in n.reduce_axes):
-        choices = own[-1:] or list(n.reduce_axes[-1:])
-    else:
-        along = [a for a in contiguous(kernel, n) if a in n.reduce_axes] or list(n.reduce_axes[-1:])
-        yield opt("UPCAST", along[0].arg.name, fit(extent(along[0]), vectors * lanes))
-        yield from (opt("UPCAST", a.arg.name, keys) for a in own[-1:] if extent(a) >= keys)
+    own, lanes = [a for a in n.axes if a not in shared], shape.lanes
+    if n.kind == "reduce" and not any(a.arg.family == family for a in n.reduce_axes):
+        along = ([a for a in contiguous(kernel, n) if a in n.reduce_axes] or list(n.reduce_axes[-1:]))[0]
+        width = fit(extent(along), shape.vectors * lanes)
+        yield opt("UPCAST", along.arg.name, width)
+        if extent(along) % width == 0 and lanes < extent(along) <= STEPS * lanes:
+            yield opt("UNROLL", along.arg.name, extent(along) // width)
+        yield from (opt("UPCAST", a.arg.name, shape.keys) for a in own[-1:] if extent(a) >= shape.keys)
         return
-    for a in choices:
-        room = max(1, WIDE // together) if a in n.axes and a.arg.family != family else 1
-        whole = [v for v in range(2, room + 1) if extent(a) % (v * lanes) == 0]
-        width = max((fit(extent(a), room * lanes), *(v * lanes for v in whole)))
+    for a in own[-1:] or (n.reduce_axes[-1:] if n.kind == "reduce" else ()):
+        room = shape.results if a in n.axes and a.arg.family != family else 1
+        exact = [v for v in range(2, room + 1) if extent(a) % (v * lanes) == 0]
+        width = max((fit(extent(a), min(1 << room.bit_length() - 1, WIDE) * lanes), *(v * lanes for v in exact)))
         if width > 1:
             yield opt("UPCAST", a.arg.name, width)
