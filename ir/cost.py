@@ -175,8 +175,9 @@ class _Sizes:
         return known
 
     def _active(self, fold: Fold, axes: frozenset[Node]) -> int:
-        """Points of `axes`, fold.axis among them, where all conditions of `skippable` hold."""
+        """Points of `axes`, fold.axis among them, where all conditions of `skippable` hold that no data decides."""
         limits = [x for c in skippable(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
+        limits = [(k, rest) for k, rest in limits if not any(n.op == "load" for n in walk(rest))]
         others = list({a for _, rest in limits for a in axes_of(rest)})
         if prod(self.of(a.arg.extent) for a in others) > MOST_COUNTED:
             limits, others = [], []

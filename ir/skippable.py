@@ -14,8 +14,9 @@ from functools import lru_cache
 
 from . import index as ix
 from .body import Fold, Reduce
+from .dtypes import index
 from .node import Node, axes_of, const, walk
-from .operators import substitute
+from .operators import cast, substitute
 
 
 def conjuncts(cond: Node) -> Iterator[Node]:
@@ -49,12 +50,32 @@ def skippable(fold: Fold) -> tuple[Node, ...]:
 
 
 def threshold(cond: Node, axis: Node) -> tuple[int, Node] | None:
-    """(k, rest) such that `cond` holds where k·axis + rest >= 0; None where it is not linear in the axis."""
-    terms, c = ix.parts(ix.add(cond.src[1], cond.src[0], -1))
+    """(k, rest) such that `cond` holds where k·axis + rest >= 0; None where it is not linear in the axis. In `rest` may be whole
+    numbers that are read from memory, such as the length of a row, each as a conversion to an index."""
+    low, high = _place(cond.src[0]), _place(cond.src[1])
+    if low is None or high is None:
+        return None
+    terms, c = ix.parts(ix.add(high, low, -1))
     k = terms.pop(axis, 0)
     if not k or any(axis in axes_of(t) for t in terms):
         return None
     return k, ix.linear(terms, c - (cond.op == "lt"))
+
+
+def _place(n: Node) -> Node | None:
+    """A whole number as an index of the same value; None for what is no whole number or depends on other values."""
+    if n.dtype is index:
+        return n
+    if not n.dtype.is_int or (n.dtype.kind == "u" and n.dtype.size == index.size):
+        return None
+    if n.op == "const":
+        return const(n.arg)
+    inner = n.src[0] if n.op == "cast" else n
+    if inner.dtype is index:
+        lo, hi = ix.bounds(inner)
+        least, most = (0, 1 << 8 * n.dtype.size) if n.dtype.kind == "u" else (-1 << 8 * n.dtype.size - 1, 1 << 8 * n.dtype.size - 1)
+        return inner if least <= lo and hi < most else None
+    return None if any(x.op == "ref" for x in walk(n)) else cast(n, index)
 
 
 def _sites(fold: Fold, node: Node) -> list[Node]:

@@ -2,7 +2,8 @@
 
 A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies
 and loops inside a tile that gives a range of tiles in which it holds throughout, and a range in which it holds
-somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`)."""
+somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`). Limits may
+be numbers from memory, such as the lengths of padded rows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from itertools import product
 
 from ..ir import index as ix
 from ..ir.body import Fold
-from ..ir.node import Node, axes_of, const
+from ..ir.node import Node, axes_of, const, walk
+from ..ir.operators import substitute
 from ..ir.skippable import conditions, skippable, threshold
 from .axis_plan import Part
 from .nests import FoldItem
@@ -63,16 +65,33 @@ def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[R
 
 def _spread(s: Scheduled, rest: Node, opened: Collection[Node]) -> tuple[Node, int, int]:
     """An index over axes as (what the open loops fix, least and most of what is left)."""
-    terms, c = ix.parts(s.at_parts(rest))
+    terms, c = ix.parts(rest)
+    loaded = {t: k for t, k in terms.items() if t.op == "cast"}
+    terms, c = ix.parts(s.at_parts(ix.add(rest, ix.linear(loaded, 0), -1)))
     fixed: dict[Node, int] = {}
     least = most = 0
-    for t, k in terms.items():
-        if axes_of(t) <= set(opened):
+    for t, k in (*terms.items(), *loaded.items()):
+        if axes_of(s.at_parts(t)) <= set(opened):
             fixed[t] = k
         else:
             lo, hi = ix.bounds(t)
             least, most = least + min(k * lo, k * hi), most + max(k * lo, k * hi)
     return ix.linear(fixed, c), least, most
+
+
+def loaded_limits(found: Collection[Range]) -> list[Node]:
+    """The numbers from memory, over axes, that the limits of some ranges have as terms."""
+    return list(dict.fromkeys(n for r in found for n in walk(r.lo, r.hi) if n.op == "cast"))
+
+
+def _typical(n: Node, most: int) -> Node:
+    """A limit with a number for each one that is read: the middle of what it may be."""
+    table = {}
+    for x in walk(n):
+        if x.op == "cast":
+            lo, hi = ix.bounds(x)
+            table[x] = const((max(lo, 0) + min(hi, most)) // 2)
+    return substitute(n, table)
 
 
 def share(s: Scheduled, item: FoldItem) -> float:
@@ -81,7 +100,8 @@ def share(s: Scheduled, item: FoldItem) -> float:
     if cut is None or not isinstance(cut.size, int) or not skippable(item.fold):
         return 1.0
     loops = [p for p in s.loops(item.nests[0]) if s.position[p.name] < s.position[cut.name]]
-    run = ranges(s, item.fold, cut, {p.var for p in loops})
+    most = cut.size * cut.stride
+    run = [Range(_typical(r.lo, most), _typical(r.hi, most)) for r in ranges(s, item.fold, cut, {p.var for p in loops})]
     used = [p for p in loops if any(p.var in axes_of(r.lo, r.hi) for r in run)]
     trips = 1
     for p in used:

@@ -58,7 +58,11 @@ def loaded(buffers: Iterable[Buffer], body: Sequence[Value | Fold], stores: Sequ
 
 def renamed(kernel: Kernel, end: str) -> Kernel:
     """`kernel` with `end` behind the name of every axis and family."""
-    table = {a: axis(f"{a.arg.name}{end}", a.arg.extent, f"{a.arg.family}{end}") for a in kernel.axes}
+    return with_axes(kernel, {a: axis(f"{a.arg.name}{end}", a.arg.extent, f"{a.arg.family}{end}") for a in kernel.axes})
+
+
+def with_axes(kernel: Kernel, table: dict[Node, Node]) -> Kernel:
+    """`kernel` with other axes: `table` has one for every axis of it, and for those of its folds."""
 
     def go(e: Node) -> Node:
         return substitute(e, table)

@@ -3,7 +3,7 @@
 A state s that a step changes to s + x is a sum over the steps, and max(s, x) a maximum. Of s · α + x, where α says how a running
 maximum m moved (α = exp(m_before − m_now), as online softmax has it), it is a sum too, of x as it is for the last m of all: that is
 so if α(m₀, m₁) · α(m₁, m₂) = α(m₀, m₂) and x(m₁) · α(m₁, m₂) = x(m₂). Both are tried on numbers, as the rules of scans are. Whether
-the kernel then takes one pass or several is again a matter of schedules: `tensor.online` derives the fold anew from the sums
+the kernel then takes one pass or several is again a matter of schedules: `ir.online` derives the fold anew from the sums
 (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, is the rule backwards). Other recurrences that are linear in s are scans."""
 
 from __future__ import annotations

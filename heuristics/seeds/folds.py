@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...ir.body import Fold
+from ...ir.body import Fold, Reduce
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
@@ -19,6 +19,10 @@ from ...opts.analysis.structure import accesses, extent, shared_axes, stageable_
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
+from .lone_rows import lone_rows
+
+TILES = (64, 32, 16, 128, 256)
+"""Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""
 
 
 def fold_seeds(kernel: Kernel, target: Target, threads: int) -> Iterator[Opts]:
@@ -28,6 +32,12 @@ def fold_seeds(kernel: Kernel, target: Target, threads: int) -> Iterator[Opts]:
             yield from _fold(kernel, target, threads, item)
 
 
+def weighted(fold: Fold) -> bool:
+    """Whether a fold has a sum of products over the folded axis, for each element of another one."""
+    over = (v for v in fold.block if isinstance(v.expr, Reduce) and v.expr.combine == "add" and v.body.op == "mul")
+    return any(a.arg.family == fold.axis.arg.family for v in over if len(v.axes) > 1 for a in v.reduce_axes)
+
+
 def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Iterator[Opts]:
     family = item.fold.axis.arg.family
     products = [n for n in item.nests if n.kind == "reduce" and n.expr.op == "mul" and n.expr.dtype.is_float]
@@ -35,9 +45,14 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     sums = [n for n in products if any(a.arg.family == family for a in n.reduce_axes) and len(n.axes) > 1]
     shared = [a for a in shared_axes(kernel) if all(a in n.axes for n in item.nests)]
     row = _row(item.fold, scores, shared)
-    if row is None:
+    if not scores:
         return
     lanes = target.lanes(scores[0].expr.dtype)
+    if row is None:
+        inside = {b.name for b in item.fold.block}
+        if sums and not target.groups:
+            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in inside])
+        return
     free = [a for a in shared if a is not row]
     grid = [opt("PARALLEL", a.arg.name) for a in (*free, row)]
     at = row.arg.name
@@ -62,7 +77,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
         for n in sums:
             other = [a for a in n.axes if a is not row and a not in free]
             out += [opt("UPCAST", a.arg.name, _even(extent(a), copies)) for a in other[-1:] if extent(a) > 1]
-        for tile in (64, 128, 256):
+        for tile in TILES:
             block = math.lcm(tile, copies)
             cut = (opt("TILE", family, block),) if block < extent(item.fold.axis) else ()
             kept = tuple(

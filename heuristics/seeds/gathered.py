@@ -35,6 +35,7 @@ from .groups import groups, paired_results, paired_sums
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
+from .online import online_seeds
 from .phased import phase_seeds
 from .picked_rows import gathers, picked_rows
 from .placed import joined_places
@@ -94,6 +95,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     if much_cheaper(kernel):
         yield from _ranked(trials, threads, computed)
         return
+    yield from online_seeds(trials, lambda k: seeds(k, target, threads))
     computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
     if computed and found:
         computed += best_contractions(trials, threads, max(found, key=lambda c: work(c.nest)))

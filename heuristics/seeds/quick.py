@@ -22,7 +22,7 @@ from .chains import chain_guesses
 from .computed import paired, phases_first
 from .constants import constant_seeds
 from .effects import EXACT
-from .folds import fold_seeds
+from .folds import TILES, fold_seeds
 from .gathered import owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
@@ -30,6 +30,7 @@ from .groups import groups, paired_results
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
+from .online import online_seeds
 from .phased import joined, phase_seeds
 from .picked_rows import gathers, picked_rows
 from .placed import joined_places
@@ -46,8 +47,6 @@ COST = 9.5
 expression of its nests. The units are about milliseconds of a server's core."""
 EACH, NODE = 1.3, 0.03
 MOST = 4
-TILES = 3
-"""Tiles of the folded axis that `fold_seeds` guesses for each register tile."""
 
 
 class _Choice:
@@ -144,6 +143,10 @@ def _computed(choice: _Choice, kernel: Kernel, target: Target) -> bool:
     def quick(k: Kernel) -> Sequence[Opts]:
         return quick_seeds(k, target, choice.threads)
 
+    fold = next((o for w in online_seeds(choice.trials, quick) if (o := choice.trials.legal_at_once(w)) is not None), None)
+    if fold is not None:  # as for a kernel that is written as a fold
+        choice.found[fold] = 0.0
+        return True
     wishes = [*islice(phase_seeds(choice.trials, quick), 1)]
     wishes += [next(joined(choice.trials, first, quick)) for first in phases_first(kernel, target)]
     choice.ask_all(wishes)
@@ -159,7 +162,7 @@ def _computed(choice: _Choice, kernel: Kernel, target: Target) -> bool:
 
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
     """Guesses for a fold, the likeliest first: the short tile of the second register tile, of the first, then all."""
-    return [folds[i] for i in (TILES, 0, *range(len(folds))) if i < len(folds)]
+    return [folds[i] for i in (len(TILES), 0, *range(len(folds))) if i < len(folds)]
 
 
 def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:

@@ -39,10 +39,16 @@ def tidy(kernel: Kernel) -> Kernel:
     return found
 
 
-class _Writing:
-    """Writes the kernel down from its nests."""
+def tidy_as_named(kernel: Kernel) -> Kernel:
+    """As `tidy`, with the kernel's own names for families: of those that become one, the first that its nests have."""
+    return _Writing(kernel, kept=True).kernel
 
-    def __init__(self, kernel: Kernel) -> None:
+
+class _Writing:
+    """Writes the kernel down from its nests. `kept`: families are called as they are in the kernel."""
+
+    def __init__(self, kernel: Kernel, kept: bool = False) -> None:
+        self.kept = kept
         self.ties = AxisTies(raw_nests(kernel))
         taken = {b.name for b in kernel.buffers} | {s.arg.name for s in kernel.symbols}
         taken |= {n.name for n in self.ties.nests} | {f.name for f in kernel.body if isinstance(f, Fold)}
@@ -59,7 +65,16 @@ class _Writing:
         """Names for the families, in the order in which the nests are met from the stores."""
         met = dict.fromkeys(a for n in self.nests for a in (*n.axes, *n.over))
         free = (name for k in range(len(met) + len(taken)) if (name := f"d{k}") not in taken)
-        return dict(zip(met, free, strict=False))
+        names = dict(zip(met, free, strict=False))
+        return {a: self._old_names().get(a, name) for a, name in names.items()} if self.kept else names
+
+    def _old_names(self) -> dict[Node, str]:
+        """What the families are called in the kernel; without those that have a name which another has, too."""
+        found: dict[Node, str] = {}
+        for k, nest in enumerate(self.ties.nests):
+            for a in (*nest.axes, *nest.over):
+                found.setdefault(self.ties.stand_in(k, a), a.arg.family)
+        return {a: name for a, name in found.items() if list(found.values()).count(name) == 1}
 
     def _axis(self, n: NamedNest, a: Node) -> Node:
         family = self.family[a]

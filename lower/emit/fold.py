@@ -6,7 +6,7 @@ them (`opts.reach`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from ...ir import index as ix
@@ -15,11 +15,12 @@ from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, placeholder, ref, walk
 from ...ir.operators import substitute
 from ...opts.axis_plan import Part
-from ...opts.fold_tiles import Range, ranges
+from ...opts.fold_tiles import Range, loaded_limits, ranges
 from ...opts.loop_tree import Folded
 from ...opts.nests import FoldItem, Nest
 from .. import pieces
 from ..arithmetic.elementary import EXPENSIVE
+from ..expr import NestEval
 from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array
@@ -75,16 +76,28 @@ def _tiles(low: Lowering, folded: Folded, cut: Part, state: dict[str, Array], gr
     found = ranges(low.sched, f, cut, {p.var for p in low.scope.opened.values()})
     parts = [(r, p) for r in found for p in _pieces(low, item, cut, r)]
     before = dict(storage.values)
-    for (r, _), piece in zip(parts, low.versions(p for _, p in parts), strict=True):
-        with _tile(low, f, cut, r, piece):
-            merge = Merge(low, f, writes)
-            last = item.nests[-1]
-            closing = {last.name: merge} if merge.can_close(item.nests) else {}
-            with low.within(closing={**low.scope.closing, **closing}):
-                emit_tree(low, folded.body)
-            with low.within(nests=()):
-                merge.rest()
+    with _limits(low, f, found):
+        for (r, _), piece in zip(parts, low.versions(p for _, p in parts), strict=True):
+            with _tile(low, f, cut, r, piece):
+                merge = Merge(low, f, writes)
+                last = item.nests[-1]
+                closing = {last.name: merge} if merge.can_close(item.nests) else {}
+                with low.within(closing={**low.scope.closing, **closing}):
+                    emit_tree(low, folded.body)
+                with low.within(nests=()):
+                    merge.rest()
     storage.values = before
+
+
+@contextmanager
+def _limits(low: Lowering, f: Fold, found: Sequence[Range]) -> Iterator[None]:
+    """Inside: the numbers from memory that limit the tiles are scalars."""
+    with ExitStack() as bound:
+        for limit in loaded_limits(found):
+            with low.within(nests=()):
+                read = NestEval(low, Nest(f"{f.name}.limit", "point", (), (), limit)).value(limit, {})
+            bound.enter_context(low.scalars.bind(limit, read))
+        yield
 
 
 def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:

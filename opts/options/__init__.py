@@ -6,6 +6,7 @@ from ..registry import register
 from .cluster import CLUSTER
 from .factor import FACTOR
 from .fetch import FETCH
+from .fold import FOLD
 from .fuse import FUSE
 from .group import GROUP
 from .halo import HALO
@@ -34,7 +35,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, SPLITSCAN, FUSE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FOLD, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, SPLITSCAN, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE, SET),
 ):
     register(option)

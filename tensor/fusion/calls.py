@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir.kernel import Kernel
+from ...ir.online.rewrite import NoFold
 from .. import partition as P
 from ..graph.lines import Line
 from ..graph.node import HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast
-from ..online.rewrite import NoFold
 from .loop_plan import LoopPlan
 from .made import MadeKernel, kernel_of
 

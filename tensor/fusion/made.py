@@ -12,8 +12,8 @@ from typing import Any
 from ...ir.kernel import Kernel
 from ...ir.normal_form.naming import tidy
 from ...ir.normal_form.reciprocal import by_reciprocal
+from ...ir.online.rewrite import NoFold, compares, online
 from ..graph.node import TensorNode, range_of, walk
-from ..online.rewrite import NoFold, compares, online
 from ..partition import Group
 from .loop_plan import LoopPlan
 from .pull import pull

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...ir import functions as F
-from ...ir.node import Node, const
-from ...ir.operators import cast, substitute
+from .. import functions as F
+from ..node import Node, const
+from ..operators import cast, substitute
 from .anchors import INF, Anchor, Anchors, FoldState, Inseparable, free, product
 from .axes import negation
 from .terms import Factor, Leaf, Term, added, converted, short

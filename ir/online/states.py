@@ -14,12 +14,12 @@ from dataclasses import replace
 from itertools import product as every
 from math import comb
 
-from ...ir import functions as F
-from ...ir import index as ix
-from ...ir.body import IDENTITY
-from ...ir.dtypes import DType
-from ...ir.node import Node, axes_of, const, placeholder
-from ...ir.operators import arith, cast, substitute
+from .. import functions as F
+from .. import index as ix
+from ..body import IDENTITY
+from ..dtypes import DType
+from ..node import Node, axes_of, const, placeholder
+from ..operators import arith, cast, substitute
 from .anchors import INF, Anchors, FoldState, Inseparable, factors
 from .empty import hidden_by
 from .expand import Expansion, pulled_out

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from ...ir import functions as F
-from ...ir import node as N
-from ...ir.dtypes import DType, float64
-from ...ir.node import Node, axes_of, const, walk
-from ...ir.operators import substitute
+from .. import functions as F
+from .. import node as N
+from ..dtypes import DType, float64
+from ..node import Node, axes_of, const, walk
+from ..operators import substitute
 
 Table = Mapping[Node, Node]
 INF = float("inf")

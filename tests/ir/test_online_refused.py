@@ -20,7 +20,7 @@ from tilewright.ir import (
     tanh,
     where,
 )
-from tilewright.tensor.online.rewrite import NoFold, online
+from tilewright.ir.online.rewrite import NoFold, online
 
 INF = float("inf")
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...ir import node as N
-from ...ir.body import Fold, Monoid, Reduce, Scan, Store, Value
-from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
-from ...ir.operators import substitute
+from .. import node as N
+from ..body import Fold, Monoid, Reduce, Scan, Store, Value
+from ..kernel import Kernel
+from ..node import Node, axes_of
+from ..operators import substitute
 from .anchors import FoldState, Inseparable, factors
 from .axes import ChainNest, Sites, family_form, inline, written_out
 from .empty import as_numpy
@@ -39,24 +39,25 @@ class NoFold:
         return False
 
 
-def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel | NoFold:
+def online(kernel: Kernel, rows: bool = False, products: bool = False, along: str = "", spanning: bool = False) -> Kernel | NoFold:
     """`kernel` with a chain of reductions over one axis as a fold, or why there is none.
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
     that lie in memory are as fast in several passes; only where elements are compared with a result, as argmax does, is
     one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products
-    with that contraction, which could be reassociated or be two kernels. Values without a reduction are written out
-    first, and axes that walk one dimension become one family."""
+    with that contraction, which could be reassociated or be two kernels. `along`: the axis or family to fold along (default:
+    the first that can be). Values without a reduction are written out first, and axes that walk one dimension become one
+    family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
     nests = family_form(inline(kernel))
-    families = dict.fromkeys(a for n in nests for a in n.over)
+    families = list(dict.fromkeys(a for n in nests for a, old in _over(n) if along in ("", old.arg.name, old.arg.family)))
     if not families:
-        return NoFold("it has no reduction")
+        return NoFold(f"it has no reduction{along and f' over {along}'}")
     reasons: dict[str, bool] = {}
     for axis in families:
         try:
-            return _Rewrite(kernel, nests, axis, rows, products).kernel()
+            return _Rewrite(kernel, nests, axis, rows, products, spanning).kernel()
         except _Uninteresting as why:
             reasons.setdefault(str(why), False)
         except Inseparable as why:
@@ -79,12 +80,12 @@ class _Uninteresting(Exception):
 class _Rewrite:
     """One attempt: the reductions over the family `axis`."""
 
-    def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool, products: bool) -> None:
+    def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool, products: bool, spanning: bool) -> None:
         self.old, self.nests, self.axis = kernel, list(nests), axis
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
         self._known: dict[str, set[str]] = {}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
-        self.heads = {n for n in self.inner if _contracts(self.values[n])}
+        self.heads = {n for n in self.inner if spanning or _contracts(self.values[n])}
         self.rows = rows or (not self.heads and self._chooses())
         self.chain = self._chain(self.inner if self.rows else self.heads, self.rows)
         if not self.chain:
@@ -242,6 +243,11 @@ class _Rewrite:
         own = None if s.own is None else (table[n.axes[s.axes.index(s.own[0])]], *s.own[1:])
         mask = rest[-1] if s.mask is not None else None
         return Store(s.buffer, indices, expr, tuple(table[a] for a in n.axes), s.combine, mask, own)
+
+
+def _over(n: ChainNest) -> list[tuple[Node, Node]]:
+    """The families that a nest reduces, each with the kernel's own axis."""
+    return list(zip(n.over, n.item.reduce_axes, strict=True)) if isinstance(n.item, Value) else []
 
 
 def _contracts(n: ChainNest) -> bool:

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ...ir import functions as F
-from ...ir.dtypes import DType
-from ...ir.node import Node, as_node, const, walk
-from ...ir.operators import cast
-from ...ir.text import show
+from .. import functions as F
+from ..dtypes import DType
+from ..node import Node, as_node, const, walk
+from ..operators import cast
+from ..text import show
 from .anchors import Anchor, FoldState, Mean, product
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ...ir import node as N
-from ...ir.body import Fold, Reduce, Scan, Store, Value
-from ...ir.buffer import Buffer, loads
-from ...ir.dtypes import index
-from ...ir.functions import where
-from ...ir.kernel import Kernel
-from ...ir.node import Node, walk
-from ...ir.operators import logical, substitute, unary
+from .. import node as N
+from ..body import Fold, Reduce, Scan, Store, Value
+from ..buffer import Buffer, loads
+from ..dtypes import index
+from ..functions import where
+from ..kernel import Kernel
+from ..node import Node, walk
+from ..operators import logical, substitute, unary
 
 
 @dataclass(frozen=True, eq=False)

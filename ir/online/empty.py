@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from ...ir.node import Node, ref, walk
-from ...ir.normal_form.masked_weights import sees_one
-from ...ir.operators import substitute
+from ..node import Node, ref, walk
+from ..normal_form.masked_weights import sees_one
+from ..operators import substitute
 from .anchors import INF, FoldState
 from .terms import Factor
 

@@ -1,0 +1,30 @@
+"""Seeds for attention that is written as a chain of reductions: the fold that it is (FOLD), with the seeds of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.body import Fold
+from ...ir.kernel import Kernel
+from ...opts.opt import Opts, opt
+from ...opts.options.fold import foldable, folded
+from ...targets import Target
+from .folds import weighted
+from .legal import Trials
+from .phased import Seeds, joined
+
+
+def fold_first(kernel: Kernel, target: Target) -> Opts:
+    """The option that makes a fold of a chain of reductions over a product, of which one is a weighted sum of rows; none for other
+    kernels. (A place of an extreme is found as quickly once the products are in memory.)"""
+    if target.kind == "gpu" or not (name := foldable(kernel)):
+        return ()
+    fold = next(item for item in folded(kernel, name).body if isinstance(item, Fold))
+    return (opt("FOLD", name),) if weighted(fold) else ()
+
+
+def online_seeds(trials: Trials, seeds: Seeds) -> Iterator[Opts]:
+    """The fold with its seeds, the likeliest first."""
+    first = fold_first(trials.kernel, trials.target)
+    if first:
+        yield from joined(trials, first, seeds)

@@ -1,0 +1,104 @@
+"""FOLD: attention that is written as a chain of reductions runs in tiles of the keys; results are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from einsums import einsum
+from tilewright import kernels
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.ir import OptError
+from tilewright.ir.body import Fold, Reduce
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import FUNCTIONS, walk
+from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.opts import apply, opt, parse
+from tilewright.opts.actions import proposals
+from tilewright.opts.options.fold import foldable, folded
+from tilewright.opts.written.syntax import SYNTAX
+from tilewright.targets import named
+from written_attention import attention, capped, causal, padded, plain, sloped, window
+
+WHOLE: list[Any] = [["FOLD", "k"]]
+TILES: list[Any] = [*WHOLE, ["TILE", "k.o", 4], ["UPCAST", "s", 8], ["PARALLEL", "h"], ["STAGE", "top.o1", {"at": "k.o"}]]
+FORMS: dict[str, Kernel] = {
+    "plain": attention(plain),
+    "causal": attention(causal),
+    "window": attention(window),
+    "capped": attention(capped),
+    "sloped": attention(sloped),
+    "padded": attention(padded),
+    "grouped": attention(causal, h=4, shared=2),
+    "late": attention(plain, late=True),
+}
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("listed", [WHOLE, TILES], ids=["whole", "tiles"])
+@pytest.mark.parametrize("form", FORMS)
+def test_results_do_not_depend_on_it(form: str, listed: list[Any]) -> None:
+    kernel, opts = FORMS[form], parse(listed)
+    check_floats(kernel, opts, named("cascadelake"))
+    check_compiled(kernel, opts, threads=2)
+
+
+@pytest.mark.parametrize("form", ["plain", "capped"])
+def test_indices_are_right(form: str) -> None:
+    """(The twin has no −∞, so that a mask is a number there.)"""
+    check_twin(FORMS[form], parse(TILES), named("avx2"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_are_computed_once(form: str) -> None:
+    """The sum of weights and the weighted sum read one value that holds the exponential."""
+    new = folded(FORMS[form], "k")
+    fold = next(item for item in new.body if isinstance(item, Fold))
+    sums = [v for v in fold.block if isinstance(v.expr, Reduce) and v.expr.combine == "add"]
+    assert len(sums) == 3 and not any(n.op in FUNCTIONS for v in sums for n in walk(v.body))
+
+
+def test_names_are_those_of_the_kernel() -> None:
+    new = folded(FORMS["causal"], "k")
+    assert {"h", "s"} <= set(new.families) and {f for f in new.families if f.startswith("k")} == {"k.o"}
+    assert {a.arg.name for a in new.families["k.o"]} >= {"k.o", "k.o1", "k.o2"}
+    assert {"dot", "top", "total", "mix"} <= set(new.values)
+    assert all(n in ("dot", "top", "total", "mix") or n.startswith("top.o") for n in new.values)
+
+
+def test_a_schedule_is_translated_to_a_kernel_with_other_names() -> None:
+    one, other = normalise(attention(causal)), normalise(attention(causal, names="abcx"))
+    kept = canonical(one).to_canonical([o.json for o in parse(TILES)], SYNTAX)
+    there = canonical(other).from_canonical(kept, SYNTAX)
+    assert there[0] == ["FOLD", "c"] and there[1] == ["TILE", "c.o", 4]
+    assert [p.hash for p in apply(other, there, named("avx2")).phases]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "axis", "why"),
+    [
+        (FORMS["plain"], "z", "no reduction over z"),
+        (FORMS["plain"], "d@dot", "no reduction reads a product"),
+        (einsum("mk,kn->mn", m=4, k=5, n=6), "k", "no reduction reads a product"),
+        (kernels.make("attention", {"b": 1, "h": 1, "s": 8, "d": 4}), "key", "a fold already"),
+    ],
+)
+def test_refusals(kernel: Kernel, axis: str, why: str) -> None:
+    with pytest.raises(OptError, match=why):
+        apply(kernel, (opt("FOLD", axis),), named("avx2"))
+
+
+def test_it_is_proposed_once_where_it_is_legal() -> None:
+    first = apply(FORMS["plain"], (), named("avx2"))
+    assert opt("FOLD", "k") in [o for step in proposals(first) for o in step]
+    assert "FOLD" not in {o.op for step in proposals(apply(FORMS["plain"], parse(WHOLE), named("avx2"))) for o in step}
+    assert not foldable(einsum("mk,kn->mn", m=4, k=5, n=6))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_seeds_fold(form: str) -> None:
+    kernel, target = FORMS[form], named("znver5")
+    for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+        assert found[0].op == "FOLD" and any(o.op == "STAGE" and o.on.startswith("top.o") for o in found)
