@@ -13,7 +13,6 @@ from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const, pending, walk
 from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
-from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
@@ -125,8 +124,8 @@ class NestEval(MemoryAccess):
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:
                 return found
-        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
-            return self.value(node.src[1], asg)
+        if op == "where" and self.chosen(node) is not node:
+            return self.value(self.chosen(node), asg)
         if op == "where" and not self._fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is

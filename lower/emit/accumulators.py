@@ -97,7 +97,7 @@ class Accumulators:
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """An accumulator after one more element."""
-        ev, b, expr = self.ev, self.low.b, self.n.expr
+        ev, b, expr = self.ev, self.low.b, self.ev.chosen(self.n.expr)
         if self.dot is not None:
             return self.dot.step(acc, asg)
         masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]
