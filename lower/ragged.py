@@ -11,10 +11,10 @@ from functools import reduce
 
 from ..ir import index as ix
 from ..ir.dtypes import index
-from ..ir.integer_ranges import inside, whole
-from ..ir.node import Node, axes_of, const, sym, walk
+from ..ir.integer_ranges import whole
+from ..ir.node import Node, axes_of, const, sym
 from ..ir.operators import substitute
-from ..opts.analysis.thresholds import operations
+from ..opts.analysis.ragged import known_before, sides, worth
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest
 from ..program.program import Val
@@ -22,23 +22,19 @@ from .emit.across import across
 from .expr import NestEval
 from .limits import LoopLimit, solved
 from .lowering import Lowering
-from .part_index import reads_memory
-
-WORTH = 48
-"""Operations of a whole loop from which on it is worth a limit that the processor cannot foresee."""
 
 
 def limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     """What a comparison of places with data says of a loop; None where it says nothing, or the data is not the same for all of it."""
     nest, plans = low.scope.nests[0], low.sched.plans
-    sides = _sides(cond)
-    if sides is None:
+    split = sides(cond)
+    if split is None:
         return None
-    place, data, left = sides
+    place, data, left = split
     terms, c = ix.parts(substitute(place, {a: plans[a].index for a in axes_of(place)}))
     span = ix.bounds(ix.linear(terms, c))
     k = terms.pop(part.var, 0)
-    if not k or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data) or not _worth(low, part):
+    if not k or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data) or not worth(low.sched, low.scope.nests, part):
         return None
     open_vars = {p.var for p in low.scope.opened.values()}
     around = ix.linear({t: x for t, x in terms.items() if t in open_vars}, 0)
@@ -51,35 +47,13 @@ def limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     return solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
 
 
-def _sides(cond: Node) -> tuple[Node, Node, bool] | None:
-    """(index of places, data that it is compared with, whether the data is on the left); None for any other comparison."""
-    a, b = (_place(n) for n in cond.src)
-    if a is not None and b is None:
-        return a, cond.src[1], False
-    if b is not None and a is None:
-        return b, cond.src[0], True
-    return None
-
-
-def _place(n: Node) -> Node | None:
-    """An integer as an index of places, if it is one: no type that it has on the way is too narrow for it."""
-    while n.op == "cast" and n.dtype.is_int and (n.dtype is index or inside(ix.bounds(n.src[0]), n.dtype)):
-        n = n.src[0]
-    return n if n.dtype is index and not reads_memory(n) and all(m.op not in ("where", "cast") for m in walk(n)) else None
-
-
 def _ready(low: Lowering, part: Part, nest: Nest, data: Node) -> bool:
     """Whether data is known before a loop: what it varies with are open loops, and register copies."""
     axes = axes_of(data)
-    if part.axis in axes or any(n.op == "ref" and n.arg in nest.fills for n in walk(data)):
+    if not known_before(low.sched, nest, part, data):
         return False
     regs = {p.name for p in low.sched.lanes(nest).regs}
     return all(p.name in low.scope.opened or p.name in regs for a in axes for p in low.sched.plans[a].parts)
-
-
-def _worth(low: Lowering, part: Part) -> bool:
-    """Whether what may be left out of a loop is worth a branch that is guessed wrongly once."""
-    return part.trips * sum(operations(low.sched, n) for n in low.scope.nests) >= WORTH
 
 
 def _numbers(low: Lowering, nest: Nest, data: Node, span: tuple[int, int]) -> tuple[Node, Node]:

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..ir import index as ix
-from ..ir.buffer import load_parts
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
 from ..ir.order import order_key
-from ..ir.skippable import conjuncts
+from ..opts.analysis.ragged import conditions
 from ..opts.analysis.thresholds import SHORT, cuttable, operations
 from ..opts.axis_plan import Part
-from ..opts.nests import Nest, identity
 from ..opts.schedule import Scheduled
 from . import ragged
 from .limits import LoopLimit, solved
@@ -42,21 +40,6 @@ def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
     return out
 
 
-def conditions(n: Nest) -> tuple[Node, ...]:
-    """Comparisons of places without which a reduction's element is its neutral one."""
-    assert n.value is not None
-    combine, e = getattr(n.value.expr, "combine", ""), n.expr
-    while combine == "add" and e.op == "cast" and e.dtype.kind != "b":
-        e = e.src[0]
-    if e.op == "where" and e.src[2] is identity(combine, e.dtype):
-        found = e.src[0]
-    elif e.op == "load" and combine == "add" and load_parts(e)[2] is not None:
-        found = e.src[-1]
-    else:
-        return ()
-    return tuple(c for c in conjuncts(found) if c.op in ("lt", "le") and c.src[0].dtype.is_int)
-
-
 def _triangular(low: Lowering, part: Part) -> bool:
     """Whether the reductions that are being opened may leave out iterations of a loop."""
     s, nests = low.sched, low.scope.nests
@@ -64,7 +47,7 @@ def _triangular(low: Lowering, part: Part) -> bool:
         return False
     special = (s.dots, s.tensors, s.places)
     ours = all(n.kind == "reduce" and part.axis in n.reduce_axes and not n.filled and not any(n.name in x for x in special) for n in nests)
-    return ours and sum(operations(s, n) for n in nests) <= SHORT
+    return ours
 
 
 def _plain(s: Scheduled, part: Part) -> bool:
@@ -75,6 +58,8 @@ def _plain(s: Scheduled, part: Part) -> bool:
 def _limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     """What a comparison says of a loop; None where it says nothing, or the same to all iterations of the loops around it."""
     plans = low.sched.plans
+    if sum(operations(low.sched, n) for n in low.scope.nests) > SHORT:
+        return None
     if cond.src[0].dtype is not index:
         return None
     place = ix.add(cond.src[0], cond.src[1], -1)
