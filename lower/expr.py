@@ -61,7 +61,7 @@ class NestEval(MemoryAccess):
     # values -------------------------------------------------------------------------------------------------------
     def value(self, node: Node, asg: Assignment) -> Val:
         """The value of an expression over axes; a vector where it varies along the lanes."""
-        key = (node, *(asg[n] for n in self._depends(node)))
+        key = (node, *(asg[n] for n in self.depends(node)))
         found = self._memo.get(key)
         if found is None:
             deep = not self._climbing and depth(node) > 2 * DEEP
@@ -97,7 +97,8 @@ class NestEval(MemoryAccess):
         self._climbing = before
         return found
 
-    def _depends(self, node: Node) -> tuple[str, ...]:
+    def depends(self, node: Node) -> tuple[str, ...]:
+        """The register parts that an expression varies with."""
         found = self._deps.get(node)
         if found is None:
             axes = axes_of(node)
@@ -189,7 +190,7 @@ class NestEval(MemoryAccess):
             return tile_read.read(self, staged[0], mem, address, asg)
         # copies that are neighbours in the tile are read as one vector
         first = {**asg, part.name: 0}
-        key = ("tile", node, *(first[n] for n in self._depends(node)))
+        key = ("tile", node, *(first[n] for n in self.depends(node)))
         if key not in self._memo:
             self._memo[key] = tile_read.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])

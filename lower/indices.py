@@ -197,11 +197,11 @@ class Indices(ABC):
 
     def chosen(self, node: Node) -> Node:
         """A selection as what it selects, where its condition is known to hold; any other expression as it is."""
-        while node.op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
+        while node.op == "where" and self.low.scope.holds and all(self.holds(c) for c in conjuncts(node.src[0])):
             node = node.src[1]
         return node
 
-    def _holds(self, cond: Node) -> bool:
+    def holds(self, cond: Node) -> bool:
         """Whether a condition is known to hold in this range of a fold's tiles, whichever site of the folded axis it is written over."""
 
         def folded(axis: Node) -> Node:

@@ -98,14 +98,6 @@ def _within(low: Lowering, part: Part, piece: Piece, limit: LoopLimit) -> Iterat
     some, sure = inside(limit.some), inside(limit.sure)
     held = piece.holds | {(limit.cond, part.axis)}
     ends = [(some, sure, piece.holds), (sure, hi, held)] if limit.begins else [(lo, sure, held), (sure, some, piece.holds)]
-    last = ix.add(hi, const(-1)) if piece.last is None else piece.last
     for first, end, holds in ends:
         if first is not end:
-            yield replace(piece, between=(first, end), holds=holds, last=last)
-
-
-def at_least_one(piece: Piece) -> Piece:
-    """A piece that may be empty, with an iteration in any case: what loops need. What that makes must not count."""
-    assert piece.between is not None and piece.last is not None
-    first = ix.minmax("min", piece.between[0], piece.last)
-    return replace(piece, between=(first, ix.minmax("max", piece.between[1], ix.add(first, const(1)))), last=None)
+            yield replace(piece, between=(first, end), holds=holds, maybe=True)

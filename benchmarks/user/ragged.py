@@ -16,6 +16,7 @@ CASES = {
     "counted_matvec": ("rows of lengths from data", {"n": 37, "l": 9}),
     "padded_mean": ("rows of lengths from data", {"b": 5, "t": 13, "d": 7}),
     "padded_squares": ("rows of lengths from data", {"b": 7, "t": 45}),
+    "present_mean": ("rows of lengths from data", {"n": 19, "l": 5, "d": 11}),
     "bags_most": ("rows of lengths from data", {"n": 19, "l": 5, "d": 11}),
 }
 """The class of each kernel, and sizes for tests."""
@@ -181,3 +182,41 @@ def bags_most_numpy(x: Arrays, s: Sizes) -> Arrays:
 
     there = np.arange(s["l"])[None, :] < x["many"][:, None]
     return {"y": np.where(there[:, :, None], x["x"].astype(np.float64)[x["at"]], -1e30).max(axis=1)}
+
+
+def present_mean(n: int = 8192, l: int = 24, d: int = 128) -> Kernel:
+    """The mean of the picked rows that are present: a number below 0 picks none."""
+    kb = KernelBuilder("present_mean")
+    i, k, f, m = kb.axis("n", n), kb.axis("l@k", l), kb.axis("d", d), kb.axis("l@m", l)
+    x, at = kb.input("x", (n, d), float32), kb.input("at", (n, l), int32, range=(-n, n - 1))
+    there = at[i, k] >= 0
+    total = kb.sum("total", (i, f), k, where(there, x[cast(maximum(at[i, k], 0), "int64"), f], 0.0))
+    count = kb.sum("count", (i,), m, where(at[i, m] >= 0, cast(1, int32), cast(0, int32)))
+    kb.store("y", float32, (n, d), (i, f), total[i, f] / cast(maximum(count[i], 1), float32))
+    return kb.build()
+
+
+C["present_mean"] = """
+void kernel(const float (*restrict x)[D], const int (*restrict at)[L], float (*restrict y)[D]) {
+#pragma omp parallel for
+  for (int i = 0; i < N; i++) {
+    float total[D] = {0};
+    int count = 0;
+    for (int k = 0; k < L; k++)
+      if (at[i][k] >= 0) {
+        count++;
+        for (int f = 0; f < D; f++) total[f] += x[at[i][k]][f];
+      }
+    for (int f = 0; f < D; f++) y[i][f] = total[f] / (count > 1 ? count : 1);
+  }
+}
+"""
+
+
+def present_mean_numpy(x: Arrays, s: Sizes) -> Arrays:
+    """Picked rows times a mask."""
+    import numpy as np
+
+    there = x["at"] >= 0
+    total = (x["x"].astype(np.float64)[np.maximum(x["at"], 0)] * there[:, :, None]).sum(axis=1)
+    return {"y": total / np.maximum(there.sum(axis=1), 1)[:, None]}

@@ -17,6 +17,7 @@ from .dot import Dot
 from .loops import carry
 from .numbers_only import NumbersOnly
 from .prefetch import fetch
+from .skips import skipping
 
 
 class Accumulators:
@@ -74,9 +75,15 @@ class Accumulators:
         self.begin(carried)
         accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
-            for i, (s, p) in enumerate(self.keys):
-                accs[i] = self.step(accs[i], {**s, **p, **u})
+            accs = skipping(self, u, accs, lambda now, u=u: self._step_all(now, u))  # type: ignore[misc]
         return self.noted(accs)
+
+    def _step_all(self, carried: list[Val], u: Assignment) -> list[Val]:
+        """Every accumulator after one more element each."""
+        accs = list(carried)
+        for i, (s, p) in enumerate(self.keys):
+            accs[i] = self.step(accs[i], {**s, **p, **u})
+        return accs
 
     def noted(self, carried: list[Val]) -> list[Val]:
         """What is carried on after the steps of an iteration, of what they left and what was carried beside the accumulators."""

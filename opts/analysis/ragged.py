@@ -27,17 +27,22 @@ _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min",
 
 def conditions(n: Nest) -> tuple[Node, ...]:
     """Comparisons of integers without which a reduction's element is its neutral one."""
+    found = selected(n)
+    if found is None:
+        return ()
+    cond = found.src[0] if found.op == "where" else found.src[-1]
+    return tuple(c for c in conjuncts(cond) if c.op in ("lt", "le") and c.src[0].dtype.is_int)
+
+
+def selected(n: Nest) -> Node | None:
+    """The selection, or the masked load, that a reduction's element is the neutral one without; None where it is neither."""
     assert n.value is not None
     combine, e = getattr(n.value.expr, "combine", ""), n.expr
     while combine == "add" and e.op == "cast" and e.dtype.kind != "b":
         e = e.src[0]
     if e.op == "where" and e.src[2] is identity(combine, e.dtype):
-        found = e.src[0]
-    elif e.op == "load" and combine == "add" and load_parts(e)[2] is not None:
-        found = e.src[-1]
-    else:
-        return ()
-    return tuple(c for c in conjuncts(found) if c.op in ("lt", "le") and c.src[0].dtype.is_int)
+        return e
+    return e if e.op == "load" and combine == "add" and load_parts(e)[2] is not None else None
 
 
 def sides(cond: Node) -> tuple[Node, Node, bool] | None:

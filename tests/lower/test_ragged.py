@@ -10,7 +10,7 @@ from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow
 from tilewright import targets
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, Node, float32, where
+from tilewright.ir import KernelBuilder, Node, float32, maximum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import Program, lower
@@ -149,3 +149,35 @@ def test_short_loops_have_no_limits() -> None:
     x, many = kb.input("x", (50, 3), float32), kb.input("many", (50,), "int32")
     kb.store("y", float32, (50,), (i,), kb.sum("total", (i,), k, where(cast(k, "int32") < many[i], x[i, k], 0.0))[i])
     assert not loops(lower(apply(kb.build(), parse("(none)"), TARGET)), "k")
+
+
+def present(dtype: str = "int32") -> Kernel:
+    """Sums of the picked rows that are there: lanes along the features, and one condition for all of them."""
+    kb = KernelBuilder("present")
+    i, k, f = kb.axis("i", N), kb.axis("k", L), kb.axis("f", 128)
+    x, at = kb.input("x", (40, 128), float32), kb.input("at", (N, L), dtype, range=(-40, 39))
+    row = cast(maximum(at[i, k], 0), "int64")
+    total = kb.sum("total", (i, f), k, where((at[i, k] >= 0) & (at[i, k].ne(7)), x[row, f], 0.0))
+    kb.store("y", float32, (N, 128), (i, f), total[i, f])
+    return kb.build()
+
+
+def branches(opts: str) -> list[For]:
+    """The steps of `present` that may be left out."""
+    program = lower(apply(present(), parse(opts), TARGET))
+    return [s for p in program.phases for s in statements(p.body) if isinstance(s, For) and s.maybe]
+
+
+@pytest.mark.parametrize("opts", ["(none)", "Uf128", "Uf128 Ui2", "Uf128 Rk3", "Uf64 Rk2", "Uf128 Pi"])
+def test_rows_that_are_missing_are_not_read(opts: str) -> None:
+    check_twin(present(), parse(opts), TARGET)
+    check_compiled(present(), parse(opts))
+
+
+def test_a_branch_is_worth_long_steps_only() -> None:
+    (loop,) = branches("Uf128")
+    assert sum(s.op == "load" and s.result.lanes == 8 for s in statements(loop.body) if isinstance(s, Instr)) == 16
+    assert not any(s.op == "select" for s in statements(loop.body) if isinstance(s, Instr))
+    assert len(branches("Uf128 Rk3")) == 3
+    assert not branches("Uf32")
+    assert not branches("Uf128 Ui2")  # (two rows, each with a condition of its own)
