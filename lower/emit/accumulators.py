@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...ir.node import Node
 from ...opts.axis_plan import Part
@@ -17,7 +18,7 @@ from .dot import Dot
 from .loops import carry
 from .numbers_only import NumbersOnly
 from .prefetch import fetch
-from .skips import skipping
+from .skips import Decision, decision
 
 
 class Accumulators:
@@ -75,10 +76,18 @@ class Accumulators:
         self.begin(carried)
         accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
-            accs = skipping(self, u, accs, lambda now, u=u: self._step_all(now, u))  # type: ignore[misc]
+            step = partial(self._step_all, u)
+            decided = self._decision()
+            accs = step(accs) if decided is None else decided.skipping(u, accs, step)
         return self.noted(accs)
 
-    def _step_all(self, carried: list[Val], u: Assignment) -> list[Val]:
+    def _decision(self) -> Decision | None:
+        """What may leave out a step of all accumulators."""
+        if self.dot is not None or self.masks or self.numbers is not None:
+            return None
+        return decision(self.low, self.ev, self.n, [p.name for p in (*self.space, *self.copies)], len(self.keys))
+
+    def _step_all(self, u: Assignment, carried: list[Val]) -> list[Val]:
         """Every accumulator after one more element each."""
         accs = list(carried)
         for i, (s, p) in enumerate(self.keys):
