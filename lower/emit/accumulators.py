@@ -18,7 +18,7 @@ from .dot import Dot
 from .loops import carry
 from .numbers_only import NumbersOnly
 from .prefetch import fetch
-from .skips import Decision, decision
+from .skips import SkippedStep, decision
 
 
 class Accumulators:
@@ -81,7 +81,7 @@ class Accumulators:
             accs = step(accs) if decided is None else decided.skipping(u, accs, step)
         return self.noted(accs)
 
-    def _decision(self) -> Decision | None:
+    def _decision(self) -> SkippedStep | None:
         """What may leave out a step of all accumulators."""
         if self.dot is not None or self.masks or self.numbers is not None:
             return None

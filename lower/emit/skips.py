@@ -24,7 +24,7 @@ WORTH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SkippedStep:
     """Conditions without which a step of a reduction adds nothing to any of its accumulators."""
 
     low: Lowering
@@ -50,7 +50,7 @@ class Decision:
         return loop.results
 
 
-def decision(low: Lowering, ev: NestEval, n: Nest, copies: Collection[str], steps: int) -> Decision | None:
+def decision(low: Lowering, ev: NestEval, n: Nest, copies: Collection[str], steps: int) -> SkippedStep | None:
     """What decides about a step of `steps` accumulators, where it is the same for all register copies and the step is long; else None.
     `copies`: the parts along which accumulators differ."""
     where = selected(n)
@@ -62,4 +62,4 @@ def decision(low: Lowering, ev: NestEval, n: Nest, copies: Collection[str], step
     if not any(x.op == "load" for c in conds for x in walk(c)) or not any(x.op == "load" for x in walk(where.src[1])):
         return None
     length = sum(x.dtype is not index and bool(ev.depends(x)) for x in walk(where.src[1]))
-    return Decision(low, ev, n.reduce_axes[0], conds) if length * steps >= WORTH else None
+    return SkippedStep(low, ev, n.reduce_axes[0], conds) if length * steps >= WORTH else None
