@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 from ...ir import index as ix
-from ...ir.node import Node, axes_of, const
+from ...ir.dtypes import index
+from ...ir.node import Node, axes_of, const, walk
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest, scatter_ordered
 from ...program.program import Mem, Val
 from ..access.woven import write_all
@@ -89,7 +91,15 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
         # scatter: read, combine, write, in order
         old = ev.read(mem, at, asg, _guard(ev, conds, asg))
         old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-        ev.write(mem, at, asg, low.b.op(n.store.combine, old, ev.value(n.expr, asg)), conds)
+        ev.write(mem, at, asg, _combined(n, ev, old, asg), conds)
+
+
+def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
+    """An element of a scatter after one more point: a product is added in one operation."""
+    assert n.store is not None and n.store.combine is not None
+    if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
+        return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
+    return ev.b.op(n.store.combine, old, ev.value(n.expr, asg))
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
@@ -101,17 +111,29 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
         if not b.truth(guard):
             return
         guard = None
-    base, c, step, vec = ev.split(at, asg)
-    for i in range(ev.width):
-        place = low.scalar(ix.add(base, const(c + step * i)))
-        if vec is not None:
-            place = b.op("add", place, b.extract(vec, i))
+    for i, place in enumerate(_places(low, n, ev, at, asg)):
         there = nullcontext() if guard is None else b.when(b.extract(guard, i))
         with there:
             old = b.load(mem, place)
             old = old if old.dtype is n.expr.dtype else b.op("cast", old, dtype=n.expr.dtype)
             new = b.op(n.store.combine or "add", old, b.extract(value, i))
             b.store(mem, place, new if new.dtype is mem.dtype else b.op("cast", new, dtype=mem.dtype))
+
+
+def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment) -> Iterator[Val]:
+    """Where each lane's point is written. What is only read lies in memory as scalars do: none is taken out of a vector then."""
+    b, lane = low.b, ev.lane
+    assert lane is not None
+    data = [x for i in n.indices for x in walk(i) if x.dtype is not index or x.op in ("load", "cast")]
+    if data and all(x.op in ("load", "cast") for x in data) and not low.masked(lane.axis):
+        apart = NestEval(low, n, vectors=Vectors(ev.regs))
+        for i in range(ev.width):
+            yield apart.index(at, {**asg, lane.name: asg[lane.name] * ev.width + i})
+        return
+    base, c, step, vec = ev.split(at, asg)
+    for i in range(ev.width):
+        place = low.scalar(ix.add(base, const(c + step * i)))
+        yield place if vec is None else b.op("add", place, b.extract(vec, i))
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
