@@ -8,8 +8,9 @@ from contextlib import nullcontext
 from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, const, walk
+from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
-from ...opts.nests import Nest, scatter_ordered
+from ...opts.nests import Nest, identity, scatter_ordered
 from ...program.program import Mem, Val
 from ..access.woven import write_all
 from ..expr import NestEval
@@ -89,9 +90,22 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
             _one_by_one(low, n, ev, mem, at, asg, conds)
             continue
         # scatter: read, combine, write, in order
-        old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+        guard = _guard(ev, conds, asg)
+        always = guard is not None and ev.lane is None and keeps_old(low.sched, n, conds)
+        old = ev.read(mem, at, asg, None if always else guard)
         old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-        ev.write(mem, at, asg, _combined(n, ev, old, asg), conds)
+        if always and guard is not None:
+            ev.write(mem, at, asg, low.b.op(n.store.combine, old, _or_nothing(n, ev, guard, ev.value(n.expr, asg))))
+        else:
+            ev.write(mem, at, asg, _combined(n, ev, old, asg), conds)
+
+
+def _or_nothing(n: Nest, ev: NestEval, guard: Val, value: Val) -> Val:
+    """What a point adds where a condition holds, and what changes nothing elsewhere (of a sum of floats -0, which keeps -0 as well)."""
+    assert n.store is not None and n.store.combine is not None
+    dtype = value.dtype
+    nothing = -0.0 if dtype.is_float else identity(n.store.combine, dtype).arg
+    return ev.b.op("select", guard, value, ev.b.const(nothing, dtype), dtype=dtype)
 
 
 def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
@@ -111,9 +125,11 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
         if not b.truth(guard):
             return
         guard = None
+    always = guard is not None and keeps_old(low.sched, n, conds)
+    if guard is not None and always:
+        value = _or_nothing(n, ev, guard, value)
     for i, place in enumerate(_places(low, n, ev, at, asg)):
-        there = nullcontext() if guard is None else b.when(b.extract(guard, i))
-        with there:
+        with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
             old = b.load(mem, place)
             old = old if old.dtype is n.expr.dtype else b.op("cast", old, dtype=n.expr.dtype)
             new = b.op(n.store.combine or "add", old, b.extract(value, i))
