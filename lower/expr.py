@@ -9,7 +9,7 @@ from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
-from ..ir.dtypes import index
+from ..ir.dtypes import bool_, index
 from ..ir.node import Node, axes_of, const, pending, walk
 from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
@@ -182,7 +182,10 @@ class NestEval(MemoryAccess):
             columns = transposed_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
-        m = None if mask is None else self._apart(mask, asg)
+        held = mask is not None and staged is None and self.spared(mask)
+        if held:  # (read where it stands: nothing else says that there is an element)
+            invariant = False
+        m = None if mask is None else self.b.const(True, bool_) if held else self._apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return self.read(mem, address, asg, m, invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)

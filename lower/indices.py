@@ -201,6 +201,10 @@ class Indices(ABC):
             node = node.src[1]
         return node
 
+    def spared(self, mask: Node) -> bool:
+        """Whether all of a mask is known to hold in the iterations that are open."""
+        return bool(self.low.scope.holds) and all(any(c is h for h, _ in self.low.scope.holds) for c in conjuncts(mask))
+
     def holds(self, cond: Node) -> bool:
         """Whether a condition is known to hold in this range of a fold's tiles, whichever site of the folded axis it is written over."""
 

@@ -12,7 +12,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.analysis.ragged import conditions, sides
 from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
-from ...opts.defaults import fit, site_name
+from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 
@@ -26,25 +26,28 @@ PICKED = 4
 
 def ragged_rows(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Guesses where a reduction of the kernel ends where data says. Perhaps illegal."""
-    for n in nests(kernel):
-        if n.kind != "reduce" or not n.axes or not any(sides(c) for c in conditions(n)):
-            continue
-        for wish in dict.fromkeys(_lanes(kernel, n, lanes)):
-            yield (*wish, *(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]))
+    reducing = [n for n in nests(kernel) if n.kind == "reduce" and n.axes and any(sides(c) for c in conditions(n))]
+    joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
+    for wish in dict.fromkeys(w for n in reducing for w in _lanes(kernel, n, lanes)):
+        for together in [*((opt("FUSE", name),) for name in joined), ()]:
+            yield (*wish, *(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]), *together)
             if threads == 1:
-                yield wish
+                yield (*wish, *together)
 
 
 def _lanes(kernel: Kernel, n: Nest, lanes: int) -> Iterator[Opts]:
     """Lanes along results, along the rows, or along what is picked."""
     for a in contiguous(kernel, n):
-        if extent(a) >= lanes:
+        size, name = extent(a), family_name(kernel, a)
+        if size >= lanes:
             many = RESULTS if a in n.axes else STEPS
-            yield from ((opt("UPCAST", site_name(a), fit(extent(a), min(v * lanes, extent(a)))),) for v in many)
+            yield from ((opt("UPCAST", name, fit(size, min(v * lanes, size))),) for v in many)
+            if a in n.axes and size % lanes == 0 and size <= max(RESULTS) * lanes:
+                yield (opt("UPCAST", name, size),)
     for a in n.reduce_axes:
         if _picked(n, a):
             yield ()
-            yield (opt("UPCAST", site_name(a), min(PICKED, extent(a))),)
+            yield (opt("UPCAST", family_name(kernel, a), min(PICKED, extent(a))),)
 
 
 def _picked(n: Nest, axis: Node) -> bool:

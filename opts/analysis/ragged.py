@@ -9,7 +9,8 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.integer_ranges import inside
+from ...ir.integer_ranges import inside, value_range
+from ...ir.intervals import Interval
 from ...ir.node import Node, axes_of, walk
 from ...ir.skippable import conjuncts
 from ..axis_plan import Part
@@ -21,6 +22,8 @@ WORTH = 48
 """Operations of a whole loop from which on it is worth a limit that the processor cannot foresee."""
 LONG = 640
 """Operations of a step from which on its code is not written again for where no mask is needed."""
+FAR = 1 << 60
+"""Sums of data up to here fit 64 bits with any place."""
 _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min", "max"})
 """What an index that no data has a part in is made of."""
 
@@ -46,13 +49,31 @@ def selected(n: Nest) -> Node | None:
 
 
 def sides(cond: Node) -> tuple[Node, Node, bool] | None:
-    """(index of places, data that it is compared with, whether the data is on the left); None for any other comparison."""
+    """(index of places, data that it is compared with, whether the data is on the left); None for any other comparison. Of places with
+    data on either side, such as start[i] + k < start[i + 1], the data is brought to the right."""
     a, b = (_place(n) for n in cond.src)
     if a is not None and b is None:
         return a, cond.src[1], False
     if b is not None and a is None:
         return b, cond.src[0], True
-    return None
+    return None if a is not None or cond.src[0].dtype is not index else _apart(cond)
+
+
+def _apart(cond: Node) -> tuple[Node, Node, bool] | None:
+    """The same of a comparison of indices that are sums of places and data; None where such sums may not fit 64 bits."""
+    terms, c = ix.parts(ix.add(cond.src[0], cond.src[1], -1))
+    data = {t: -k for t, k in terms.items() if _place(t) is None}
+    reach = sum(abs(k) * max(abs(end) for end in _span(t)) for t, k in data.items())
+    if not 0 < len(data) < len(terms) or reach >= FAR:
+        return None
+    return ix.linear({t: k for t, k in terms.items() if t not in data}, c), ix.linear(data, 0), False
+
+
+def _span(n: Node) -> Interval:
+    """The interval of an integer, by the types that it has on the way."""
+    while n.op == "cast" and n.src[0].dtype.is_int and n.dtype is index:
+        n = n.src[0]
+    return ix.bounds(n) if n.dtype is index else value_range(n)
 
 
 def _place(n: Node) -> Node | None:

@@ -10,7 +10,7 @@ from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow
 from tilewright import targets
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, Node, float32, maximum, where
+from tilewright.ir import KernelBuilder, Node, float32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import Program, lower
@@ -181,3 +181,37 @@ def test_a_branch_is_worth_long_steps_only() -> None:
     assert len(branches("Uf128 Rk3")) == 3
     assert not branches("Uf32")
     assert not branches("Uf128 Ui2")  # (two rows, each with a condition of its own)
+
+
+def sliced(masked: bool, dtype: str = "int32") -> Kernel:
+    """Sums of consecutive rows of a list, from a start to the next one, of at most L each."""
+    kb = KernelBuilder("sliced")
+    i, k, f = kb.axis("i", N), kb.axis("k", L), kb.axis("f", 32)
+    x, start = kb.input("x", (60, 32), float32), kb.input("start", (N + 1,), dtype, range=(0, 60))
+    first, end = cast(start[i], "int64"), cast(start[i + 1], "int64")
+    place = first + k
+    there = x.masked((place < end) & (place < 60), place, f)
+    element = there if masked else where(place < end, x[minimum(place, 59), f], 0.0)
+    kb.store("y", float32, (N, 32), (i, f), kb.sum("total", (i, f), k, element)[i, f])
+    return kb.build()
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("opts", ["(none)", "Uf32", "Uf8 Ui2", "Uk4", "Uf16 Uk3", "Ui8", "Rk4 Pi"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_from_one_start_to_the_next(masked: bool, opts: str) -> None:
+    for seed in range(3):
+        check_twin(sliced(masked), parse(opts), TARGET, None, seed)
+        check_twin(sliced(masked, "uint8"), parse(opts), TARGET, None, seed)
+    check_compiled(sliced(masked), parse(opts))
+    assert loops(lower(apply(sliced(masked), parse("Uf32"), TARGET)), "k")
+
+
+def test_sums_of_data_that_may_wrap_say_nothing() -> None:
+    kb = KernelBuilder("wraps")
+    i, k = kb.axis("i", 5), kb.axis("k", 300)
+    x, a = kb.input("x", (5, 300), float32), kb.input("a", (6,), "int64")
+    total = kb.sum("total", (i,), k, where(a[i] + k < a[i + 1], x[i, k], 0.0))
+    kb.store("y", float32, (5,), (i,), total[i])
+    assert not loops(lower(apply(kb.build(), parse("(none)"), TARGET)), "k")
+    check_twin(kb.build(), parse("(none)"), TARGET)
