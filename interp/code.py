@@ -99,7 +99,8 @@ class Coder:
         self._data.update(s.carried, s.results)
         for c, v in zip(s.carried, s.init, strict=True):
             self._emit(depth, f"{self._name(c)} = {self._name(v)}")
-        self._emit(depth, f"if {lo} >= {hi}: empty_loop({s.label!r}, {lo}, {hi})")
+        if not s.maybe:
+            self._emit(depth, f"if {lo} >= {hi}: empty_loop({s.label!r}, {lo}, {hi})")
         self._emit(depth, f"for {var} in range({lo}, {hi}, {s.step}):")
         self._block(s.body, depth + 1, loops + 1)
         if s.carried:

@@ -9,11 +9,10 @@ from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
-from ..ir.dtypes import index
+from ..ir.dtypes import bool_, index
 from ..ir.node import Node, axes_of, const, pending, walk
 from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
-from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
@@ -62,7 +61,7 @@ class NestEval(MemoryAccess):
     # values -------------------------------------------------------------------------------------------------------
     def value(self, node: Node, asg: Assignment) -> Val:
         """The value of an expression over axes; a vector where it varies along the lanes."""
-        key = (node, *(asg[n] for n in self._depends(node)))
+        key = (node, *(asg[n] for n in self.depends(node)))
         found = self._memo.get(key)
         if found is None:
             deep = not self._climbing and depth(node) > 2 * DEEP
@@ -98,7 +97,8 @@ class NestEval(MemoryAccess):
         self._climbing = before
         return found
 
-    def _depends(self, node: Node) -> tuple[str, ...]:
+    def depends(self, node: Node) -> tuple[str, ...]:
+        """The register parts that an expression varies with."""
         found = self._deps.get(node)
         if found is None:
             axes = axes_of(node)
@@ -125,8 +125,8 @@ class NestEval(MemoryAccess):
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:
                 return found
-        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
-            return self.value(node.src[1], asg)
+        if op == "where" and self.chosen(node) is not node:
+            return self.value(self.chosen(node), asg)
         if op == "where" and not self._fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
@@ -182,7 +182,10 @@ class NestEval(MemoryAccess):
             columns = transposed_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
-        m = None if mask is None else self._apart(mask, asg)
+        held = mask is not None and staged is None and self.spared(mask)
+        if held:  # (read where it stands: nothing else says that there is an element)
+            invariant = False
+        m = None if mask is None else self.b.const(True, bool_) if held else self._apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return self.read(mem, address, asg, m, invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)
@@ -190,7 +193,7 @@ class NestEval(MemoryAccess):
             return tile_read.read(self, staged[0], mem, address, asg)
         # copies that are neighbours in the tile are read as one vector
         first = {**asg, part.name: 0}
-        key = ("tile", node, *(first[n] for n in self._depends(node)))
+        key = ("tile", node, *(first[n] for n in self.depends(node)))
         if key not in self._memo:
             self._memo[key] = tile_read.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])

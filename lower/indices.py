@@ -12,6 +12,7 @@ from ..ir.errors import OptError
 from ..ir.node import INTEGER, Node, axes_of, const
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
+from ..ir.skippable import conjuncts
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Val
@@ -194,7 +195,17 @@ class Indices(ABC):
             out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
         return out if vec is None else self.b.op("add", out, vec)
 
-    def _holds(self, cond: Node) -> bool:
+    def chosen(self, node: Node) -> Node:
+        """A selection as what it selects, where its condition is known to hold; any other expression as it is."""
+        while node.op == "where" and self.low.scope.holds and all(self.holds(c) for c in conjuncts(node.src[0])):
+            node = node.src[1]
+        return node
+
+    def spared(self, mask: Node) -> bool:
+        """Whether all of a mask is known to hold in the iterations that are open."""
+        return bool(self.low.scope.holds) and all(any(c is h for h, _ in self.low.scope.holds) for c in conjuncts(mask))
+
+    def holds(self, cond: Node) -> bool:
         """Whether a condition is known to hold in this range of a fold's tiles, whichever site of the folded axis it is written over."""
 
         def folded(axis: Node) -> Node:

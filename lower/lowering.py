@@ -102,7 +102,7 @@ class Lowering:
         staged = [s for s in self.sched.stages.values() if s.at.name == part.name and self._uses(s)]
         turning = [s for s in staged if s.depth > 1]
         ring = self.emitters.ring(self, part, (lo, hi), turning) if turning else None
-        with self._iterations(part, lo, hi, init, piece.at) as loop:
+        with self._iterations(part, (lo, hi), init, piece) as loop:
             inside = pieces.entered(self.sched, self.scope, part, piece)
             turn = nullcontext() if ring is None else ring.iteration(loop.var)
             with self.within(inside, opened={**inside.opened, part.name: part}), self.scalars.bind(part.var, loop.var), turn:
@@ -111,13 +111,14 @@ class Lowering:
                 yield loop
 
     @contextmanager
-    def _iterations(self, part: Part, lo: Node, hi: Node, init: Sequence[Val], at: int | None) -> Iterator[Loop]:
+    def _iterations(self, part: Part, ends: tuple[Node, Node], init: Sequence[Val], piece: Piece) -> Iterator[Loop]:
         """The iterations [lo, hi) in the code; a single one whose number is known needs no loop."""
-        if at is None:
-            with self.b.loop(part.name, self.scalar(lo), self.scalar(hi), 1, init) as loop:
+        if piece.at is None:
+            lo, hi = map(self.scalar, ends)
+            with self.b.loop(part.name, lo, hi, 1, init, piece.maybe) as loop:
                 yield loop
         else:
-            loop = Loop(self.b.const(at), list(init))
+            loop = Loop(self.b.const(piece.at), list(init))
             yield loop
             loop.results = loop.yields
 

@@ -29,8 +29,8 @@ BORDER = 8
 class Piece:
     """Iterations `between` two of a loop, all of them if that is None. `whole`: axes of which they reach no point past the extent.
     `at`: their only number, where it is known. `partial`: the last step, which is not whole. `border`: few of the loop's iterations.
-    `holds`: conditions that hold in all of them, each with the axis of the loop. `last`: there may be no iteration `between` the two, and
-    this is one that the loop has."""
+    `holds`: conditions that hold in all of them, each with the axis of the loop. `maybe`: there may be no iteration `between` the
+    two."""
 
     between: tuple[Node, Node] | None = None
     whole: frozenset[Node] = frozenset()
@@ -38,7 +38,7 @@ class Piece:
     partial: bool = False
     border: bool = False
     holds: frozenset[tuple[Node, Node]] = frozenset()
-    last: Node | None = None
+    maybe: bool = False
 
 
 ALL = Piece()

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..ir import index as ix
-from ..ir.buffer import load_parts
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
-from ..ir.skippable import conjuncts
+from ..ir.order import order_key
+from ..opts.analysis.ragged import conditions
 from ..opts.analysis.thresholds import SHORT, cuttable, operations
 from ..opts.axis_plan import Part
-from ..opts.nests import Nest, identity
 from ..opts.schedule import Scheduled
+from . import ragged
+from .limits import LoopLimit, solved
 from .lowering import Lowering
 from .pieces import Piece, trips
 
@@ -31,26 +32,12 @@ def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
     if not _triangular(low, part):
         return list(found)
     kept = [set(conditions(n)) for n in low.scope.nests]
-    limits = [t for c in set.intersection(*kept) for t in (_limit(low, part, c),) if t is not None]
+    common = sorted(set.intersection(*kept), key=order_key)
+    limits = [t for c in common for t in (_limit(low, part, c) or ragged.limit(low, part, c),) if t is not None]
     out = list(found)
-    for limit in sorted(limits, key=lambda t: repr(t.cond)):
+    for limit in limits:
         out = [p for piece in out for p in _within(low, part, piece, limit)]
     return out
-
-
-def conditions(n: Nest) -> tuple[Node, ...]:
-    """Comparisons of places without which a reduction's element is its neutral one."""
-    assert n.value is not None
-    combine, e = getattr(n.value.expr, "combine", ""), n.expr
-    while combine == "add" and e.op == "cast" and e.dtype.kind != "b":
-        e = e.src[0]
-    if e.op == "where" and e.src[2] is identity(combine, e.dtype):
-        found = e.src[0]
-    elif e.op == "load" and combine == "add" and load_parts(e)[2] is not None:
-        found = e.src[-1]
-    else:
-        return ()
-    return tuple(c for c in conjuncts(found) if c.op in ("lt", "le") and c.src[0].dtype is index)
 
 
 def _triangular(low: Lowering, part: Part) -> bool:
@@ -60,7 +47,7 @@ def _triangular(low: Lowering, part: Part) -> bool:
         return False
     special = (s.dots, s.tensors, s.places)
     ours = all(n.kind == "reduce" and part.axis in n.reduce_axes and not n.filled and not any(n.name in x for x in special) for n in nests)
-    return ours and sum(operations(s, n) for n in nests) <= SHORT
+    return ours
 
 
 def _plain(s: Scheduled, part: Part) -> bool:
@@ -68,16 +55,13 @@ def _plain(s: Scheduled, part: Part) -> bool:
     return not s.rings and all(p.at.name != part.name for p in s.stages.values())
 
 
-class _Limit:
-    """Where a condition holds at all, iterations [lo, hi), and where for all register copies: from `sure` on, or up to there."""
-
-    def __init__(self, cond: Node, begins: bool, some: Node, sure: Node) -> None:
-        self.cond, self.begins, self.some, self.sure = cond, begins, some, sure
-
-
-def _limit(low: Lowering, part: Part, cond: Node) -> _Limit | None:
+def _limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     """What a comparison says of a loop; None where it says nothing, or the same to all iterations of the loops around it."""
     plans = low.sched.plans
+    if sum(operations(low.sched, n) for n in low.scope.nests) > SHORT:
+        return None
+    if cond.src[0].dtype is not index:
+        return None
     place = ix.add(cond.src[0], cond.src[1], -1)
     if part.axis not in axes_of(place):
         return None
@@ -90,13 +74,9 @@ def _limit(low: Lowering, part: Part, cond: Node) -> _Limit | None:
     if not around:
         return None  # (constant limits are `cuts`)
     least, most = ix.bounds(ix.linear({t: x for t, x in terms.items() if t not in open_vars}, c))
-    rest, strict = ix.linear(around, 0), int(cond.op == "lt")
-    # k·p + rest + r < 0 (or <= 0), for r anywhere in [least, most]
-    if k < 0:
-        some, sure = (ix.floordiv(ix.add(rest, const(r - 1 + strict)), -k) for r in (least, most))
-    else:
-        some, sure = (ix.floordiv(ix.add(ix.mul(rest, const(-1)), const(-r - strict)), k) for r in (least, most))
-    return _Limit(cond, k < 0, ix.add(some, const(1)), ix.add(sure, const(1))) if _varies(part, some) else None
+    rest = ix.linear(around, 0)
+    found = solved(cond, k, (rest, rest), least, most)
+    return found if _varies(part, found.some) else None
 
 
 def _varies(part: Part, limit: Node) -> bool:
@@ -105,7 +85,7 @@ def _varies(part: Part, limit: Node) -> bool:
     return part.trips >= LONG and 2 * (min(hi, part.trips) - max(lo, 0)) >= part.trips
 
 
-def _within(low: Lowering, part: Part, piece: Piece, limit: _Limit) -> Iterator[Piece]:
+def _within(low: Lowering, part: Part, piece: Piece, limit: LoopLimit) -> Iterator[Piece]:
     """The iterations of a piece that a limit leaves, those first or last for which it holds throughout."""
     if piece.at is not None:
         yield piece
@@ -118,14 +98,6 @@ def _within(low: Lowering, part: Part, piece: Piece, limit: _Limit) -> Iterator[
     some, sure = inside(limit.some), inside(limit.sure)
     held = piece.holds | {(limit.cond, part.axis)}
     ends = [(some, sure, piece.holds), (sure, hi, held)] if limit.begins else [(lo, sure, held), (sure, some, piece.holds)]
-    last = ix.add(hi, const(-1)) if piece.last is None else piece.last
     for first, end, holds in ends:
         if first is not end:
-            yield replace(piece, between=(first, end), holds=holds, last=last)
-
-
-def at_least_one(piece: Piece) -> Piece:
-    """A piece that may be empty, with an iteration in any case: what loops need. What that makes must not count."""
-    assert piece.between is not None and piece.last is not None
-    first = ix.minmax("min", piece.between[0], piece.last)
-    return replace(piece, between=(first, ix.minmax("max", piece.between[1], ix.add(first, const(1)))), last=None)
+            yield replace(piece, between=(first, end), holds=holds, maybe=True)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.buffer import load_parts
-from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, walk
 from .analysis.lane_work import SAVED, arithmetic
 from .axis_plan import Part
@@ -18,8 +17,8 @@ from .loops import Loops
 from .nests import Nest, scatter_ordered
 from .strides import dense, picked, stride, weaves
 
-_MOVED = frozenset(("load", "cast", "const"))
-"""What computes nothing."""
+TAKEN = 2.0
+"""Additions that it takes to take one result after the other out of a vector."""
 PAIRED = 8
 """Lanes that are better kept as they are than exchanged for lanes over groups of neighbours."""
 GATHERED = -0.5
@@ -130,7 +129,7 @@ def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) 
 def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
     """Points of a scatter write one after the other: lanes are for what is computed on the way there, if anything is."""
     found = list(walk(*exprs))
-    if all(n.op in _MOVED or n.dtype is index for n in found):
+    if arithmetic(part.axis, exprs) < TAKEN:
         return 0.0
     return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in found if n.op == "load"))
 

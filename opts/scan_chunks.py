@@ -133,7 +133,9 @@ def in_chunks(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
     name = axis.arg.name
 
     part = make_axis(f"{name}.s", count, f"{name}.s")
-    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, axis.arg.family))
+    # others of its family, which stay whole, have another extent than a chunk
+    family = axis.arg.family if len(kernel.families[axis.arg.family]) == 1 else f"{name}.c"
+    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, family))
     scans = [v for v in kernel.values.values() if isinstance(v.expr, Scan) and v.expr.axis is axis]
     states = [s for v in scans for s in _states(v)]
     check_work(o, 2 * sum(count * prod(a.arg.extent for a in s.scan.axes if a is not axis) * s.dtype.size for s in states))

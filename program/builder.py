@@ -60,17 +60,21 @@ class Builder:
         self._scopes = []
 
     @contextmanager
-    def loop(self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = ()) -> Iterator[Loop]:
-        """Open a loop; set `.yields` before leaving it, read `.results` after."""
+    def loop(
+        self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = (), maybe: bool = False, guarded: bool = False
+    ) -> Iterator[Loop]:
+        """Open a loop; set `.yields` before leaving it, read `.results` after. `maybe`: it may have no iteration; `guarded`: then
+        nothing in it is to be read either."""
         depth = len(self._scopes)
         body = Block()
         var = self._val(index, 1, depth, "")
         loop = Loop(var, [self._val(v.dtype, v.lanes, depth) for v in init])
-        self._scopes.append(_Scope(body, False))
+        self._scopes.append(_Scope(body, guarded))
         yield loop
         self._scopes.pop()
         loop.results = [self._val(v.dtype, v.lanes, depth - 1) for v in init]
-        self._scopes[-1].block.stmts.append(For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results))
+        made = For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results, maybe)
+        self._scopes[-1].block.stmts.append(made)
 
     @contextmanager
     def when(self, cond: Val) -> Iterator[None]:

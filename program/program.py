@@ -158,7 +158,7 @@ class Block:
 
 @dataclass(slots=True)
 class For:
-    """for var in range(lo, hi, step), at least one iteration. `carried[i]` starts as `init[i]`, is replaced by `yields[i]`
+    """for var in range(lo, hi, step), at least one iteration unless there may be none (`maybe`). `carried[i]` starts as `init[i]`, is replaced by `yields[i]`
     after each iteration, and its final value is `results[i]` (defined in the enclosing block). `label` names the axis part."""
 
     label: str
@@ -171,6 +171,7 @@ class For:
     body: Block
     yields: list[Val]
     results: list[Val]
+    maybe: bool = False
 
 
 @dataclass(slots=True)

@@ -111,6 +111,7 @@ class Printer:
         head = (
             f"{indent}for {self.name(s.var)} = {self.name(s.lo)} to {self.name(s.hi)}{f' step {s.step}' if s.step != 1 else ''} [{s.label}]"
         )
+        head += " if any" * s.maybe
         starts = [self.name(v) for v in s.init]
         carried = [f"{self.name(c)}: {c.type} = {a}" for c, a in zip(s.carried, starts, strict=True)]
         yield f"{head} carry {', '.join(carried)}:" if carried else f"{head}:"

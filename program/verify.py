@@ -136,6 +136,8 @@ class _Verifier:
         self._counts(s.var, "the variable")
         if not isinstance(s.step, int) or s.step < 1:
             self.fail(f"the step is {s.step!r}, not a positive number")
+        if s.maybe and self.program.phases[self.at[0]].threads > 1:
+            self.fail("the loop may have no iteration, which several threads do not have together")
         counts = [len(x) for x in (s.init, s.carried, s.yields, s.results)]
         if len(set(counts)) > 1:
             self.fail("the loop begins with {} values, carries {}, yields {} and gives {}".format(*counts))

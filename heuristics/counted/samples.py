@@ -10,6 +10,7 @@ from ...program.program import Instr, Val
 
 POINTS = 32
 _GOLDEN = 0.6180339887498949
+_PICKS, _MOVES = ("min", "max"), ("extract", "shuffle", "splat", "cast")
 _TWO: Mapping[str, Callable[[float, float], float]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -61,6 +62,8 @@ class Samples:
         args = [self.of(a) for a in s.args]
         if s.op == "and" and any(a is None for a in args):  # what is known may still decide
             return next((a for a in args if a is not None), None)
+        if s.op == "min" and s.result.dtype.is_int and sum(a is None for a in args) == 1:
+            return self._kept_below(s)
         if any(a is None for a in args):
             return None
         known = [a for a in args if a is not None]
@@ -75,3 +78,29 @@ class Samples:
         if s.op == "select":
             return [b if a else c for a, b, c in zip(*known, strict=True)]
         return known[0] if s.op == "cast" else None
+
+    def _kept_below(self, s: Instr) -> list[float] | None:
+        """Data that is kept below a bound is anywhere from 0 up to there; of several numbers the largest or the least one is."""
+        data, bound = s.args if self.of(s.args[0]) is None else s.args[::-1]
+        ends, picked = self.of(bound), self._picked(data)
+        if ends is None or min(ends) <= 0:
+            return None
+        self._count += 1
+        by = (self._count * _GOLDEN + 0.5) % 1.0 or _GOLDEN
+        shares = [(i + 0.5) * by % 1.0 for i in range(POINTS)]
+        each = [1.0 - (1.0 - x) ** (1.0 / picked) if self._least(data) else x ** (1.0 / picked) for x in shares]
+        return [float(round(share * end)) for share, end in zip(each, ends, strict=True)]
+
+    def _picked(self, v: Val) -> int:
+        """Of how many numbers a value is the largest or the least one, in each lane."""
+        s = self.made.get(v)
+        if s is None or s.op not in (*_PICKS, *_MOVES):
+            return 1
+        return sum(self._picked(a) for a in s.args) if s.op in _PICKS else self._picked(s.args[0])
+
+    def _least(self, v: Val) -> bool:
+        """Whether a value is the least of some numbers."""
+        s = self.made.get(v)
+        while s is not None and s.op in _MOVES:
+            s = self.made.get(s.args[0])
+        return s is not None and s.op == "min"

@@ -39,6 +39,7 @@ from .online import online_seeds
 from .phased import phase_seeds
 from .picked_rows import gathers, picked_rows
 from .placed import joined_places
+from .ragged import ragged_rows
 from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
@@ -133,7 +134,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),
-        *scans(kernel, lanes, threads),
+        *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),
         *narrow_sums(kernel, target, lanes),
         *chain(paired_sums(kernel, target, threads, lanes), paired_results(kernel, target, threads, lanes)),
         *scaled_groups(kernel, target, threads, lanes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...ir.node import Node
 from ...opts.axis_plan import Part
@@ -17,6 +18,7 @@ from .dot import Dot
 from .loops import carry
 from .numbers_only import NumbersOnly
 from .prefetch import fetch
+from .skips import SkippedStep, decision
 
 
 class Accumulators:
@@ -74,9 +76,23 @@ class Accumulators:
         self.begin(carried)
         accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
-            for i, (s, p) in enumerate(self.keys):
-                accs[i] = self.step(accs[i], {**s, **p, **u})
+            step = partial(self._step_all, u)
+            decided = self._decision()
+            accs = step(accs) if decided is None else decided.skipping(u, accs, step)
         return self.noted(accs)
+
+    def _decision(self) -> SkippedStep | None:
+        """What may leave out a step of all accumulators."""
+        if self.dot is not None or self.masks or self.numbers is not None:
+            return None
+        return decision(self.low, self.ev, self.n, [p.name for p in (*self.space, *self.copies)], len(self.keys))
+
+    def _step_all(self, u: Assignment, carried: list[Val]) -> list[Val]:
+        """Every accumulator after one more element each."""
+        accs = list(carried)
+        for i, (s, p) in enumerate(self.keys):
+            accs[i] = self.step(accs[i], {**s, **p, **u})
+        return accs
 
     def noted(self, carried: list[Val]) -> list[Val]:
         """What is carried on after the steps of an iteration, of what they left and what was carried beside the accumulators."""
@@ -97,7 +113,7 @@ class Accumulators:
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """An accumulator after one more element."""
-        ev, b, expr = self.ev, self.low.b, self.n.expr
+        ev, b, expr = self.ev, self.low.b, self.ev.chosen(self.n.expr)
         if self.dot is not None:
             return self.dot.step(acc, asg)
         masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]

@@ -8,8 +8,7 @@ from ...opts.axis_plan import Part
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..pieces import Piece
-from ..triangles import at_least_one, trimmed
+from ..triangles import trimmed
 
 
 def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) -> None:
@@ -32,16 +31,7 @@ def carry(low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[
     if not loops:
         return body(accs)
     for piece in trimmed(low, loops[0], low.pieces(loops[0])):
-        found = piece if piece.last is None else at_least_one(piece)
-        with low.open(loops[0], accs, found) as loop:
+        with low.open(loops[0], accs, piece) as loop:
             loop.yields = carry(low, loops[1:], loop.carried, body)
-        accs = loop.results if piece.last is None else _if_any(low, piece, accs, loop.results)
+        accs = loop.results
     return accs
-
-
-def _if_any(low: Lowering, piece: Piece, before: list[Val], after: list[Val]) -> list[Val]:
-    """What a piece of a loop that may be empty leaves."""
-    assert piece.between is not None
-    b, (lo, hi) = low.b, piece.between
-    some = b.op("lt", low.scalar(lo), low.scalar(hi))
-    return [b.op("select", b.splat(some, y.lanes), y, b.splat(x, y.lanes), dtype=y.dtype) for x, y in zip(before, after, strict=True)]

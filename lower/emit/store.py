@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 from ...ir import index as ix
-from ...ir.node import Node, axes_of, const
-from ...opts.nests import Nest, scatter_ordered
+from ...ir.dtypes import index
+from ...ir.node import Node, axes_of, const, walk
+from ...opts.analysis.masked_points import keeps_old
+from ...opts.lanes import Vectors
+from ...opts.nests import Nest, identity, scatter_ordered
 from ...program.program import Mem, Val
 from ..access.woven import write_all
 from ..expr import NestEval
@@ -87,9 +90,30 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
             _one_by_one(low, n, ev, mem, at, asg, conds)
             continue
         # scatter: read, combine, write, in order
-        old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+        guard = _guard(ev, conds, asg)
+        always = guard is not None and ev.lane is None and keeps_old(low.sched, n, conds)
+        old = ev.read(mem, at, asg, None if always else guard)
         old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-        ev.write(mem, at, asg, low.b.op(n.store.combine, old, ev.value(n.expr, asg)), conds)
+        if always and guard is not None:
+            ev.write(mem, at, asg, low.b.op(n.store.combine, old, _or_nothing(n, ev, guard, ev.value(n.expr, asg))))
+        else:
+            ev.write(mem, at, asg, _combined(n, ev, old, asg), conds)
+
+
+def _or_nothing(n: Nest, ev: NestEval, guard: Val, value: Val) -> Val:
+    """What a point adds where a condition holds, and what changes nothing elsewhere (of a sum of floats -0, which keeps -0 as well)."""
+    assert n.store is not None and n.store.combine is not None
+    dtype = value.dtype
+    nothing = -0.0 if dtype.is_float else identity(n.store.combine, dtype).arg
+    return ev.b.op("select", guard, value, ev.b.const(nothing, dtype), dtype=dtype)
+
+
+def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
+    """An element of a scatter after one more point: a product is added in one operation."""
+    assert n.store is not None and n.store.combine is not None
+    if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
+        return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
+    return ev.b.op(n.store.combine, old, ev.value(n.expr, asg))
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
@@ -101,17 +125,31 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
         if not b.truth(guard):
             return
         guard = None
-    base, c, step, vec = ev.split(at, asg)
-    for i in range(ev.width):
-        place = low.scalar(ix.add(base, const(c + step * i)))
-        if vec is not None:
-            place = b.op("add", place, b.extract(vec, i))
-        there = nullcontext() if guard is None else b.when(b.extract(guard, i))
-        with there:
+    always = guard is not None and keeps_old(low.sched, n, conds)
+    if guard is not None and always:
+        value = _or_nothing(n, ev, guard, value)
+    for i, place in enumerate(_places(low, n, ev, at, asg)):
+        with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
             old = b.load(mem, place)
             old = old if old.dtype is n.expr.dtype else b.op("cast", old, dtype=n.expr.dtype)
             new = b.op(n.store.combine or "add", old, b.extract(value, i))
             b.store(mem, place, new if new.dtype is mem.dtype else b.op("cast", new, dtype=mem.dtype))
+
+
+def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment) -> Iterator[Val]:
+    """Where each lane's point is written. What is only read lies in memory as scalars do: none is taken out of a vector then."""
+    b, lane = low.b, ev.lane
+    assert lane is not None
+    data = [x for i in n.indices for x in walk(i) if x.dtype is not index or x.op in ("load", "cast")]
+    if data and all(x.op in ("load", "cast") for x in data) and not low.masked(lane.axis):
+        apart = NestEval(low, n, vectors=Vectors(ev.regs))
+        for i in range(ev.width):
+            yield apart.index(at, {**asg, lane.name: asg[lane.name] * ev.width + i})
+        return
+    base, c, step, vec = ev.split(at, asg)
+    for i in range(ev.width):
+        place = low.scalar(ix.add(base, const(c + step * i)))
+        yield place if vec is None else b.op("add", place, b.extract(vec, i))
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:

@@ -8,7 +8,7 @@ functions, so the text alone decides the code; LLVM's cpu name only tunes it. No
 from __future__ import annotations
 
 from ...ir.errors import BuildError
-from ...program.program import Block, For, If, Instr, Phase, Program
+from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
 from . import memory, ops
 from .emitter import LlvmEmitter, symbol
@@ -120,7 +120,10 @@ class PhaseWriter(LlvmEmitter):
         var, bump = f"%i{n}", f"%i{n}.next"
         start = [self.of(v) for v in s.init]
         lo, hi = self.of(s.lo), self.of(s.hi)
-        self.lines.append(f"  br label %{loop}")
+        if s.maybe:
+            self.lines += [f"  %i{n}.any = icmp slt i64 {lo}, {hi}", f"  br i1 %i{n}.any, label %{loop}, label %{after}"]
+        else:
+            self.lines.append(f"  br label %{loop}")
         self.label(loop)
         self.names[s.var.id] = var
         at = len(self.lines)
@@ -139,9 +142,16 @@ class PhaseWriter(LlvmEmitter):
             f"  br i1 %i{n}.more, label %{loop}, label %{after}",
         ]
         self.label(after)
-        for r, y in zip(s.results, s.yields, strict=True):
-            # the loop runs at least once, so what the last iteration yields is visible here
-            self.names[r.id] = self.of(y)
+        for r, y, a in zip(s.results, s.yields, start, strict=True):
+            # where the loop runs at least once, what the last iteration yields is visible here
+            self.names[r.id] = self._either(r, (a, before), (self.of(y), end)) if s.maybe else self.of(y)
+
+    def _either(self, r: Val, *ways: tuple[str, str]) -> str:
+        """What a value is, by the block that control comes from."""
+        out = f"%v{self.fresh()}"
+        self.carried.add(r.id)
+        self.lines.append(f"  {out} = phi {type_of(r)} " + ", ".join(f"[ {x}, %{block} ]" for x, block in ways))
+        return out
 
     def _if(self, s: If) -> None:
         n = self.fresh()

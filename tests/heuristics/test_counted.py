@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,12 @@ from tilewright import kernels, targets
 from tilewright.heuristics import counted, ranked_seeds, seeds
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
-from tilewright.heuristics.counted.tree import tree
+from tilewright.heuristics.counted.tree import LoopNode, tree
 from tilewright.heuristics.sets import SetUse, set_use
-from tilewright.ir import KernelBuilder, float32, int64
+from tilewright.ir import KernelBuilder, float32, int64, where
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.program import Instr, Val
@@ -163,3 +165,25 @@ def test_ranked_seeds_are_the_seeds() -> None:
     times = [counted(apply(kernel, o, TARGET)) for o in found[:8]]
     assert times[0] <= 1.03 * min(times) and all(0 < t < math.inf for t in times)
     assert ranked_seeds(kernel, TARGET) == found
+
+
+def test_data_decides_how_long_a_loop_is() -> None:
+    """Of one row the loop is half as long as the padded axis in the mean, of the longest of several it is longer."""
+
+    def trips(opts: str) -> float:
+        kb = KernelBuilder("padded")
+        i, k = kb.axis("i", 64), kb.axis("k", 256)
+        x, many = kb.input("x", (64, 256), float32), kb.input("many", (64,), "int32")
+        kb.store("y", float32, (64,), (i,), kb.sum("total", (i,), k, where(k < cast(many[i], "int64"), x[i, k], 0.0))[i])
+        program = lower(apply(kb.build(), parse(opts), TARGET))
+        t = tree(program, program.phases[0], TARGET.vector_bytes)
+        return sum(t.trips[key] for key, node in every(t.root) if node.loop is not None and node.loop.label == "k")
+
+    def every(node: LoopNode) -> Iterator[tuple[int, LoopNode]]:
+        yield node.key, node
+        for c in node.children:
+            yield from every(c)
+
+    assert 110 < trips("Pi") < 146
+    assert 156 < trips("Ui2 Pi") < 186  # (two thirds)
+    assert 220 < trips("Ui16 Pi") < 250

@@ -12,6 +12,7 @@ from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
 from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
+from tilewright.opts.actions import actions
 
 AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
 
@@ -38,6 +39,16 @@ def recurrence() -> Kernel:
     _, h = kb.associative_scan(("p", "h"), (i, j), j, (a[i, j], x[i, j]), (1.0, 0.0), rule)
     top = kb.scan("max", "top", (i, j), j, x[i, j])
     kb.store("y", float32, (3, 41), (i, j), h[i, j] * 2.0 + top[i, j])
+    return kb.build()
+
+
+def beside_a_sum() -> Kernel:
+    """A sum so far, beside a sum along another axis of the family."""
+    kb = KernelBuilder("beside_a_sum")
+    i, j, k = kb.axis("m", 5), kb.axis("n", 22), kb.axis("n@all", 22)
+    x = kb.input("x", (5, 22), float32)
+    kb.store("y", float32, (5, 22), (i, j), kb.scan("add", "sofar", (i, j), j, x[i, j])[i, j])
+    kb.store("z", float32, (5,), (i,), kb.sum("total", (i,), k, x[i, k])[i])
     return kb.build()
 
 
@@ -83,6 +94,13 @@ def test_what_is_refused_says_what_to_do() -> None:
             apply(cumsum(), parse(opts), AVX2)
     with pytest.raises(OptError, match="symbolic extents"):
         apply(kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLITSCAN", "n", 2]]), AVX2)
+
+
+def test_a_sum_beside_a_scan_is_refused_and_ends_no_search() -> None:
+    kernel = beside_a_sum()
+    with pytest.raises(OptError, match="total does not run over it"):
+        apply(kernel, parse([["SPLITSCAN", "n", 4]]), AVX2)
+    assert actions(apply(kernel, (), AVX2))
 
 
 def test_scans_of_scans_and_other_places_need_a_phase() -> None:

@@ -1,0 +1,65 @@
+"""Steps of a reduction that are left out where data says that they add nothing: of picked rows of which some are missing.
+
+One scalar decides for all register copies, so a branch leaves out what they would read. Where copies differ, or a step is short, elements
+are selected instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from ...ir.dtypes import index
+from ...ir.node import Node, walk
+from ...ir.skippable import conjuncts
+from ...opts.analysis.ragged import selected
+from ...opts.analysis.thresholds import cuttable
+from ...opts.nests import Nest
+from ...program.program import Val
+from ..expr import NestEval
+from ..lowering import Lowering
+from ..storage import Assignment
+
+WORTH = 16
+"""Operations of a step that differ between its register copies which are worth a branch, of which half are guessed wrongly at worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedStep:
+    """Conditions without which a step of a reduction adds nothing to any of its accumulators."""
+
+    low: Lowering
+    ev: NestEval
+    axis: Node
+    conds: Sequence[Node]
+
+    def skipping(self, u: Assignment, carried: list[Val], step: Callable[[list[Val]], list[Val]]) -> list[Val]:
+        """What a step makes of the accumulators, in a branch."""
+        b, low, ev = self.low.b, self.low, self.ev
+        found = [ev.value(c, u) for c in self.conds]
+        if any(v.lanes > 1 or b.truth(v) is not None for v in found):
+            return step(carried)
+        some = found[0] if len(found) == 1 else b.op("and", *found)
+        held = low.scope.holds | {(c, self.axis) for c in self.conds}
+        with (
+            b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, carried, maybe=True, guarded=True) as loop,
+            low.within(holds=held),
+        ):
+            ev.reset()
+            loop.yields = step(loop.carried)
+        ev.reset()
+        return loop.results
+
+
+def decision(low: Lowering, ev: NestEval, n: Nest, copies: Collection[str], steps: int) -> SkippedStep | None:
+    """What decides about a step of `steps` accumulators, where it is the same for all register copies and the step is long; else None.
+    `copies`: the parts along which accumulators differ."""
+    where = selected(n)
+    if where is None or where.op != "where" or n.fills or not cuttable(low.sched):
+        return None
+    conds = [c for c in conjuncts(where.src[0]) if not ev.holds(c)]
+    if not conds or not set(copies).isdisjoint(ev.depends(where.src[0])):
+        return None
+    if not any(x.op == "load" for c in conds for x in walk(c)) or not any(x.op == "load" for x in walk(where.src[1])):
+        return None
+    length = sum(x.dtype is not index and bool(ev.depends(x)) for x in walk(where.src[1]))
+    return SkippedStep(low, ev, n.reduce_axes[0], conds) if length * steps >= WORTH else None

@@ -1,0 +1,114 @@
+"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k. What a schedule's loops make of it
+is in `lower/ragged.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir import index as ix
+from ...ir.buffer import load_parts
+from ...ir.dtypes import index
+from ...ir.integer_ranges import inside, value_range
+from ...ir.intervals import Interval
+from ...ir.node import Node, axes_of, walk
+from ...ir.skippable import conjuncts
+from ..axis_plan import Part
+from ..nests import Nest, identity
+from ..schedule import Scheduled
+from .thresholds import cuttable, operations
+
+WORTH = 48
+"""Operations of a whole loop from which on it is worth a limit that the processor cannot foresee."""
+LONG = 640
+"""Operations of a step from which on its code is not written again for where no mask is needed."""
+FAR = 1 << 60
+"""Sums of data up to here fit 64 bits with any place."""
+_PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min", "max"})
+"""What an index that no data has a part in is made of."""
+
+
+def conditions(n: Nest) -> tuple[Node, ...]:
+    """Comparisons of integers without which a reduction's element is its neutral one."""
+    found = selected(n)
+    if found is None:
+        return ()
+    cond = found.src[0] if found.op == "where" else found.src[-1]
+    return tuple(c for c in conjuncts(cond) if c.op in ("lt", "le") and c.src[0].dtype.is_int)
+
+
+def selected(n: Nest) -> Node | None:
+    """The selection, or the masked load, that a reduction's element is the neutral one without; None where it is neither."""
+    assert n.value is not None
+    combine, e = getattr(n.value.expr, "combine", ""), n.expr
+    while combine == "add" and e.op == "cast" and e.dtype.kind != "b":
+        e = e.src[0]
+    if e.op == "where" and e.src[2] is identity(combine, e.dtype):
+        return e
+    return e if e.op == "load" and combine == "add" and load_parts(e)[2] is not None else None
+
+
+def sides(cond: Node) -> tuple[Node, Node, bool] | None:
+    """(index of places, data that it is compared with, whether the data is on the left); None for any other comparison. Of places with
+    data on either side, such as start[i] + k < start[i + 1], the data is brought to the right."""
+    a, b = (_place(n) for n in cond.src)
+    if a is not None and b is None:
+        return a, cond.src[1], False
+    if b is not None and a is None:
+        return b, cond.src[0], True
+    return None if a is not None or cond.src[0].dtype is not index else _apart(cond)
+
+
+def _apart(cond: Node) -> tuple[Node, Node, bool] | None:
+    """The same of a comparison of indices that are sums of places and data; None where such sums may not fit 64 bits."""
+    terms, c = ix.parts(ix.add(cond.src[0], cond.src[1], -1))
+    data = {t: -k for t, k in terms.items() if _place(t) is None}
+    reach = sum(abs(k) * max(abs(end) for end in _span(t)) for t, k in data.items())
+    if not 0 < len(data) < len(terms) or reach >= FAR:
+        return None
+    return ix.linear({t: k for t, k in terms.items() if t not in data}, c), ix.linear(data, 0), False
+
+
+def _span(n: Node) -> Interval:
+    """The interval of an integer, by the types that it has on the way."""
+    while n.op == "cast" and n.src[0].dtype.is_int and n.dtype is index:
+        n = n.src[0]
+    return ix.bounds(n) if n.dtype is index else value_range(n)
+
+
+def _place(n: Node) -> Node | None:
+    """An integer as an index of places, if it is one: no type that it has on the way is too narrow for it."""
+    while n.op == "cast" and n.dtype.is_int and n.src[0].dtype is index and inside(ix.bounds(n.src[0]), n.dtype):
+        n = n.src[0]
+    return n if all(m.op in _PLACES and m.dtype is index for m in walk(n)) else None
+
+
+def known_before(sched: Scheduled, nest: Nest, part: Part, data: Node) -> bool:
+    """Whether data does not change with a reduction's loop, nor is made in it."""
+    return part.axis not in axes_of(data) and not any(n.op == "ref" and n.arg in nest.fills for n in walk(data))
+
+
+def worth(sched: Scheduled, nests: Sequence[Nest], part: Part) -> bool:
+    """Whether what may be left out of a loop is worth a branch that is guessed wrongly once, and its code short enough to be written
+    more than once."""
+    step = sum(operations(sched, n) for n in nests)
+    return step <= LONG and part.trips * step >= WORTH
+
+
+def share(sched: Scheduled, nest: Nest) -> float:
+    """The part of a reduction's steps that is taken in the mean: half of a row where data says how far it goes, and of the longest of
+    several rows side by side more; 1 where nothing says so."""
+    out = 1.0
+    if nest.kind != "reduce" or not cuttable(sched) or nest.name in (*sched.dots, *sched.tensors, *sched.places):
+        return out
+    found = [x for c in conditions(nest) for x in (sides(c),) if x is not None]
+    for axis in nest.reduce_axes if found else ():
+        plan, extent = sched.plans[axis], max(1, ix.upper(axis.arg.extent))
+        looped = [p for p in plan.parts if p.loop]
+        for place, data, _ in found:
+            if not looped or axis not in axes_of(place) or not known_before(sched, nest, looped[0], data):
+                continue
+            if worth(sched, (nest,), looped[0]):
+                beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
+                out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
+    return out

@@ -1,0 +1,61 @@
+"""Seeds and estimates of sums of which data says how far they go."""
+
+from __future__ import annotations
+
+from tilewright import targets
+from tilewright.heuristics import seeds
+from tilewright.heuristics.model import estimate
+from tilewright.ir import KernelBuilder, float32, where
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.operators import cast
+from tilewright.opts import apply, parse
+from tilewright.opts.analysis.ragged import share
+
+TARGET = targets.named("avx2")
+
+
+def means(ragged: bool = True) -> Kernel:
+    """Sums of picked rows, of all or of as many as data says."""
+    kb = KernelBuilder("means")
+    i, k, f = kb.axis("i", 512), kb.axis("k", 32), kb.axis("f", 64)
+    x, at = kb.input("x", (512, 64), float32), kb.input("at", (512, 32), "int32", range=(0, 511))
+    many = kb.input("many", (512,), "int32", range=(0, 32))
+    element = x[cast(at[i, k], "int64"), f]
+    there = where(k < cast(many[i], "int64"), element, 0.0) if ragged else element
+    kb.store("y", float32, (512, 64), (i, f), kb.sum("total", (i, f), k, there)[i, f] + cast(many[i], float32))
+    return kb.build()
+
+
+def picked() -> Kernel:
+    """A sparse matrix in rows of lengths from data, times a vector."""
+    kb = KernelBuilder("picked")
+    i, k = kb.axis("i", 512), kb.axis("k", 32)
+    w, x, many = kb.input("w", (512, 32), float32), kb.input("x", (512,), float32), kb.input("many", (512,), "int32")
+    at = kb.input("at", (512, 32), "int32", range=(0, 511))
+    total = kb.sum("total", (i,), k, where(k < cast(many[i], "int64"), w[i, k] * x[cast(at[i, k], "int64")], 0.0))
+    kb.store("y", float32, (512,), (i,), total[i])
+    return kb.build()
+
+
+def test_the_first_seed_takes_one_row_at_a_time() -> None:
+    first = seeds(means(), TARGET)[0]
+    assert [(o.op, o.on) for o in first] == [("UPCAST", "f")]
+    assert any(o.op == "PARALLEL" for o in seeds(means(), TARGET, 4)[0])
+
+
+def test_few_elements_are_picked_at_once() -> None:
+    (lanes,) = [o.amount for o in seeds(picked(), TARGET)[0] if o.op == "UPCAST"]
+    assert lanes == 4
+
+
+def test_half_of_the_rows_counts() -> None:
+    def part(opts: str, kernel: Kernel) -> float:
+        s = apply(kernel, parse(opts), TARGET)
+        (nest,) = [n for n in s.nests if n.kind == "reduce"]
+        return share(s, nest)
+
+    assert 0.5 <= part("Uf8", means()) < 0.55
+    assert 0.65 < part("Uf8 Ui2", means()) < 0.7
+    assert part("Uf8", means(ragged=False)) == 1.0
+    short, long = (estimate(apply(k, parse("Uf8"), TARGET)) for k in (means(), means(ragged=False)))
+    assert short < 0.8 * long

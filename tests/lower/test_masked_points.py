@@ -1,0 +1,98 @@
+"""Points of scatters: those that data leaves out, products that are added, and places that are only read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from checks import check_compiled, check_twin
+from tilewright import targets
+from tilewright.ir import KernelBuilder, clip, float32, int32
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.operators import cast
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.program.program import If, Instr, statements
+
+TARGET = targets.named("avx2")
+
+
+def compacted(combine: str = "add", dtype: str = "float32", n: int = 37, loose: bool = False) -> Kernel:
+    """The positive numbers of each row without gaps. `loose`: places that only the mask keeps inside."""
+    kb = KernelBuilder("compacted")
+    i, j = kb.axis("b", 3), kb.axis("n", n)
+    x = kb.input("x", (3, n), dtype)
+    if loose:
+        at = kb.input("at", (3, n), int32, range=(-3, n - 1))[i, j]
+        place, mask = cast(at, "int64"), at >= 0
+    else:
+        before = kb.scan("add", "before", (i, j), j, cast(x[i, j] > 0, int32))
+        place, mask = cast(clip(before[i, j] - 1, 0, n - 1), "int64"), x[i, j] > 0
+    kb.store("y", dtype, (3, n), (i, j), x[i, j], (i, place), combine=combine, mask=mask)
+    return kb.build()
+
+
+def triplets() -> Kernel:
+    """Products that are added where data says."""
+    kb = KernelBuilder("triplets")
+    i = kb.axis("z", 101)
+    row, column = kb.input("row", (101,), int32, range=(0, 12)), kb.input("column", (101,), int32, range=(0, 10))
+    value, x = kb.input("value", (101,), float32), kb.input("x", (11,), float32)
+    kb.store("y", float32, (13,), (i,), value[i] * x[cast(column[i], "int64")], (cast(row[i], "int64"),), combine="add")
+    return kb.build()
+
+
+def cubes() -> Kernel:
+    """What is computed along lanes, and added where data says."""
+    kb = KernelBuilder("cubes")
+    i = kb.axis("z", 104)
+    row, value = kb.input("row", (104,), int32, range=(0, 12)), kb.input("value", (104,), float32)
+    v = value[i]
+    kb.store("y", float32, (13,), (i,), v * v * v + v, (cast(row[i], "int64"),), combine="add")
+    return kb.build()
+
+
+def ops(kernel: Kernel, opts: str) -> Counter[str]:
+    """How many instructions of each kind there are; "if": branches."""
+    program = lower(apply(kernel, parse(opts), TARGET))
+    found = [s for p in program.phases for s in statements(p.body)]
+    return Counter("if" if isinstance(s, If) else s.op for s in found if isinstance(s, (If, Instr)))
+
+
+@pytest.mark.parametrize("opts", ["(none)", "Un4", "Un8 Uy.1:8", "Ub3", "Pb"])
+@pytest.mark.parametrize("loose", [False, True])
+def test_points_that_data_leaves_out(opts: str, loose: bool) -> None:
+    check_twin(compacted(loose=loose, n=40), parse(opts), TARGET)
+    check_compiled(compacted(loose=loose, n=40), parse(opts))
+    check_twin(compacted(loose=loose), parse("(none)"), TARGET)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("combine", ["add", "max", "min", "and", "or", "xor"])
+def test_what_changes_nothing_is_combined(combine: str) -> None:
+    for dtype in ("int32", "uint8", *(["float32"] if combine in ("add", "max", "min") else [])):
+        for opts in ("(none)", "Un8"):
+            check_twin(compacted(combine, dtype, n=40), parse(opts), TARGET)
+
+
+def test_no_branch_where_the_place_exists() -> None:
+    for opts in ("(none)", "Un8"):
+        assert ops(compacted(n=40), opts)["if"] == 0
+        assert ops(compacted(n=40, loose=True), opts)["if"] > 0
+        assert ops(compacted("max", n=40), opts)["if"] > 0  # (of floats that are no numbers)
+    assert ops(compacted(n=1 << 15), "(none)")["if"] > 0  # past the first cache
+
+
+def test_products_are_added_in_one_operation() -> None:
+    assert ops(triplets(), "(none)")["fma"] == 1
+    check_twin(triplets(), parse("Uz4"), TARGET)
+    check_compiled(triplets(), parse("Uz8"))
+
+
+def test_lanes_are_for_arithmetic() -> None:
+    found = ops(triplets(), "Uz8")
+    assert not found["gather"] and not found["extract"] and not found["insert"]
+    found = ops(cubes(), "Uz8")
+    assert found["extract"] == 8  # the results, and no place
+    check_twin(cubes(), parse("Uz8"), TARGET)
+    check_compiled(cubes(), parse("Uz8"))
