@@ -162,9 +162,10 @@ def mod(a: Node, n: int) -> Node:
     lo, hi = bounds(a)
     if lo // n == hi // n and lo > -BIG and hi < BIG:
         return add(a, const(-(lo // n) * n))
-    if a.op == "mod" and a.arg % n == 0:
-        return mod(a.src[0], n)
     terms, c = parts(a)
+    inside = next((t for t in terms if t.op == "mod" and t.arg % n == 0), None)
+    if inside is not None:  # (x mod n + y) mod n = (x + y) mod n
+        return mod(add(a, add(inside.src[0], inside, -1), terms[inside]), n)
     whole, rest = _split(terms, c, n)
     if whole is not None:
         return mod(rest, n)

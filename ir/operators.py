@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import index as ix
+from .borders import as_border
 from .buffer import load
 from .checks.misuse import condition, number, types_differ
 from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
@@ -152,6 +153,9 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
         types_differ("where()", x, y)
     if cond.op == "const":
         return x if cond.arg else y
+    border = as_border(cond, x, y) if x.dtype is index else None
+    if border is not None:
+        return border
     return x if x is y else make("where", x.dtype, (cond, x, y))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..ir.dtypes import bool_, index
 from ..ir.errors import OptError
-from ..ir.node import Node
+from ..ir.node import COMPARE, Node
 from ..program.builder import Builder
 from ..program.program import Val
 
@@ -65,4 +66,8 @@ class Scalars:
             return out
         if op in ("min", "max"):
             return b.op(op, self.get(node.src[0]), self.get(node.src[1]))
+        if (op in COMPARE and node.src[0].dtype is index) or (op in ("and", "or", "not") and node.dtype is bool_):
+            return b.op(op, *(self.get(s) for s in node.src))
+        if op == "where":  # a place of another place: a chain of values whose borders are choices
+            return b.op("select", *(self.get(s) for s in node.src), dtype=index)
         raise OptError(f"the index {node!r} is needed outside the loop that it counts: stage or move something else, or at another loop")

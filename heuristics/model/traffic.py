@@ -16,6 +16,7 @@ from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
+from ...opts.strides import stride
 from ..machine import MachineModel
 from .dots import weave
 from .pages import copy_cycles, jump_cycles
@@ -111,7 +112,7 @@ class Traffic:
             yield Use(x.buffer, x.indices, False, True, x.spread, kept=True)
         for buffer, indices in kept_writes(s, nest):
             yield Use(buffer, indices, True, True, kept=True)
-        if nest.store is not None and nest.store.buffer.name not in s.nt:
+        if nest.store is not None and not self._past(nest):
             yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
     def _asked(self, nest: Nest) -> float:
@@ -120,7 +121,7 @@ class Traffic:
         s, item = self.scheduled, self._item(nest)
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         asked = 0.0
-        if nest.store is not None and nest.store.buffer.name in s.nt:
+        if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
             asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
         for f in fetches(s).get(nest.name, ()):
@@ -128,12 +129,26 @@ class Traffic:
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
         return asked
 
+    def _past(self, nest: Nest) -> bool:
+        """Whether a nest stores past the caches: only vectors that are known to be aligned are, so rows of any length are not."""
+        s = self.scheduled
+        if nest.store is None or nest.store.buffer.name not in s.nt:
+            return False
+        lane, size = s.lanes(nest).lane, nest.store.buffer.dtype.size
+        steps = [p for p in (*s.loops(nest), *s.registers(nest)) if p is not lane]
+        whole = (stride(s, nest, "", nest.indices, nest.store.buffer.shape, p) or 0 for p in steps)
+        return lane is None or all(n * size % s.target.vector_bytes == 0 for n in whole)
+
     def _in_pieces(self, nest: Nest) -> bool:
-        """Whether a nest stores pieces of lines, those of several rows in turns."""
-        lane = self.scheduled.lanes(nest).lane
-        rows = prod(p.trips for p in self.scheduled.registers(nest) if lane is None or p.axis is not lane.axis)
+        """Whether a nest stores pieces of lines, those of several rows in turns. (Of rows that begin anywhere in a line, each step ends
+        within one.)"""
+        s, line = self.scheduled, self.machine.caches.line
+        assert nest.store is not None
+        lane = s.lanes(nest).lane
+        rows = [p for p in s.registers(nest) if (lane is None or p.axis is not lane.axis) and p.trips > 1]
         size = nest.expr.dtype.size * (1 if lane is None else lane.trips)
-        return rows > 1 and size < self.machine.caches.line
+        pitches = [(stride(s, nest, "", nest.indices, nest.store.buffer.shape, p) or 0) * nest.store.buffer.dtype.size for p in rows]
+        return bool(rows) and (size < line or any(pitch % line for pitch in pitches))
 
     def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
         """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""

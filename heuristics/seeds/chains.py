@@ -15,6 +15,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.analysis.pages import is_far
 from ...opts.analysis.structure import extent, read_elsewhere, shared_axes, strides_of
+from ...opts.apply_options import apply
 from ...opts.defaults import fit, rows
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.halo import tiled
@@ -48,18 +49,27 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
         before += _whole(k, target, threads, lanes)
     rest = kernels[-1]
     chain = tuple(v for v in read_elsewhere(rest) if v in rest.values)
-    far = [opt("NT", b.name) for b in kernel.outputs if is_far(target, b.shape, b.dtype.size)]
     if not chain:
-        yield _once((*before, *rows(rest, target, threads, 4 * lanes, True), *far))
+        yield _once((*before, *rows(rest, target, threads, 4 * lanes, True), *_past(kernel, target, 1)))
         return
     unit = max(lanes, LINE // kernel.outputs[0].dtype.size)
     for lines, copies in TILES:
-        tile = (lines * unit, copies)
+        tile, far = (lines * unit, copies), _past(kernel, target, copies)
         if _operations(rest) <= INLINED:
             yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
         yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
         yield _once((*before, *_phases(rest, chain, tile), *far))
+
+
+def _past(kernel: Kernel, target: Target, copies: int) -> list[Opt]:
+    """Stores past the caches, of outputs that are far: where each row begins at a vector, and of several rows in turns on a line, for
+    else they store pieces of lines."""
+    far = [b for b in kernel.outputs if is_far(target, b.shape, b.dtype.size)]
+    unit = LINE if copies > 1 else target.vector_bytes
+    return [
+        opt("NT", b.name) for b in far if len(b.shape) == 1 or (isinstance(b.shape[-1], int) and b.shape[-1] * b.dtype.size % unit == 0)
+    ]
 
 
 def chain_sizes(kernel: Kernel, target: Target) -> dict[str, tuple[int, ...]] | None:
@@ -98,7 +108,7 @@ def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
         return _once((*before, *cuts))
     at = [opt("STAGE", v, at=f"{cuts[-1].on}.h") for v in kept if cuts and isinstance(kernel.values[v].expr, Node)]
     grid = [opt("PARALLEL", f"{o.on}.h") for o in cuts] or _parallel(kernel, store.axes[0])
-    return _once((*before, *cuts, *at, *_nests(inner, tile, kept, p["kept_copies"]), *grid, *past))
+    return _once((*before, *cuts, *at, *_by_family(inner, _nests(inner, tile, kept, p["kept_copies"])), *grid, *past))
 
 
 def _shifted(kernel: Kernel, name: str) -> bool:
@@ -113,6 +123,14 @@ def _whole(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Opt
     if threads > 1 and reduced and not any(o.op in ("PARALLEL", "SPLITK") for o in found):
         found.append(opt("SPLITK", reduced[0].arg.name, 8 * threads))
     return found
+
+
+def _by_family(kernel: Kernel, opts: Sequence[Opt]) -> list[Opt]:
+    """Options of register tiles, without those for a site whose whole family has one: blocks leave a value sites of its own of the axes
+    that they do not cut, and the name of a store's axis is that of its family."""
+    named = {(o.op, o.on) for o in opts}
+    family = {a.arg.name: a.arg.family for a in kernel.axes}
+    return [o for o in opts if family.get(o.on, o.on) == o.on or (o.op, family[o.on]) not in named]
 
 
 def _once(opts: Sequence[Opt]) -> Opts:
@@ -184,13 +202,16 @@ def _overlapped(kernel: Kernel, chain: Sequence[str], target: Target, threads: i
                     inner = tiled(inner, o)
             except OptError:
                 continue
+            if not _overlap(kernel, inner, chain):
+                continue
             at = f"{cuts[-1].on}.h"
-            yield [
-                *cuts,
-                *(opt("STAGE", v, at=at) for v in kept),
-                *_nests(inner, tile, kept),
-                *(opt("PARALLEL", f"{o.on}.h") for o in cuts),
-            ]
+            nests = _by_family(inner, _nests(inner, tile, kept))
+            yield [*cuts, *(opt("STAGE", v, at=at) for v in kept), *nests, *(opt("PARALLEL", f"{o.on}.h") for o in cuts)]
+
+
+def _overlap(kernel: Kernel, inner: Kernel, chain: Sequence[str]) -> bool:
+    """Whether blocks share something: else the shifts are along the lanes, and a row would be read where it was just written."""
+    return any(prod(map(extent, inner.values[v].axes)) > prod(map(extent, kernel.values[v].axes)) for v in chain)
 
 
 def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int, tile: tuple[int, int]) -> Iterator[list[Opt]]:
@@ -211,11 +232,17 @@ def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int,
         return
     blocks = f"{name}.h2"
     stages = [opt("STAGE", v, at=blocks) for v in kept]
-    if sum(prod(extent(a) for a in v.axes[2:]) * v.dtype.size for v in inner.values.values() if v.name in chain) > target.l2 // 2:
+    kept_bytes = sum(prod(extent(a) for a in v.axes[2:]) * v.dtype.size for v in inner.values.values() if v.name in chain)
+    if kept_bytes > target.l2 // 2 or not _overlap(kernel, inner, chain):
+        return
+    try:  # (blocks of clamped values do not: each is kept by itself, in `_overlapped`)
+        apply(kernel, (*cuts, opt("ROLL", blocks), *stages), target)
+    except OptError:
         return
     # a kept value's rows are computed from where the last block ended
     tall = [x for v in chain for x in (_rows(inner, v, rows_, tile),)]
-    yield [*cuts, opt("ROLL", blocks), *stages, *(o for x in tall for o in x), *_nests(inner, tile, kept), opt("PARALLEL", f"{name}.h")]
+    nests = _by_family(inner, [*(o for x in tall for o in x), *_nests(inner, tile, kept)])
+    yield [*cuts, opt("ROLL", blocks), *stages, *nests, opt("PARALLEL", f"{name}.h")]
 
 
 def _rows(kernel: Kernel, name: str, step: int, tile: tuple[int, int]) -> list[Opt]:

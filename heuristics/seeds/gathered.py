@@ -130,7 +130,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
-        *chain(columns(kernel, lanes, threads), picked_rows(kernel, lanes)),
+        *chain(columns(kernel, target, lanes, threads), picked_rows(kernel, lanes)),
         *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *neighbour_tiles(kernel, target, threads, lanes),

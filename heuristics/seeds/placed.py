@@ -56,14 +56,17 @@ def joined_places(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterat
 
 def _joined(opts: Opts, joins: dict[str, str]) -> Iterator[Opts]:
     """A schedule with places in the loops of their extremes; with a half or a quarter of each register tile too, since there are two or
-    three times as many accumulators."""
+    three times as many accumulators. Those that lie in memory between blocks of rows are few, and stay for twice as many rows."""
+    if any(o.op == "MOVE" for o in opts):
+        opts = tuple(replace(o, arg=2 * o.arg) if o.op == "UNROLL" and isinstance(o.arg, int) else o for o in opts)
     alike = tuple(dict.fromkeys(o if o.op == "MOVE" else replace(o, on=joins.get(o.on, o.on)) for o in opts))
     fuse = tuple(opt("FUSE", family) for family in dict.fromkeys(joins.values()))
-    yield (*alike, *fuse)
+    if not any(o.op == "MOVE" for o in opts):
+        yield (*alike, *fuse)
     for i, o in enumerate(alike):
         if o.op != "UPCAST" or not isinstance(o.arg, int) or o.on in joins.values():
             continue
-        for part in (2, 4):
+        for part in (4,) if any(o.op == "MOVE" for o in opts) else (2, 4):
             if o.arg % part == 0:
                 less = (opt("UPCAST", o.on, o.arg // part),) if o.arg > part else ()
                 yield (*alike[:i], *less, *alike[i + 1 :], *fuse)

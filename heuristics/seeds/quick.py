@@ -177,7 +177,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
-        _picked(columns(kernel, lanes, threads), (1, 0)),
+        _picked(columns(kernel, target, lanes, threads), (1, 0)),
         _picked(picked_rows(kernel, lanes), (0, 1)),
         _picked(windows(kernel, lanes), (3, 6, 1, 0)),
         _picked(slid_windows(kernel, lanes), (0, 1)),

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.places import combine_of
 from ...opts.analysis.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
+from ...targets import Target
 from ..machine import SLOW
 
 NARROW = 24
@@ -35,7 +37,7 @@ ITEMS = 64
 """Work items that are enough for any number of threads."""
 
 
-def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
+def columns(kernel: Kernel, target: Target, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
     stay in scratch, so that memory is read in long runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
@@ -46,7 +48,7 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     down = list(dict.fromkeys(a for a in along if a is not None))
     if None in along:
         return
-    yield from _whole_rows(kernel, lane, lanes, threads)
+    yield from _whole_rows(kernel, target, lane, lanes, threads)
     width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
     for a in down if len(found) == 1 else ():
         if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
@@ -71,7 +73,7 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
             yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
 
 
-def _whole_rows(kernel: Kernel, lane: Node, lanes: int, threads: int) -> Iterator[Opts]:
+def _whole_rows(kernel: Kernel, target: Target, lane: Node, lanes: int, threads: int) -> Iterator[Opts]:
     """Everything that goes down the columns, stores too, row by row: each row whole, or a strip of it for each thread, in the order in
     which memory has it. The columns' results stay in the first cache meanwhile."""
     over = [(n, next((a for a in (*n.reduce_axes, *reversed(n.axes)) if _down(kernel, n, a, lane)), None)) for n in nests(kernel)]
@@ -88,10 +90,22 @@ def _whole_rows(kernel: Kernel, lane: Node, lanes: int, threads: int) -> Iterato
     cut += [opt("PARALLEL", site_name(outer[0]))] if outer else [opt("PARALLEL", name)] if len(cut) > 1 else []
     moves = [opt("MOVE", site_name(a), before=loop) for _, a in over if a is not None]
     kept = [opt("STAGE", v, at=site_name(outer[0]) if outer else name) for v in stageable_values(kernel)]
-    spelled = [opt("UNROLL", site_name(a), 4) for n, a in over if a in n.reduce_axes and not _is_slow(n)]
+    spelled = [
+        opt("UNROLL", site_name(a), 4) for n, a in over if a in n.reduce_axes and not _is_slow(n) and not _in_order(kernel, n, target)
+    ]
     yield (*cut, *spelled, *moves)
     if kept:
         yield (*cut, *spelled, *moves, *kept)
+    families = [a.arg.family for n, a in over if a in n.reduce_axes]
+    yield from ((*cut, *spelled, *moves, opt("FUSE", f)) for f in dict.fromkeys(families) if families.count(f) > 1)
+
+
+def _in_order(kernel: Kernel, n: Nest, target: Target) -> bool:
+    """Whether a nest waits for what it reads, so that one row after the other is best: a plain sum of more than the second cache holds.
+    (What is computed beside an extreme's place takes longer than the rows take to come.)"""
+    items = math.prod(extent(a) for a in shared_axes(kernel) if a is not n.axes[-1])
+    reads = [x.buffer for x in accesses(kernel, n) if not x.store]
+    return combine_of(n) == "add" and any(buffer_bytes(b.shape, b.dtype.size) > target.l2 * items for b in reads)
 
 
 def _is_slow(n: Nest) -> bool:

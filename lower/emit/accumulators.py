@@ -162,22 +162,21 @@ class Accumulators:
         return start
 
     def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part]) -> Val:
-        """The accumulator kept in memory, or the identity in the first block."""
+        """The accumulator kept in memory; the identity in the first block of the loops `straddled`."""
         b, ev = self.low.b, self.ev
         asg: Assignment = dict(key)
-        later: Val | None = None
+        mask = later = None
         for p in straddled:
             c = b.op("ne", self.low.scalar(p.var), b.const(0))
             later = c if later is None else b.op("or", later, c)
-        assert later is not None
-        conds = ev.conditions() if array.param else []
-        mask: Val = later
-        for cond in conds:
-            mask = b.op("and", mask, ev.value(cond, asg))
+        for cond in (later, *(ev.value(c, asg) for c in (ev.conditions() if array.param else []))):
+            mask = cond if mask is None or cond is None else b.op("and", mask, cond)
         wide = self.lane is not None
-        if wide:
+        if wide and mask is not None:
             mask = b.splat(mask, ev.width)
         old = ev.read(array.mem, array.address(self.low.point(array)), asg, mask)
+        if later is None:
+            return old
         start = b.const(self.none(), self.dtype)
         return b.op("select", b.splat(later, ev.width) if wide else later, old, start, dtype=self.dtype)
 

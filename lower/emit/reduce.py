@@ -6,6 +6,7 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ...ir.body import Scan
 from ...ir.node import Node
@@ -25,6 +26,9 @@ from .places import PlaceAccumulators
 from .together import run_together
 from .wgmma import WarpgroupAccumulators
 from .windows import WindowExtremes, suits
+
+BLOCKS = 16
+"""Blocks of a reduction from which its array is cleared before the first."""
 
 
 def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
@@ -63,15 +67,31 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
         for r, final in zip(each, finals, strict=True):
             r.finish(final)
 
-    through(low, outer, body)
+    first = next((i for i, r in enumerate(reducing[: len(outer)]) if r), len(outer))
+    for r in each:
+        r.cleared = r.clears()
+
+    def cleared() -> None:
+        for r in each:
+            if r.cleared:
+                r.clear()
+
+    def blocks() -> None:
+        if any(r.cleared for r in each):
+            through(low, [p for p, r in zip(outer[first:], reducing[first:]) if not r], cleared)
+        through(low, outer[first:], body)
+
+    through(low, outer[:first], blocks)
     for r in each:
         r.keep()
 
 
 class _Reduction:
-    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements."""
+    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements;
+    `cleared`: its array holds what accumulators begin with, before the first block."""
 
     acc: Accumulators
+    cleared = False
 
     def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part], exact: bool = False) -> None:
         assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
@@ -80,6 +100,21 @@ class _Reduction:
         self.close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
         in_registers = self.close is not None or n.name in low.sched.tree.registers
         self.array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
+
+    def clears(self) -> bool:
+        """Whether its array is cleared before: blocks then need not ask whether they are the first, where there are many."""
+        low = self.low
+        if self.array is None or low.sched.target.groups or self.n.name in low.sched.tensors:
+            return False
+        return all(isinstance(p.size, int) for p in self.straddled) and prod(p.trips for p in self.straddled) >= BLOCKS
+
+    def clear(self) -> None:
+        """Fill the array with what accumulators begin with, for the registers' part under the loops that are open."""
+        ev = NestEval(self.low, self.n)
+        acc = _accumulators(self.low, self.n)(self.low, self.n, ev, self.combine)
+        assert self.array is not None
+        none = self.low.b.const(acc.none(), acc.dtype, ev.width if acc.lane is not None else 1)
+        acc.write(self.array, {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.live})
 
     def start(self) -> list[Val]:
         """The accumulators at the beginning of the loop."""
@@ -90,7 +125,7 @@ class _Reduction:
         self.apart = acc.partial or bool(self.low.sched.shared_by(self.n.reduce_axes))
         if self.straddled and not self.apart:
             assert self.array is not None
-            start = [acc.old(self.array, k, self.straddled) for k in acc.live]
+            start = [acc.old(self.array, k, () if self.cleared else self.straddled) for k in acc.live]
         return start
 
     def run(self) -> list[Val]:
@@ -104,7 +139,7 @@ class _Reduction:
         results = across_threads(low, n, acc.finish(final), self.combine)
         if self.straddled and self.apart:
             assert array is not None
-            results = {k: low.b.op(self.combine, acc.old(array, k, self.straddled), v) for k, v in results.items()}
+            results = {k: low.b.op(self.combine, acc.old(array, k, () if self.cleared else self.straddled), v) for k, v in results.items()}
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
             if isinstance(acc, WindowExtremes) and acc.supposed:

@@ -156,7 +156,7 @@ def _own_axes(
 def _over_blocks(v: Value, tile: Tile, block: Node, renamed: Mapping[Node, Node]) -> Value:
     """A value over blocks and places in their tiles; over no blocks where nothing of it is cut."""
     axes = [renamed.get(a, a) for a in v.axes]
-    table = {old: new if t is None else ix.add(t.start, new) for old, new, t in zip(v.axes, axes, tile, strict=True)}
+    table = {old: new if t is None else t.element(new) for old, new, t in zip(v.axes, axes, tile, strict=True)}
     body = substitute(v.body, table)
     expr: Node | Reduce | Scan = body if isinstance(v.expr, Node) else replace(v.expr, expr=body)
     if isinstance(expr, Scan):
@@ -177,7 +177,7 @@ def _within(e: Node, tiles: Mapping[str, tuple[Tile, int]], block: Node) -> Node
         if n.op == "ref" and n.arg in tiles:
             at = (_within(i, tiles, block) for i in n.src)
             tile, place = tiles[n.arg]
-            places = [i if t is None else ix.add(i, t.start, -1) for i, t in zip(at, tile, strict=True)]
+            places = [i if t is None else t.place(i) for i, t in zip(at, tile, strict=True)]
             table[n] = ref(n.arg, (*places[:place], block, *places[place:]), n.dtype)
     return substitute(e, table) if table else e
 

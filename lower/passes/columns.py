@@ -1,0 +1,215 @@
+"""What is the same in all rows of a column is computed once: a mean's root, the inverse of a sum, a weight's exponential.
+
+Where a loop over rows goes through each row whole, what depends on the column alone varies in the inner loop, so no placement takes it out
+of the outer one. This pass computes it in a loop over one row before (loop distribution, with an array for what was a scalar: D. Kuck et
+al., "Dependence graphs and compiler optimizations", 1981) and keeps it in scratch, where that spares far more than it is to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...ir.dtypes import DType, bool_, index, uint8
+from ...program.ops import ACCESSES, DIVIDES, FREE, OPS
+from ...program.program import Block, For, If, Instr, Mem, Program, Stmt, Val, bodies, statements, touched
+from ...targets import Target
+
+ROWS = 8
+"""Rows from which a loop before them pays."""
+DIVISION = 6
+"""Additions that a unit does in the time of a division or a root."""
+SPARED = 4
+"""Operations that each vector which is kept has to spare."""
+LINE = 64
+"""Bytes at which arrays in scratch begin."""
+
+
+def carry_over(program: Program, target: Target) -> bool:
+    """Change all loops over rows of a Program; whether there was one."""
+    work = _Distribution(program, target)
+    for phase in program.phases[program.once :]:
+        work.block(phase.body)
+    return work.touched
+
+
+@dataclass(slots=True)
+class _Column:
+    """The inner loop of one over rows: what is computed in it that rows have in common, in order, and what of that is kept."""
+
+    rows: For
+    loop: For
+    common: dict[Val, Instr]
+    kept: list[Val] = field(default_factory=list)
+
+
+class _Distribution:
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program, self.target, self.touched = program, target, False
+        self.made = {s.out: s for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.out is not None}
+        self.last = max((v.id for p in program.phases for s in statements(p.body) for v in _defined(s)), default=0)
+
+    def block(self, block: Block) -> None:
+        """Innermost first."""
+        out: list[Stmt] = []
+        for s in block.stmts:
+            for body in bodies(s):
+                self.block(body)
+            if isinstance(s, For) and self._trips(s) >= ROWS:
+                out += [loop for inner in s.body.stmts if isinstance(inner, For) for loop in self._split(s, inner)]
+            out.append(s)
+        block.stmts = out
+
+    def _number(self, v: Val) -> int | None:
+        s = self.made.get(v)
+        return s.number if s is not None and s.op == "const" else None
+
+    def _trips(self, loop: For) -> int:
+        lo, hi = self._number(loop.lo), self._number(loop.hi)
+        return 0 if lo is None or hi is None else -(-(hi - lo) // loop.step)
+
+    def _split(self, rows: For, loop: For) -> Iterator[For]:
+        """The loop that computes what rows have in common in an inner one, if there is enough of that."""
+        if loop.step != 1 or self._trips(loop) < 2 or loop.carried:
+            return
+        column = _Column(rows, loop, self._common(rows, loop))
+        self._keep(column)
+        if column.kept and sum(size for _, size in self._arrays(column)) <= self.target.l2 // 4:
+            self.touched = True
+            yield self._before(column)
+
+    def _common(self, rows: For, loop: For) -> dict[Val, Instr]:
+        """What is computed in the inner loop that depends on its variable alone, and on what was before the rows."""
+        varies = {v for s in (rows, *statements(rows.body)) for v in _defined(s)} - {*rows.results, loop.var}
+        written = {(m.space, m.base) for s in statements(rows.body) if isinstance(s, Instr) for m, stored in touched(s) if stored}
+        shared = self.program.shared_params
+        out: dict[Val, Instr] = {}
+        for s in loop.body.stmts:
+            if not isinstance(s, Instr) or s.out is None or OPS[s.op].hoists == "never" or any(a in varies for a in s.args):
+                continue
+            if s.op in ACCESSES and ((s.mem.space, s.mem.base) in written or (s.mem.space == "param" and s.mem.base in shared)):
+                continue
+            out[s.out] = s
+            varies.discard(s.out)
+        return out
+
+    def _keep(self, column: _Column) -> None:
+        """Choose what is kept: vectors that rows read, and bools that decide; none where that spares too little."""
+        common = column.common
+        read = {a for s in statements(column.loop.body) for a in _read(s) if a in common and not (isinstance(s, Instr) and s.out in common)}
+        kept = [v for v in common if v in read and ((v.lanes > 1 and v.dtype is not bool_) or (v.lanes == 1 and v.dtype is bool_))]
+        stays = _behind((v for v in read if v not in kept), common)
+        kept = [v for v in kept if v not in stays and common[v].op not in ACCESSES | FREE]
+        stays |= _behind((v for v in read if v not in kept), common)
+        spared = sum(_weight(s) for v, s in common.items() if v not in stays)
+        if kept and spared >= SPARED * len(kept):
+            column.kept = kept
+
+    def _before(self, column: _Column) -> For:
+        """The loop over one row; the inner loop loads what it kept."""
+        loop, common, depth = column.loop, column.common, column.rows.var.depth
+        twin: dict[Val, Val] = {loop.var: self._value(index, 1, depth)}
+        body = Block()
+        needed = _behind(column.kept, common)
+        for v, s in common.items():
+            if v in needed:
+                twin[v] = self._value(v.dtype, v.lanes, depth)
+                body.stmts.append(replace(s, out=twin[v], args=tuple(twin.get(a, a) for a in s.args)))
+        again = Block()
+        for alike, size in self._arrays(column):
+            base = -(-self.program.scratch // LINE) * LINE
+            self.program.scratch = base + size
+            self._array(column, alike, (body, twin), (again, base))
+        self._replace(column, again)
+        return For(loop.label, twin[loop.var], loop.lo, loop.hi, 1, [], [], body, [], [])
+
+    def _arrays(self, column: _Column) -> Iterator[tuple[list[Val], int]]:
+        """What is kept of one type, with the bytes of an array of it; vectors of one step lie together."""
+        groups: dict[tuple[DType, int], list[Val]] = {}
+        for v in column.kept:
+            groups.setdefault((_held(v), v.lanes), []).append(v)
+        for (dtype, lanes), alike in groups.items():
+            yield alike, self._trips(column.loop) * len(alike) * lanes * dtype.size
+
+    def _array(self, column: _Column, alike: Sequence[Val], made: tuple[Block, dict[Val, Val]], again: tuple[Block, int]) -> None:
+        """Store some values of one type where they are `made`, and load them `again`, from an array at a place of scratch."""
+        (body, twin), (inner, base) = made, again
+        held, lanes, var = _held(alike[0]), alike[0].lanes, column.loop.var
+        first = self._number(column.loop.lo)
+        assert first is not None
+        step = len(alike) * lanes
+        align = min(LINE, self.target.vector_bytes, lanes * held.size & -(lanes * held.size))
+        to, at = (self._at(block, v, step) for block, v in ((body, twin[var]), (inner, var)))
+        for k, v in enumerate(alike):
+            mem = Mem("scratch", base, held, k * lanes - first * step, align)
+            value = twin[v] if held is v.dtype else self._emit(body, "cast", held, lanes, twin[v].depth, (twin[v],))
+            body.stmts.append(Instr("store", None, (to, value), mem))
+            if held is v.dtype:
+                inner.stmts.append(Instr("load", v, (at,), mem))
+            else:
+                zero = self._emit(inner, "const", held, lanes, var.depth, (), 0)
+                inner.stmts.append(Instr("ne", v, (self._emit(inner, "load", held, lanes, var.depth, (at,), mem), zero)))
+
+    def _replace(self, column: _Column, loads: Block) -> None:
+        """Load what is kept where it was computed, and leave out what nothing reads any more."""
+        body, common = column.loop.body, column.common
+        kept: set[Val | None] = set(column.kept)
+        at = {s.out: s for s in loads.stmts if isinstance(s, Instr)}
+        first = [s for s in loads.stmts if isinstance(s, Instr) and s.out not in kept]
+        body.stmts = [*first, *(at[s.out] if isinstance(s, Instr) and s.out in kept else s for s in body.stmts)]
+        while True:
+            read = {a for s in statements(body) for a in _read(s)}
+            left = [s for s in body.stmts if not (isinstance(s, Instr) and s.out in common and s.out not in read)]
+            if len(left) == len(body.stmts):
+                return
+            body.stmts = left
+
+    def _at(self, block: Block, var: Val, lanes: int) -> Val:
+        """The first element of a vector that was kept."""
+        if lanes == 1:
+            return var
+        each = self._emit(block, "const", index, 1, var.depth, (), lanes)
+        return self._emit(block, "mul", index, 1, var.depth, (var, each))
+
+    def _emit(
+        self, block: Block, op: str, dtype: DType, lanes: int, depth: int, args: tuple[Val, ...], attr: int | Mem | None = None
+    ) -> Val:
+        out = self._value(dtype, lanes, depth)
+        block.stmts.append(Instr(op, out, args, attr))
+        return out
+
+    def _value(self, dtype: DType, lanes: int, depth: int) -> Val:
+        self.last += 1
+        return Val(self.last, dtype, lanes, depth)
+
+
+def _defined(s: Stmt) -> tuple[Val, ...]:
+    if isinstance(s, For):
+        return (s.var, *s.carried, *s.results)
+    return (s.out,) if isinstance(s, Instr) and s.out is not None else ()
+
+
+def _read(s: Stmt) -> tuple[Val, ...]:
+    if isinstance(s, For):
+        return (s.lo, s.hi, *s.init, *s.yields)
+    return s.args if isinstance(s, Instr) else (s.cond,) if isinstance(s, If) else ()
+
+
+def _behind(roots: Iterator[Val] | Sequence[Val], common: dict[Val, Instr]) -> set[Val]:
+    """Values of a column, and those that they are computed from."""
+    out: set[Val] = set()
+    waiting = [v for v in roots if v in common]
+    while waiting:
+        v = waiting.pop()
+        if v not in out:
+            out.add(v)
+            waiting += [a for a in common[v].args if a in common]
+    return out
+
+
+def _weight(s: Instr) -> int:
+    return 0 if s.out is None or s.out.lanes == 1 or s.op in FREE | ACCESSES else DIVISION if s.op in DIVIDES else 1
+
+
+def _held(v: Val) -> DType:
+    """The type in which a value is kept."""
+    return uint8 if v.dtype is bool_ else v.dtype
