@@ -74,6 +74,11 @@ class Target:
         return self.arch == "x86_64" and self.cpu.startswith("znver")
 
     @property
+    def selects_at_once(self) -> bool:
+        """Whether a selection between vectors by a vector (blendv) is one step, and not two or three: on AMD's processors."""
+        return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features
+
+    @property
     def key(self) -> str:
         """The identity used by caches: the code that this target gets, not the core count or the cache sizes; but a GPU's
         multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""
