@@ -56,6 +56,11 @@ class Target:
         return self.kind == "cpu" and bool(self.features & {"avx2", "avx512"})
 
     @property
+    def gathers_slowly(self) -> bool:
+        """Whether that instruction takes longer than an access of each element, as AMD's processors do."""
+        return self.cpu.startswith("znver")
+
+    @property
     def adds_neighbours(self) -> bool:
         """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
         shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""
