@@ -37,7 +37,9 @@ class LlvmEmitter:
         self.pairs = pairs
         """Gathers whose elements lie side by side, both for each of them."""
         self.where: dict[int, str] = {}
-        """Where vectors of indices were loaded from."""
+        """Where values were loaded from, without a mask."""
+        self.whole: set[int] = set()
+        """Truths of one lane that comparisons of whole numbers make."""
         self.gathered: dict[int, str] = {}
         """Vectors that were gathered together with others, by the value."""
         self.lanes: dict[tuple[int, int], str] = {}

@@ -109,6 +109,8 @@ class PhaseWriter(LlvmEmitter):
                 x = write(self, s)
                 if s.out is not None:
                     self.names[s.out.id] = x
+                    if s.out.dtype.kind == "b" and all(a.dtype.is_int or a.id in self.whole for a in s.args):
+                        self.whole.add(s.out.id)
             elif isinstance(s, For):
                 self._for(s)
             elif isinstance(s, If):
