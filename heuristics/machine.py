@@ -97,6 +97,8 @@ class Core:
     """Instructions to keep the place of an extreme, but for one of each step."""
     placed_by_masks: float = 1.0
     """The same with registers for the truths of vectors."""
+    placing: int = 3
+    """Registers of vectors that hold the index of a step, the element, and where it is taken."""
     truths: int = 6
     """Truths of vectors that may be carried in registers of their own."""
     overhead: int = 2

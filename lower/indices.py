@@ -40,6 +40,18 @@ def decided(op: str, lo: int, hi: int) -> bool:
     return lo > 0 or hi < 0 or lo == hi
 
 
+def _constant_apart(t: Node) -> tuple[Node, int] | None:
+    """A computed integer as another and a constant that is added; None where it is none, or the sum may wrap."""
+    if t.op not in ("add", "sub") or not t.dtype.is_int or t.dtype is index:
+        return None
+    for x, k in ((t.src[0], t.src[1]), (t.src[1], t.src[0]))[: 2 if t.op == "add" else 1]:
+        if k.op == "const":
+            by = k.arg if t.op == "add" else -k.arg
+            lo, hi = (v + by for v in bounds(x, {}))
+            return (x, by) if fits((lo, hi)) else None
+    return None
+
+
 class Indices(ABC):
     """Indices of a nest at the builder's current position. Its register parts `regs` are copies in the code; `lane`, one of them,
     runs over `width` lanes."""
@@ -117,6 +129,8 @@ class Indices(ABC):
         special: list[tuple[Node, int]] = []
         lane = 0
         for t, k in terms.items():
+            while (apart := _constant_apart(t)) is not None:
+                t, c = apart[0], c + k * apart[1]
             part = self._vars.get(t)
             if part is not None:
                 lane += k if part is self.lane else 0

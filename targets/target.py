@@ -56,6 +56,11 @@ class Target:
         return self.kind == "cpu" and bool(self.features & {"avx2", "avx512"})
 
     @property
+    def gathers_slowly(self) -> bool:
+        """Whether that instruction takes longer than an access of each element, as AMD's processors do."""
+        return self.cpu.startswith("znver")
+
+    @property
     def adds_neighbours(self) -> bool:
         """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
         shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""
@@ -65,6 +70,18 @@ class Target:
     def keeps_nan(self) -> bool:
         """Whether the instructions for the larger and the smaller of two floats are NaN where either is; x86's are not."""
         return self.kind != "cpu" or self.arch != "x86_64" or self.groups
+
+    @property
+    def compares_in_adders(self) -> bool:
+        """Whether the units that compare floats, and take the larger of two, are those that add them, while more units compute
+        with whole numbers: two of four on AMD's processors (measured on Zen 4; a sum, an extreme and a test take 1.5 cycles, and 1
+        where the test is of whole numbers)."""
+        return self.arch == "x86_64" and self.cpu.startswith("znver")
+
+    @property
+    def selects_at_once(self) -> bool:
+        """Whether a selection between vectors by a vector (blendv) is one step, and not two or three: on AMD's processors."""
+        return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features
 
     @property
     def key(self) -> str:

@@ -9,7 +9,7 @@ from ...program.ops import COMPARISONS
 from ...program.program import Instr, Val
 from ...targets import Target
 from ..machine import MachineModel
-from .halves import half_of_one
+from .halves import share_of_one
 
 
 @dataclass(slots=True)
@@ -63,9 +63,9 @@ class Units:
         v = s.out
         if v is None:
             return Uses(issued=1.0, loads=1.0), 0.0
-        if v.lanes > 1 and half_of_one(self.made, s):
-            n = 0.5 * self.pieces(s.args[-1])
-            return Uses(arith=n, issued=n), self.machine.core.latency
+        share = share_of_one(self.made, s, "avx512" in self.target.features) if v.lanes > 1 else 1.0
+        if share < 1:
+            return Uses(arith=(n := share * self.pieces(s.args[-1])), issued=n), self.machine.core.latency * (share > 0)
         key = (s.op, v.dtype, v.lanes, *((a.dtype, a.lanes) for a in s.args[:2]), s.attr, any(map(self.joined, (v, *s.args))))
         found = self.known.get(key)
         if found is None:
@@ -214,7 +214,8 @@ def _minmax(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
 
 
 def _select(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
-    each = 1.0 if "avx512" in u.target.features or s.result.lanes == 1 else 1.5 if "sse41" in u.target.features else 3.0
+    once = "avx512" in u.target.features or s.result.lanes == 1 or u.target.selects_at_once
+    each = 1.0 if once else 1.5 if "sse41" in u.target.features else 3.0
     return Uses(arith=n * each, issued=n * each), 2.0
 
 

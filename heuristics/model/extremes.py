@@ -25,4 +25,4 @@ def beside(s: Scheduled, core: Core, group: Sequence[Nest], steps: int, results:
     each = (core.noted_by_masks, core.placed_by_masks) if masks else (core.noted, core.placed)
     arith = steps * (noted * each[0] + placed * each[1])
     kept = noted * results
-    return arith, max(0, kept - core.truths) if masks else kept
+    return arith, max(0, kept - core.truths) if masks else kept + core.placing * min(1, placed)

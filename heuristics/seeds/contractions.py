@@ -88,7 +88,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
         depth *= extent(a)
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (13, 2), (4, 6), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
     if is_noted(c.nest, target):
-        tiles = [(3, 2), (2, 3), (2, 2), (6, 1), (1, 4)]  # beside each accumulator there is a note of what is no number
+        # beside each accumulator there is a note of what is no number
+        tiles = [(3, 2), (2, 3), (2, 2), (6, 1), (1, 4)] if target.registers >= 32 else [(2, 2), (4, 1), (1, 4), (5, 1)]
     if depth <= SHALLOW and target.registers < 32:  # little but stores: of whole lines, where two rows are written in turns
         tiles += [(2, 4)]
     # heights that divide the rows need no masks

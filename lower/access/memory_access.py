@@ -57,14 +57,16 @@ class MemoryAccess(Bounds):
             columns = turned_read(self, mem, base, c, lane, invariant, mask)
         if columns is not None:
             return columns
-        at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
-        if at.lanes == 1:
+        if not lane and (vec is None or vec.lanes == 1):
+            at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
             if mask is not None and mask.lanes > 1:
                 return b.gather(mem, b.splat(at, self.width), mask, invariant)
             return b.load(mem, at, 1, mask, invariant)
+        # (elements side by side have one index then, and are known to lie so)
+        at = self.join(self.low.scalar(base), lane, vec)
         if mask is not None:
             mask = b.splat(mask, at.lanes)
-        return b.gather(mem, at, mask, invariant)
+        return b.gather(self.low.at(mem, base, c, 1), at, mask, invariant)
 
     def _kept(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""

@@ -2,18 +2,24 @@
 
 `max` of a Program is NaN where an operand is. x86's instruction gives its second operand there, so each step needs a test and a
 selection more, on the chain of the accumulator. Here an accumulator takes an element only where that compares as better, which is the
-one instruction. What is no number never does; it is noted beside, for two elements by one test, and put into the accumulator after
-the loops."""
+one instruction. What is no number never does; it is noted beside, and put into the accumulator after the loops:
+
+* two elements by one test, and what was found is joined by a logical operation, which has more units than a comparison;
+* or, where comparisons keep busy the units that add (`Target.compares_in_adders`), in float32 by whole numbers: the largest of the
+  elements' bits without their signs says it in the end, since what is no number has larger ones than all that are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.dtypes import DType, bool_, int32, int64
+from ...ir.dtypes import DType, bool_, float32, int32, int64, uint32
 from ...program.builder import Builder
 from ...program.program import Val
 from ...targets import Target
 from ..arithmetic.networks import unless
+
+_INFINITE = 0xFF000000
+"""The bits of an infinite float32 without its sign, shifted to the left."""
 
 
 class NumbersOnly:
@@ -22,9 +28,10 @@ class NumbersOnly:
 
     def __init__(self, b: Builder, target: Target, combine: str, dtype: DType, results: int, width: int) -> None:
         self.b, self.combine, self.dtype, self.results, self.width = b, combine, dtype, results, width
-        # truths of vectors have registers of their own with AVX-512; elsewhere they are vectors as wide as the elements, and
-        # all ones, which such a test makes, are no number either
+        # truths of vectors have registers of their own with AVX-512; elsewhere they are vectors as wide as the elements
         self.masks = "avx512" in target.features and target.lang == "llvm"
+        self.whole = not self.masks and dtype is float32 and target.compares_in_adders
+        self._bits = uint32 if self.whole else int64 if dtype.size == 8 else int32
         self._seen: list[Val | None] = []
         self._noted: list[Val] = []
 
@@ -34,18 +41,15 @@ class NumbersOnly:
 
     def start(self) -> list[Val]:
         """What is carried beside the accumulators, before the loops: all were numbers."""
-        first = self.b.const(True, bool_, self.width) if self.masks else self.b.const(0.0, self.dtype, self.width)
+        first = self.b.const(True, bool_, self.width) if self.masks else self.b.const(0, self._bits, self.width)
         return [first] * self.results
 
     def step(self, result: int, acc: Val, x: Val) -> Val:
         """The accumulator of one of the results after an element."""
         b, waiting = self.b, self._seen[result]
-        if not self.masks:
-            before = self._noted[result]
-            bits = int64 if self.dtype.size == 8 else int32
-            other = b.op("or", b.op("ne", x, x), b.op("ne", before, before))
-            ones = b.op("select", other, b.const(-1, bits), b.const(0, bits), dtype=bits)
-            self._noted[result] = b.op("bitcast", ones, dtype=self.dtype)
+        if self.whole:
+            shifted = b.op("add", *[b.op("bitcast", x, dtype=uint32)] * 2)  # the sign is gone
+            self._noted[result] = b.op("max", self._noted[result], shifted)
         elif waiting is None:
             self._seen[result] = x
         else:
@@ -55,9 +59,17 @@ class NumbersOnly:
 
     def _pair(self, result: int, first: Val, second: Val) -> None:
         """Note two elements by one test."""
-        b = self.b
-        both = b.op("and", b.op("eq", first, first), b.op("eq", second, second))
-        self._seen[result], self._noted[result] = None, b.op("and", self._noted[result], both)
+        b, before = self.b, self._noted[result]
+        self._seen[result] = None
+        if self.masks:
+            both = b.op("and", b.op("eq", first, first), b.op("eq", second, second))
+            self._noted[result] = b.op("and", before, both)
+            return
+        alone = first is second  # (all ones are no number either: one test does for it and for those before)
+        two = b.op("bitcast", before, dtype=self.dtype) if alone else second
+        other = b.op("or", b.op("ne", first, first), b.op("ne", two, two))
+        ones = b.op("select", other, b.const(-1, self._bits), b.const(0, self._bits), dtype=self._bits)
+        self._noted[result] = ones if alone else b.op("or", before, ones)
 
     def carried(self) -> list[Val]:
         """What is carried beside the accumulators, after the steps of an iteration."""
@@ -70,6 +82,11 @@ class NumbersOnly:
         """The accumulators after the loops: the first partial result of a result is NaN where any of its elements was."""
         b, out = self.b, list(accs)
         for i, flag in enumerate(noted):
-            other = b.op("not", flag) if self.masks else b.op("ne", flag, flag)
+            if self.masks:
+                other = b.op("not", flag)
+            elif self.whole:
+                other = b.op("lt", b.const(_INFINITE, uint32), flag)
+            else:
+                other = b.op("ne", flag, b.const(0, self._bits))
             out[i * partials] = unless(b, other, out[i * partials])
         return out

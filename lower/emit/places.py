@@ -23,8 +23,9 @@ class PlaceAccumulators(Accumulators):
         self.of: Accumulators | None = None
         self.before: Val | None = None
         """The extreme's accumulator before the step."""
-        self.larger = self.dtype is int32 and not low.sched.target.keeps_nan
-        """Whether a later index is taken as the larger one. Of vectors that is less work than a selection."""
+        target = low.sched.target
+        self.larger = self.dtype is int32 and not target.keeps_nan and not target.selects_at_once
+        """Whether a later index is taken as the larger one. Of vectors that is less work than a selection of several steps."""
 
     def none(self) -> Number:
         """The first index: it stays where no element is better than none."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...ir.dtypes import float32, int64
-from ...program.program import Instr, Program, Val, statements
+from ...ir.dtypes import float32
+from ...program.program import Instr, Program, Val
 from ...targets.target import Target
 from .types import constant, suffix, vector
 
@@ -20,7 +20,9 @@ def symbol(name: str) -> str:
 class LlvmEmitter:
     """What the writers of operations share. `emit` adds an instruction and returns its operand; `of` is the operand of a Program value."""
 
-    def __init__(self, program: Program, target: Target, declared: dict[str, str]) -> None:
+    def __init__(
+        self, program: Program, target: Target, declared: dict[str, str], indices: dict[Val, Instr], pairs: dict[Val, tuple[Instr, Instr]]
+    ) -> None:
         self.program, self.target, self.declared = program, target, declared
         self.lines: list[str] = []
         self.names: dict[int, str] = {}
@@ -30,13 +32,18 @@ class LlvmEmitter:
         self._pointers = [*(f"%{symbol(p.name + '.p')}" for p in program.params), "%work", "%scratch"]
         self.addresses: dict[tuple[str, str, str], str] = {}
         self.used: set[str] = set()
-        self.indices = {
-            s.result: s
-            for p in program.phases
-            for s in statements(p.body)
-            if isinstance(s, Instr) and s.op in ("add", "mul", "splat") and s.result.lanes > 1 and s.result.dtype is int64
-        }
+        self.indices = indices
         """The instructions behind vectors of indices."""
+        self.pairs = pairs
+        """Gathers whose elements lie side by side, both for each of them."""
+        self.where: dict[int, str] = {}
+        """Where values were loaded from, without a mask."""
+        self.whole: set[int] = set()
+        """Truths of one lane that comparisons of whole numbers make."""
+        self.gathered: dict[int, str] = {}
+        """Vectors that were gathered together with others, by the value."""
+        self.lanes: dict[tuple[int, int], str] = {}
+        """Indices of single lanes, by the vector and the lane."""
         self.written: set[str] = set()
 
     # text -----------------------------------------------------------------------------------------------------------
@@ -79,6 +86,7 @@ class LlvmEmitter:
         self.block = name
         # addresses are formed again in each block, where instruction selection can fold them into the access
         self.addresses.clear()
+        self.lanes.clear()
 
     def fresh(self) -> int:
         """A number not used before."""

@@ -10,6 +10,7 @@ from ...ir.errors import BuildError
 from ...program.ops import HINTS, READS, RENDERED, WRITES
 from ...program.program import Instr, Mem, Val
 from .emitter import LlvmEmitter
+from .gathers import by_element, common, gathered
 from .types import SCALAR, memory, splat, suffix, type_of, vector
 
 
@@ -38,31 +39,19 @@ def _address(e: LlvmEmitter, mem: Mem, at: str) -> str:
 def _addresses(e: LlvmEmitter, mem: Mem, at: Val) -> str:
     """A vector of addresses. What all lanes have in common is added to the pointer: where the rest is a cast of 32-bit integers, LLVM
     then takes the instruction that gathers twice as many lanes."""
+    pointer, scalars, left = _parts(e, mem, at)
+    for x in scalars:
+        pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {x}")
+    return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, {type_of(left)} {e.of(left)}")
+
+
+def _parts(e: LlvmEmitter, mem: Mem, at: Val) -> tuple[str, list[str], Val]:
+    """A vector of indices as a pointer, scalars that are added to all lanes, and what is left."""
     pointer, offset = _base(e, mem)
     if offset:
         pointer = e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-    common, at = _common(e, at)
-    for x in common:
-        if e.of(x) != "0":
-            pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {e.of(x)}")
-    return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, {type_of(at)} {e.of(at)}")
-
-
-def _common(e: LlvmEmitter, at: Val) -> tuple[list[Val], Val]:
-    """(scalars that are added to every lane of an index, what is left)."""
-    found: list[Val] = []
-    while (s := e.indices.get(at)) is not None and s.op in ("add", "mul"):
-        known = [e.indices.get(a) for a in s.args]
-        i = next((i for i, k in enumerate(known) if k is not None and k.op == "splat"), None)
-        if i is None:
-            break
-        scalar = known[i].args[0]  # type: ignore[union-attr]
-        if s.op == "add":
-            found.append(scalar)
-        elif e.of(scalar) != "1":
-            break
-        at = s.args[1 - i]
-    return found, at
+    scalars, left = common(e.indices, at)
+    return pointer, [e.of(x) for x in scalars], left
 
 
 def _hint(mem: Mem) -> str:
@@ -74,11 +63,14 @@ def load(e: LlvmEmitter, s: Instr) -> str:
     mem, lanes = s.mem, s.result.lanes
     ty = vector(memory(mem.dtype), lanes)
     mask = s.args[1] if len(s.args) > 1 else None
-    if s.op == "gather" and lanes > 1:
+    if by_element(e, s):
+        x = gathered(e, s, *_parts(e, mem, s.args[0]))
+    elif s.op == "gather" and lanes > 1:
         x = _masked_load(e, "gather", _addresses(e, mem, s.args[0]), mem, mask, lanes)
     else:
         where = _address(e, mem, e.of(s.args[0]))
         if mask is None:
+            e.where[s.result.id] = where
             x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
         elif lanes > 1:
             x = _masked_load(e, "load", where, mem, mask, lanes)

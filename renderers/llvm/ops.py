@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, float32, float64
 from ...ir.errors import BuildError
 from ...program.ops import COMPARISONS, TWIN_ONLY
 from ...program.program import Instr, Val
@@ -140,7 +140,14 @@ def _fma(e: LlvmEmitter, s: Instr) -> str:
 
 def _select(e: LlvmEmitter, s: Instr) -> str:
     cond, a, b = s.args
-    return e.emit(f"select {type_of(cond)} {e.of(cond)}, {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}")
+    ty, x, y = type_of(a), e.of(a), e.of(b)
+    read = all(v.id in e.where or not e.of(v).startswith("%") for v in (a, b))  # (what is computed would change registers twice)
+    if a.lanes > 1 or a.dtype not in (float32, float64) or cond.id not in e.whole or not read:
+        return e.emit(f"select {type_of(cond)} {e.of(cond)}, {ty} {x}, {ty} {y}")
+    # x86 has no such instruction for one float where whole numbers are compared: LLVM branches, with fewer registers around that
+    bits = "i64" if a.dtype is float64 else "i32"
+    x, y = (e.emit(f"bitcast {ty} {v} to {bits}") for v in (x, y))
+    return e.emit(f"bitcast {bits} {e.emit(f'select i1 {e.of(cond)}, {bits} {x}, {bits} {y}')} to {ty}")
 
 
 def _bitcast(e: LlvmEmitter, s: Instr) -> str:

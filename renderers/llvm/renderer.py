@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...ir.errors import BuildError
 from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
-from . import memory, ops
+from . import gathers, memory, ops
 from .emitter import LlvmEmitter, symbol
 from .types import type_of
 
@@ -29,8 +29,10 @@ def render(program: Program, target: Target) -> str:
     """The module's text. Raises BuildError for a Program with an operation this renderer must not see."""
     functions: list[str] = []
     declared: dict[str, str] = {}
+    indices = gathers.indices(program)
+    pairs = gathers.pairs(program, indices)
     for i, phase in enumerate(program.phases):
-        functions += PhaseWriter(program, target, declared).phase(program.signature.entry(i), phase)
+        functions += PhaseWriter(program, target, declared, indices, pairs).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
     return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", ""])
 
@@ -107,6 +109,8 @@ class PhaseWriter(LlvmEmitter):
                 x = write(self, s)
                 if s.out is not None:
                     self.names[s.out.id] = x
+                    if s.out.dtype.kind == "b" and all(a.dtype.is_int or a.id in self.whole for a in s.args):
+                        self.whole.add(s.out.id)
             elif isinstance(s, For):
                 self._for(s)
             elif isinstance(s, If):

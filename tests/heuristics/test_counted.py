@@ -11,6 +11,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import counted, ranked_seeds, seeds
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
+from tilewright.heuristics.counted.halves import share_of_one
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import LoopNode, tree
 from tilewright.heuristics.sets import SetUse, set_use
@@ -20,7 +21,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
-from tilewright.program.program import Instr, Val
+from tilewright.program.program import For, Instr, Val, statements
 
 TARGET = targets.named("cascadelake")
 
@@ -187,3 +188,16 @@ def test_data_decides_how_long_a_loop_is() -> None:
     assert 110 < trips("Pi") < 146
     assert 156 < trips("Ui2 Pi") < 186  # (two thirds)
     assert 220 < trips("Ui16 Pi") < 250
+
+
+def test_notes_beside_an_extreme_count_as_what_they_become() -> None:
+    """What is no number is noted by one test of two elements and what joins it: two instructions beside two minima."""
+    kb = KernelBuilder("least")
+    i, k = kb.axis("n", 64), kb.axis("k", 32)
+    x = kb.input("x", (32, 64), float32)
+    kb.store("y", float32, (64,), (i,), kb.min("least", (i,), k, x[k, i])[i])
+    program = lower(apply(kb.build(), parse("Un8 Rk2"), targets.named("avx2")))
+    made = {s.out: s for s in statements(program.phases[0].body) if isinstance(s, Instr) and s.out is not None}
+    (loop,) = (s for s in statements(program.phases[0].body) if isinstance(s, For) and s.carried)
+    notes = [s for s in loop.body.stmts if isinstance(s, Instr) and (s.op in ("ne", "or") or (s.op == "select" and s.result.dtype.is_int))]
+    assert len(notes) == 5 and sum(share_of_one(made, s, masks=False) for s in notes) == 2

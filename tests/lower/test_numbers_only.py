@@ -45,7 +45,7 @@ def test_what_is_no_number_stays(text: str, combine: Combine, dtype: DType) -> N
         want = getattr(np, combine)(a[:, :, None] + b[None], axis=1)
     assert np.isnan(want).any() and not np.isnan(want).all()
     kernel, opts = extremes(combine, dtype), parse(text)
-    for name in ("v2", "avx2", "cascadelake"):
+    for name in ("v2", "avx2", "znver3", "cascadelake"):
         y = np.zeros((M, N), dtype.np)
         interp.run(lower(apply(kernel, opts, targets.named(name))), {"a": a, "b": b, "y": y})
         np.testing.assert_array_equal(y, want)
@@ -75,3 +75,12 @@ def test_networks_of_extremes_hand_it_on(dtype: DType) -> None:
         interp.run(lower(apply(kb.build(), parse("Un8"), targets.named(name))), {"x": v, "y": y})
         np.testing.assert_array_equal(y, want)
     np.testing.assert_array_equal(best(kb.build(), opts=parse("Un8"), threads=1)(v), want)
+
+
+@pytest.mark.parametrize(("name", "dtype", "whole"), [("avx2", float32, False), ("znver3", float32, True), ("znver3", float64, False)])
+def test_notes_are_of_pairs_or_of_whole_numbers(name: str, dtype: DType, whole: bool) -> None:
+    """One test for two elements; and none in the loop where tests wait for the units that add: their bits are whole numbers."""
+    text = show(lower(apply(extremes("min", dtype), parse(f"Un{32 // dtype.size} Rk7"), targets.named(name))))
+    loop = text[text.index("carry") : text.index("yield")]
+    assert loop.count("uint32x8 = max") == 7 * whole
+    assert loop.count(" | ") == (0 if whole else 3 + 3 + 1)

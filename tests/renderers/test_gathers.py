@@ -1,0 +1,56 @@
+"""Elements that indices choose: one instruction where the processor is quick at that, else an access of each; pairs side by side are one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tilewright import interp, targets
+from tilewright.ir import KernelBuilder, float32, float64, int32, int64
+from tilewright.ir.dtypes import DType
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.plan import best
+from tilewright.renderers import render
+
+N, W = 125, 64
+
+
+def mixed(dtype: DType, whole: DType = int32, n: int = N) -> Kernel:
+    """Four neighbours of a place in each of two rows, and one further on: y[n] = x[r, c] - x[r, c + 1] + …"""
+    kb = KernelBuilder("mixed")
+    i = kb.axis("n", n)
+    x, at = kb.input("x", (2, W), dtype), kb.input("at", (n,), whole, range=(1, W - 6))
+    total = x[0, at[i] - 1] * 2
+    for k, row in enumerate((0, 1, 0, 1, 1)):
+        total = total + x[row, at[i] + k] * (k + 3)
+    kb.store("y", dtype, (n,), (i,), total + x[1, at[i] + 5])
+    return kb.build()
+
+
+def expected(x: np.ndarray, at: np.ndarray) -> np.ndarray:
+    rows = (0, 1, 0, 1, 1)
+    return x[0, at - 1] * 2 + sum(x[row, at + k] * (k + 3) for k, row in enumerate(rows)) + x[1, at + 5]
+
+
+@pytest.mark.parametrize("whole", [int32, int64])
+@pytest.mark.parametrize("dtype", [float32, float64, int32])
+def test_elements_are_those_that_indices_choose(dtype: DType, whole: DType) -> None:
+    rng = np.random.default_rng(0)
+    x, at = rng.integers(-50, 50, (2, W)).astype(dtype.np), rng.integers(1, W - 5, N).astype(whole.np)
+    for text in ("Un8", "Un16", "Un4 Pn"):
+        opts = parse(text)
+        np.testing.assert_array_equal(best(mixed(dtype, whole), opts=opts, threads=1)(x, at), expected(x, at))
+        y = np.zeros(N, dtype.np)
+        interp.run(lower(apply(mixed(dtype, whole), opts, targets.named("avx2"))), {"x": x, "at": at, "y": y})
+        np.testing.assert_array_equal(y, expected(x, at))
+
+
+@pytest.mark.parametrize(("name", "gathers", "pairs"), [("znver3", False, True), ("v2", False, True), ("cascadelake", True, False)])
+def test_pairs_are_one_access_where_gathers_are_slow(name: str, gathers: bool, pairs: bool) -> None:
+    """Of seven vectors, those at (1, c + 3), (1, c + 4) and (1, c + 5) make one pair, and (0, c - 1), (0, c) another."""
+    target = targets.named(name)
+    lanes = target.lanes(float32)
+    text = render(lower(apply(mixed(float32, n=128), parse(f"Un{lanes} Pn"), target)), target).text
+    assert ("masked.gather" in text) == gathers
+    assert text.count("load <2 x float>") == (2 * lanes if pairs else 0)
