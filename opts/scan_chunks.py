@@ -133,7 +133,9 @@ def in_chunks(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
     name = axis.arg.name
 
     part = make_axis(f"{name}.s", count, f"{name}.s")
-    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, axis.arg.family))
+    # (axes of one family have one extent: where others of its family are whole, the chunk's has a family of its own)
+    family = axis.arg.family if kernel.families[axis.arg.family] == (axis,) else f"{name}.s.in"
+    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, family))
     scans = [v for v in kernel.values.values() if isinstance(v.expr, Scan) and v.expr.axis is axis]
     states = [s for v in scans for s in _states(v)]
     check_work(o, 2 * sum(count * prod(a.arg.extent for a in s.scan.axes if a is not axis) * s.dtype.size for s in states))
