@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, float32
@@ -27,7 +29,7 @@ def test_slices_are_few_and_reach_the_share_that_was_asked_for(share: float) -> 
     assert slices is not None and len(slices) <= 70
     spans = [s["n"] for s in slices]
     assert spans[0] == (0, FIRST) and spans[-1][1] == N, "the first places and the last"
-    assert all(lo % RUN == 0 and a[1] <= lo for a, (lo, _) in zip(spans, spans[1:], strict=False)), "whole runs that do not overlap"
+    assert all(lo % RUN == 0 and a[1] <= lo for a, (lo, _) in pairwise(spans)), "whole runs that do not overlap"
     seen = reached(thirds(), inputs, {}, slices)["y"].mean()
     assert share / 2 < seen < 2 * share
     assert sampled_slices(thirds(), inputs, {}, share, 2) != slices, "others with another seed"
