@@ -14,7 +14,8 @@ from .evaluated import evaluated
 
 def bulk(s: Scheduled) -> float:
     """About how many instructions of bodies are written, over all phases: each node of a nest once for every copy in registers, and
-    what is gathered once for every lane. Ragged ends and other cases, which are written again, are not counted."""
+    what is gathered once for every lane; twice where an output is stored past the caches, which is for aligned ones only. Ragged ends and
+    other cases, which are written again as well, are not counted."""
     if s.phases:
         return sum(map(bulk, s.phases))
     return sum(_nest(s, nest) for nest in s.nests)
@@ -35,4 +36,5 @@ def _nest(s: Scheduled, nest: Nest) -> float:
             buffer, indices, _ = load_parts(n)
             width = 1 if stride(s, nest, buffer.name, indices, buffer.shape, lanes.lane) in (0, 1) else lanes.width
         total += width * times(n)
-    return total
+    past = nest.store is not None and nest.store.buffer.name in s.nt
+    return total + total if past else total
