@@ -2,7 +2,7 @@
 
 from .counted import counted
 from .counted.terms import CpuTerms, cpu_terms
-from .model import GpuEstimate, estimate, gpu_estimates
+from .model import GpuEstimate, bulk, estimate, gpu_estimates
 from .seeds import quick_seeds, ranked_seeds, seeds
 from .templates import Template, templates
 
@@ -10,6 +10,7 @@ __all__ = [
     "CpuTerms",
     "GpuEstimate",
     "Template",
+    "bulk",
     "counted",
     "cpu_terms",
     "estimate",

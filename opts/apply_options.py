@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..ir.body import Value
+from ..ir.errors import KernelError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
@@ -26,7 +27,10 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     for option in options:
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
-            return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, apply))
+            try:
+                return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, apply))
+            except KernelError as e:  # what would come out is no kernel: that is the option's refusal, and no fault of `kernel`
+                raise OptError(f"{mine[0]}: what it makes of {kernel.name} is no kernel: {e}") from e
     b = ScheduleBuilder(kernel, target)
     registry.act(b, listed)
     if target.kind == "gpu":

@@ -16,6 +16,7 @@ from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
 from .plans import DotPlan, TensorPlan
+from .written.meant import meant
 from .written.syntax import Scalar
 
 
@@ -67,7 +68,13 @@ class ScheduleBuilder:
         if exact:
             return exact
         names = sorted({a.arg.family for a in self.plans} | {a.arg.name for a in self.plans})
-        raise OptError(f"{o}: no axis {on!r} in kernel {self.kernel.name} (axes: {', '.join(names)})")
+        said = meant(o.op, on, o.arg, {*names, *self.names}) if on == o.on else ""
+        raise OptError(f"{o}: no axis {on!r} in kernel {self.kernel.name} (axes: {', '.join(names)}){said}")
+
+    @property
+    def names(self) -> set[str]:
+        """The names that options may be on, but for axes."""
+        return {*self.kernel.values, *(b.name for b in self.kernel.buffers)}
 
     def to_grid(self, a: Node) -> None:
         """Make the outer part of an axis a grid loop, inside those that are there."""

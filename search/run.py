@@ -14,6 +14,8 @@ from ..log import logger
 from ..opts.opt import short
 from .aims import Aim
 from .budget import second_check
+from .bulky import Bulky
+from .candidate_cost import CandidateCost
 from .conclusion import Ended, conclude, snapshot
 from .deciding import Deciding
 from .effort import Effort
@@ -75,9 +77,9 @@ class TuningRun:
         self.so_far = RunState(self.aim)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
         self._recalled = False
+        self._bulky = Bulky(space, meter.budget.seconds)
         self._asked: dict[Schedule, Asked] = {}
-        self._cost = 0.15
-        self._first: tuple[float, int] | None = None
+        self._cost = CandidateCost()
         self._fault: TilewrightError | None = None
         self._early: dict[Schedule, Measurement] = {}
         self._early_told = hasattr(measurer, "arrived")
@@ -138,7 +140,7 @@ class TuningRun:
             if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
                 new, asked = self._fill(pipe)
                 idle = 0 if new else idle + (asked or BATCH)
-            if not pipe.pending:
+            if not pipe.pending and not self._bulky.resume(pipe, BUSY * width_of(self.measurer)):
                 if self.strategy is None:
                     return "the start schedules are measured"
                 if self.strategy.done or idle > 20 * BATCH:
@@ -146,7 +148,7 @@ class TuningRun:
                 continue
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
             width = width_of(self.measurer)
-            most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost, self.meter.trials_left)))
+            most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost.each_s, self.meter.trials_left)))
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
@@ -167,11 +169,11 @@ class TuningRun:
         """Ask for more, so that builders never wait; how many schedules were new, of how many."""
         assert self.strategy is not None
         width, trials = width_of(self.measurer), self.meter.trials_left - under_way
-        room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost)) - pipe.pending
+        room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost.each_s)) - pipe.pending
         if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
             return 1, 1
         self._recall()
-        self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost))
+        self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost.each_s))
         asked = ask(self.strategy, int(min(room, BATCH * width)), BUSY * width - pipe.pending)
         return self._submit(pipe, asked, {}), len(asked)
 
@@ -213,9 +215,12 @@ class TuningRun:
                 fresh.append(state)
         if not origins:
             fresh.sort(key=lambda s: s.estimate)
-        log.debug("%d schedules: %d to be built, %d known or not legal", len(schedules), len(fresh), len(schedules) - len(fresh))
-        pipe.submit([s.opts for s in fresh])
-        return len(fresh)
+        best = self.so_far.best
+        now = self._bulky.sift(fresh, self.so_far.first, None if best is None else best.opts)
+        counts = len(now), len(fresh) - len(now), len(schedules) - len(fresh)
+        log.debug("%d schedules: %d to be built, %d put off, %d known or not legal", len(schedules), *counts)
+        pipe.submit([s.opts for s in now])
+        return len(now)
 
     def _asker(self, opts: Schedule) -> str:
         owner = getattr(self.strategy, "owner", None)
@@ -230,6 +235,7 @@ class TuningRun:
         twins: list[tuple[Schedule, str]] = []
         shas: set[str] = set()
         for opts, built in taken:
+            self._bulky.learn(opts, built)
             if isinstance(built, Measurement):
                 self._conclude(built, self._asked[opts].by)
                 self.meter.generation(1, self.so_far.best_s)
@@ -244,7 +250,8 @@ class TuningRun:
             if fastest:
                 meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
             measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
-            self._paid(self.meter.clock() - began, measured)
+            self._cost.learn(self.meter.clock() - began, measured)
+            self.meter.check_s = second_check(self.measurer, self._cost.waited_s, self._cost.each_s, self.so_far.fastest_s)
             for built, m in zip(batch, measured):
                 self.so_far.by_sha[built.sha] = m
                 self.so_far.keep(built, m, seed=self._asked[built.opts].by == "seed")
@@ -257,16 +264,6 @@ class TuningRun:
             self.so_far.by_hash[self._asked[opts].state.hash] = self.so_far.by_sha[sha]
             if self.strategy is not None:
                 self.strategy.tell(opts, self.so_far.by_sha[sha])
-
-    def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
-        """Learn what a candidate costs, and so the second check. The first batch also waited for inputs and reference."""
-        if self._first is None:
-            running = sum((m.n + 2) * m.t_med for m in measured if m.t_med)  # run once to verify, once to warm up
-            self._first = (seconds - running, len(measured))
-        else:
-            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
-        waited = self._first[0] - self._first[1] * self._cost
-        self.meter.check_s = second_check(self.measurer, waited, self._cost, self.so_far.fastest_s)
 
     def _arrived(self, m: Measurement) -> None:
         """Record a result before those beside it are there: whoever kills this process loses few. (A measurer of this machine does not tell
@@ -297,4 +294,4 @@ class TuningRun:
         """The winner; `quick` trusts single measurements and starts no process."""
         if not quick:
             self.progress.phase("deciding")
-        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost).decide(quick)
+        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost.each_s).decide(quick)

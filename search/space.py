@@ -123,6 +123,11 @@ class Space:
     def _estimated(self, opts: Schedule) -> float:
         return self.engine.estimate(self.engine.apply(opts))
 
+    def bulk(self, opts: Schedule) -> float:
+        """About how many instructions a legal schedule writes, 0 where the engine cannot say."""
+        ask: Callable[[Any], float] | None = getattr(self.engine, "bulk", None)
+        return 0.0 if ask is None else ask(self.engine.apply(opts))
+
     def reason(self, opts: Schedule) -> str:
         """Why `state(opts)` is None."""
         return self._reasons.get(tuple(opts), "")
@@ -196,6 +201,11 @@ class OptEngine:
         from .. import heuristics
 
         return heuristics.estimate(applied, self.threads, self.limits)
+
+    def bulk(self, applied: Any) -> float:
+        from .. import heuristics
+
+        return heuristics.bulk(applied)
 
     def templates(self) -> Sequence[Any]:
         from .. import heuristics

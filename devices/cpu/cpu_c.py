@@ -42,7 +42,7 @@ class CpuCDevice(CpuDevice):
     def limits(self, probe: bool = False) -> Limits | None:
         return CpuDevice().limits(probe)
 
-    def _compile(self, source: SourceLike) -> bytes:
+    def _compile(self, source: SourceLike) -> tuple[bytes, ...]:
         target = source.target
         if target.arch != self.target.arch:
             raise BuildError(f"the C compiler here builds for {self.target.arch}, not for {target.arch}: build on such a machine")
@@ -54,7 +54,7 @@ class CpuCDevice(CpuDevice):
                 f"the object needs {', '.join(sorted(undefined))}, which nothing provides: {compiler.id} made a library call of an operation "
                 f"that {target.name} has no instruction for; try another compiler (CC=…), or the device cpu"
             )
-        return obj
+        return (obj,)
 
     def _symbols(self, signature: Signature) -> tuple[str, ...]:
         return tuple(entry(signature, i) for i in range(len(signature.items)))

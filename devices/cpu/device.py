@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import platform
@@ -24,7 +25,8 @@ _MAGIC = b"tilewright cpu object 1\n"
 
 
 class CpuDevice(Device):
-    """This machine's processor. An object is a line of JSON (what it was built for, and a checksum) and an ELF file."""
+    """This machine's processor. An object is a line of JSON (what it was built for, and a checksum) and an ELF file, or several (and how long
+    each is) where a kernel has phases."""
 
     name = "cpu"
     isolation = "fork"
@@ -88,15 +90,18 @@ class CpuDevice(Device):
             raise BuildError(
                 f"the {self.name} device builds {self.target.language.title}, not {target.lang}: render for a {self.lang!r} target such as {self.target.name}"
             )
-        code = self._compile(source)
+        objects = self._compile(source)
+        code = b"".join(objects)
         head = {"arch": target.arch, "crc": zlib.crc32(code), "features": sorted(target.features), "target": target.name}
+        if len(objects) > 1:
+            head["sizes"] = [len(o) for o in objects]
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
 
-    def _compile(self, source: SourceLike) -> bytes:
-        """The ELF object of source text. Raises BuildError."""
-        from .engine import compile_text
+    def _compile(self, source: SourceLike) -> tuple[bytes, ...]:
+        """The ELF objects of source text. Raises BuildError."""
+        from .engine import compile_parts
 
-        return compile_text(source.text, source.target, native=source.target.arch == self.target.arch)
+        return compile_parts(source.text, source.target, native=source.target.arch == self.target.arch)
 
     def _symbols(self, signature: Signature) -> tuple[str, ...]:
         """The function of each phase in an object."""
@@ -105,7 +110,7 @@ class CpuDevice(Device):
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         self.check()
         self.check_threads(threads)
-        head, code = _open(obj)
+        head, objects = _open(obj)
         here = self.target
         missing = sorted(set(head["features"]) - here.features)
         if head["arch"] != here.arch or missing:
@@ -116,7 +121,7 @@ class CpuDevice(Device):
         from .executable import CpuExecutable
 
         symbols = self._symbols(signature)
-        return CpuExecutable(Code(code, symbols), symbols, signature, threads)
+        return CpuExecutable(Code(objects, symbols), symbols, signature, threads)
 
     def before_fork(self) -> None:
         from .pool import pool
@@ -153,7 +158,7 @@ def _lack(arch: str, missing: list[str], here: Target) -> str:
     return f"which lacks {', '.join(missing)}"
 
 
-def _open(obj: bytes) -> tuple[dict[str, Any], bytes]:
+def _open(obj: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
     try:
         head = json.loads(line) if obj.startswith(_MAGIC) else None
@@ -161,7 +166,8 @@ def _open(obj: bytes) -> tuple[dict[str, Any], bytes]:
         head = None
     if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
         raise BuildError("not a whole object of the cpu device (damaged, or of another version): build it again")
-    return head, code
+    ends = list(itertools.accumulate(head.get("sizes", [len(code)])))
+    return head, tuple(code[a:b] for a, b in zip((0, *ends), ends))
 
 
 def _max_threads() -> int:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError
 from . import elf
+from .parts import parts
 
 if TYPE_CHECKING:
     from ...targets import Target
@@ -26,6 +28,8 @@ _X86_FLAGS = {
     "avx512popcnt": "avx512vpopcntdq avx512bitalg",
 }
 _ERROR_LINES = 6
+_PARTS = 96
+"""Objects of phases that are kept: some ten megabytes at most."""
 _local = threading.local()
 
 
@@ -97,6 +101,16 @@ def compile_text(text: str, target: Target, native: bool) -> bytes:
     return obj
 
 
+def compile_parts(text: str, target: Target, native: bool) -> tuple[bytes, ...]:
+    """The objects of LLVM IR text, one for each function that others may call, or one for all (`parts`). Those of phases that were compiled
+    lately are kept. Raises BuildError."""
+    found = parts(text)
+    return (compile_text(text, target, native),) if len(found) == 1 else tuple(_compiled_part(p, target, native) for p in found)
+
+
+_compiled_part = functools.lru_cache(maxsize=_PARTS)(compile_text)
+
+
 def _head(text: str) -> str:
     lines = text.strip().splitlines()
     return "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))
@@ -105,10 +119,11 @@ def _head(text: str) -> str:
 class Code:
     """Linked machine code; `address(name)` of its functions. The code lives as long as this object."""
 
-    def __init__(self, obj: bytes, wanted: tuple[str, ...]) -> None:
-        """Link object bytes. Raises BuildError when a wanted function is missing or a symbol is undefined."""
-        defined, undefined = elf.symbols(obj)
-        missing = [w for w in wanted if w not in defined]
+    def __init__(self, objects: Sequence[bytes], wanted: tuple[str, ...]) -> None:
+        """Link ELF objects, each of which is whole. Raises BuildError when a wanted function is missing or a symbol is undefined."""
+        tables = [elf.symbols(o) for o in objects]
+        undefined = frozenset[str]().union(*(t[1] for t in tables))
+        missing = [w for w in wanted if not any(w in t[0] for t in tables)]
         if undefined or missing:
             what = f"needs undefined symbols {', '.join(sorted(undefined))}" if undefined else f"does not define {', '.join(missing)}"
             raise BuildError(f"the object {what}; build it again")
@@ -117,7 +132,8 @@ class Code:
         # it links and generates nothing, so no processor's name is needed
         machine = _machine(llvm.get_process_triple(), "", "", native=True)
         self._engine = llvm.create_mcjit_compiler(empty, machine)
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
+        for obj in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
         self._engine.finalize_object()
         self._addresses = {w: int(self._engine.get_function_address(w)) for w in wanted}
 

@@ -27,7 +27,7 @@ class Pool:
             raise DeviceError(f"the cpu device has no thread pool for {target.arch}: it runs on {' and '.join(pool_ir.SUPPORTED)}")
         libc = ctypes.CDLL(None)
         addresses = {n: ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in pool_ir.EXTERNALS}
-        code = Code(compile_text(pool_ir.text(target.arch, addresses), target, native=True), pool_ir.FUNCTIONS)
+        code = Code([compile_text(pool_ir.text(target.arch, addresses), target, native=True)], pool_ir.FUNCTIONS)
         code.keep_forever()
         i64, pointer = ctypes.c_int64, ctypes.c_void_p
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..body import COMBINES, Fold, KernelBody, Scan, Value, values_of
+from ..body import COMBINES, Fold, KernelBody, Reduce, Scan, Value, values_of
 from ..buffer import load_parts
 from ..errors import KernelError
 from ..node import Node, axes_of, walk
@@ -38,7 +38,8 @@ def check(kernel: KernelBody) -> None:
             known[item.name] = item
     twice = {n for n in names if names.count(n) > 1}
     if twice:
-        raise KernelError(f"kernel {kernel.name}: {', '.join(sorted(twice))} is defined more than once")
+        told = "; ".join(f"{n} is defined more than once ({' and '.join(_called(kernel, n))})" for n in sorted(twice))
+        raise KernelError(f"kernel {kernel.name}: {told}: give one of them another name")
     for s in kernel.stores:
         if len(s.indices) != len(s.buffer.shape):
             raise KernelError(f"store to {s.buffer.name}: {len(s.indices)} indices for {len(s.buffer.shape)} dimensions")
@@ -50,6 +51,15 @@ def check(kernel: KernelBody) -> None:
             _refs(kernel, root, known, buffers)
     _extents(kernel)
     check_aliases(kernel)
+
+
+def _called(kernel: KernelBody, name: str) -> list[str]:
+    """What all that has a name is, in words."""
+    kinds = {Scan: "a scan", Reduce: "a reduction"}
+    out = ["an output" if b.role == "out" else "an input" for b in kernel.buffers if b.name == name]
+    for item in kernel.body:
+        out += [kinds.get(type(v.expr), "a value") for v in values_of(item) if v.name == name]
+    return out
 
 
 def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
@@ -99,6 +109,10 @@ def _extents(kernel: KernelBody) -> None:
     for family, axes in kernel.families.items():
         extents = {a.arg.extent for a in axes}
         if len(extents) > 1:
-            raise KernelError(f"axes of family {family} have different extents: {', '.join(map(str, extents))}")
+            told = ", ".join(f"{a.arg.name} {a.arg.extent!r}" for a in axes)
+            raise KernelError(
+                f"axes of family {family} have different extents: {told}; what stands before '@' in an axis' name is its family, "
+                f"whose axes go through the same dimension: name those of another extent otherwise, such as {family}2"
+            )
         if len({a.arg.name for a in axes}) != len(axes):
             raise KernelError(f"two axes of family {family} share a name")

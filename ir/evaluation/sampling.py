@@ -24,13 +24,15 @@ FIRST = 2 * RUN
 """Of the first slice: thrice the period and more, since each of NaN and the two infinities has every third."""
 _LEAST = 3
 """Slices at least: the first, the last, and one between."""
+_MOST = 64
+"""Slices at most: a slice of few elements costs NumPy's calls and little else, so many short ones become fewer long ones."""
 
 
 def sampled_slices(
     kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], share: float, seed: int
 ) -> list[dict[str, Span]] | None:
     """Spans of the longest outer axis that all of `kernel` shares, about `share` of it: the first `FIRST` places, the last `RUN`, and others
-    at random (by `seed`). None where such parts do not make whole results (no shared axis, stores that combine or whose place
+    at random (by `seed`), of `RUN` places each, or of as many times that as leaves `_MOST` of them. None where such parts do not make whole results (no shared axis, stores that combine or whose place
     a value decides), or would be most of it anyway."""
     import numpy as np
 
@@ -45,12 +47,13 @@ def sampled_slices(
     if not prefix:
         return None
     family, n = max(prefix, key=lambda p: p[1])
-    blocks = -(-n // RUN)
+    long = RUN * max(1, -(-int(share * -(-n // RUN)) // _MOST))
+    blocks = -(-n // long)
     count = max(_LEAST, int(share * blocks))
     if 2 * count > blocks:
         return None
-    between = np.random.default_rng(seed).choice(np.arange(FIRST // RUN, blocks - 1), count - 2, replace=False)
-    later = [(int(b) * RUN, min(n, (int(b) + 1) * RUN)) for b in (*sorted(between), blocks - 1)]
+    between = np.random.default_rng(seed).choice(np.arange(-(-FIRST // long), blocks - 1), count - 2, replace=False)
+    later = [(int(b) * long, min(n, (int(b) + 1) * long)) for b in (*sorted(between), blocks - 1)]
     return [{family: span} for span in ((0, FIRST), *later)]
 
 

@@ -7,9 +7,9 @@ elements that are wanted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
-from ...ir import index as ix
 from ...ir.dtypes import bool_
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
@@ -22,6 +22,8 @@ LEAST = 4
 """Lanes of the shortest vector worth it."""
 VECTORS = 2
 """Vectors at most; elements that are further apart are gathered."""
+_TERMS = 512
+"""Terms whose values are kept."""
 
 
 def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool) -> Val | None:
@@ -67,15 +69,17 @@ def _offsets(ev: Indices, c: int, lane: int, left: Sequence[tuple[Node, int]], a
     terms = [(ev.at(t, asg), k) for t, k in left]
     if any(reads_memory(t) or axes_of(t) - {ev.lanes} for t, _ in terms):
         return None
-    out = []
-    for i in range(ev.width):
-        at = const(c + lane * i)
-        for t, k in terms:
-            at = ix.add(at, substitute(t, {ev.lanes: const(i)}), k)
-        if at.op != "const":
-            return None
-        out.append(int(at.arg))
-    return out
+    known = [(_at_lanes(t, ev.lanes, ev.width), k) for t, k in terms]
+    if any(values is None for values, _ in known):
+        return None
+    return [c + lane * i + sum(k * values[i] for values, k in known if values is not None) for i in range(ev.width)]
+
+
+@lru_cache(maxsize=_TERMS)
+def _at_lanes(term: Node, lanes: Node, width: int) -> tuple[int, ...] | None:
+    """What a term over the number of a lane is in each lane; None where it is no constant. (Of a border's rows and copies all ask the same.)"""
+    found = [substitute(term, {lanes: const(i)}) for i in range(width)]
+    return tuple(int(n.arg) for n in found) if all(n.op == "const" for n in found) else None
 
 
 def _groups(offsets: Sequence[int], width: int) -> list[list[int]]:

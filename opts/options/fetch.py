@@ -23,6 +23,7 @@ from ..nests import FoldItem, Item, Nest, plain
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
 from ..schedule import Scheduled
+from ..written.meant import meant
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,9 @@ def _alike(a: Node, b: Node) -> bool:
 def act(b: ScheduleBuilder, o: Opt) -> None:
     """Note a buffer whose lines are asked for."""
     if o.on not in {x.name for x in b.kernel.buffers}:
-        raise OptError(f"{o}: FETCH names a buffer ({', '.join(x.name for x in b.kernel.buffers)})")
+        axes = {x for a in b.plans for x in (a.arg.name, a.arg.family)}
+        said = meant(o.op, o.on, o.arg, {*axes, *b.names})
+        raise OptError(f"{o}: FETCH names a buffer ({', '.join(x.name for x in b.kernel.buffers)}){said}")
     if b.target.kind == "gpu":
         raise OptError(f"{o}: {b.target.name} has no such request; FETCH is for processors")
     b.mark(o)

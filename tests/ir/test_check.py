@@ -38,14 +38,27 @@ def test_references():
 
 def test_names_are_unique():
     v = Value("y", (I,), const(1.0), float32)
-    with pytest.raises(KernelError, match="y is defined more than once"):
+    with pytest.raises(KernelError, match=r"y is defined more than once \(an output and a value\): give one of them another name"):
         kernel([v], [Store(Y, (I,), ref("y", (I,), float32), (I,))])
+
+
+def test_an_output_and_what_is_stored_there_have_two_names():
+    for name in ("sum", "scan"):
+        kb = KernelBuilder("k")
+        i, j = kb.axis("m", 4), kb.axis("n", 5)
+        x = kb.input("x", (4, 5), float32)
+        made = kb.sum("y", (i,), j, x[i, j]) if name == "sum" else kb.scan("add", "y", (i, j), j, x[i, j])
+        at = (i,) if name == "sum" else (i, j)
+        kb.store("y", float32, tuple(a.arg.extent for a in at), at, made[at])
+        kind = {"sum": "reduction", "scan": "scan"}[name]
+        with pytest.raises(KernelError, match=rf"y is defined more than once \(an output and a {kind}\)"):
+            kb.build()
 
 
 def test_a_family_has_one_extent():
     other = axis("m@b", 5)
     v = Value("v", (other,), const(1.0), float32)
-    with pytest.raises(KernelError, match="family m have different extents: "):
+    with pytest.raises(KernelError, match=r"family m have different extents: .*m@b 5.*name those of another extent otherwise, such as m2"):
         kernel([v], [Store(Y, (I,), const(1.0), (I,))])
 
 

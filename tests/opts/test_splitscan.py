@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
-from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
+from tilewright.ir import KernelBuilder, KernelError, OptError, float32, int32, sym
 from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
 from tilewright.opts.actions import actions
+from tilewright.opts.options import splitscan
 
 AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
 
@@ -56,10 +57,22 @@ def cumsum() -> Kernel:
     return kernels.make("cumsum", {"m": 3, "n": 70})
 
 
+def beside_its_family() -> Kernel:
+    """A scan of sums along another axis of its family, which stays whole."""
+    kb = KernelBuilder("beside_its_family")
+    j, k = kb.axis("n", 22), kb.axis("n@all", 22)
+    x = kb.input("x", (22, 22), float32)
+    total = kb.sum("total", (j,), k, x[j, k])
+    row = kb.scan("add", "row", (j,), j, total[j])
+    kb.store("y", float32, (22,), (j,), row[j])
+    return kb.build()
+
+
 GOOD: list[tuple[Callable[[], Kernel], list[Any], list[Any]]] = [
     (cumsum, ["SPLITSCAN", "n", 2], [["UPCAST", "n", 8]]),
     (cumsum, ["SPLITSCAN", "n", 7], [["PARALLEL", "m"], ["NT", "y"]]),
     (cumsum, ["SPLITSCAN", "n", 4], [["UPCAST", "n.s", 4], ["TILE", "n", 6]]),
+    (beside_its_family, ["SPLITSCAN", "n", 4], [["UPCAST", "n@all", 2], ["UPCAST", "n", 3]]),
     (several, ["SPLITSCAN", "n", 3], [["UPCAST", "n", 4], ["UPCAST", "m", 3]]),
     (several, ["SPLITSCAN", "m", 4], [["UPCAST", "m", 3]]),
     (recurrence, ["SPLITSCAN", "t", 5], [["PARALLEL", "b"]]),
@@ -101,6 +114,17 @@ def test_a_sum_beside_a_scan_is_refused_and_ends_no_search() -> None:
     with pytest.raises(OptError, match="total does not run over it"):
         apply(kernel, parse([["SPLITSCAN", "n", 4]]), AVX2)
     assert actions(apply(kernel, (), AVX2))
+
+
+def test_what_is_no_kernel_is_the_options_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes an option that makes no kernel as one more that is illegal here."""
+
+    def nonsense(*_: object) -> None:
+        raise KernelError("axes of family n have different extents")
+
+    monkeypatch.setattr(splitscan, "in_chunks", nonsense)
+    with pytest.raises(OptError, match=r"SPLITSCAN\(n, 2\): what it makes of cumsum is no kernel: axes of family n"):
+        apply(cumsum(), parse([["SPLITSCAN", "n", 2]]), AVX2)
 
 
 def test_scans_of_scans_and_other_places_need_a_phase() -> None:

@@ -1,0 +1,94 @@
+"""Long code comes last: what is put off, what never is, what the builds teach, and that all of it is built in the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from synthetic import Matmulish
+from test_run import Bench, Scripted
+from tilewright.opts.opt import Opt, opt
+from tilewright.search import Budget
+from tilewright.search.bulky import GROWTH, PRIOR_S, SHARE, Bulky
+from tilewright.search.space import State
+
+Schedule = tuple[Opt, ...]
+
+
+def wide(n: int) -> Schedule:
+    """A schedule of which the code is n long."""
+    return (opt("UPCAST", "n", n),)
+
+
+def state(n: int) -> State:
+    return State(wide(n), str(n), lambda _: 1.0)
+
+
+def bulky(seconds: float | None = 10.0) -> Bulky:
+    space: Any = SimpleNamespace(bulk=lambda opts: float(opts[0].amount))
+    return Bulky(space, seconds)
+
+
+def most(seconds: float) -> int:
+    """The longest code that is built at once before anything was built."""
+    return int(SHARE * seconds / PRIOR_S)
+
+
+def lengths(states: list[State]) -> list[int]:
+    return [s.opts[0].amount for s in states]
+
+
+class Queue:
+    """A pipeline that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def submit(self, schedules: list[Schedule]) -> None:
+        self.taken += [o[0].amount for o in schedules]
+
+
+def built(seconds: float, cached: bool = False) -> Any:
+    return SimpleNamespace(lower_s=seconds / 2, render_s=0.0, build_s=0.0 if cached else seconds / 2)
+
+
+def test_long_code_is_put_off_and_comes_back_shortest_first() -> None:
+    limit, later = most(10.0), bulky()
+    long = [state(limit * k) for k in (5, 2, 3)]
+    assert lengths(later.sift([state(limit), long[0], state(1), *long[1:]])) == [limit, 1], "the others keep their order"
+    queue: Any = Queue()
+    assert later.resume(queue, 2) and queue.taken == [2 * limit, 3 * limit]
+    assert later.resume(queue, 2) and queue.taken[2:] == [5 * limit]
+    assert not later.resume(queue, 2)
+
+
+def test_what_is_used_without_tuning_and_what_is_like_the_best_is_built_at_once() -> None:
+    limit, later = most(10.0), bulky()
+    assert lengths(later.sift([state(9 * limit)], keep=wide(9 * limit))) == [9 * limit]
+    near, far = int(GROWTH * 4 * limit), int(GROWTH * 4 * limit) + 1
+    assert lengths(later.sift([state(near), state(far)], best=wide(4 * limit))) == [near]
+
+
+def test_without_a_limit_on_seconds_nothing_is_put_off() -> None:
+    later = bulky(None)
+    assert lengths(later.sift([state(10**9)])) == [10**9]
+
+
+def test_builds_teach_what_an_instruction_takes() -> None:
+    limit, later = most(10.0), bulky()
+    for n in range(1, 4):
+        later.learn(wide(100 * n), built(4 * PRIOR_S * 100 * n))
+    later.learn(wide(100), built(0.0, cached=True))  # from the store: says nothing
+    assert lengths(later.sift([state(limit // 4), state(limit // 2)])) == [limit // 4]
+
+
+def test_a_search_builds_long_code_last_but_builds_it(monkeypatch: Any) -> None:
+    length = {8: 1, 16: 10 * most(1000.0), 4: 1, 2: 1}
+    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    for budget in (Budget(1000.0), Budget(None, 9)):
+        b = Bench(budget, lambda s: Scripted(s, [wide(16), wide(4)], [wide(2)]))
+        b.run.run()
+        order = [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:4]
+        handed = [n for what, n in b.measurer.calls if what == "build"]
+        assert set(order) == {8, 4, 2, 16} and (order[-1] == 16 or not budget.seconds)
+        assert handed == ([1, 2, 1] if budget.seconds else [1, 3]), "it waits only where seconds are limited"
