@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...ir.buffer import load_parts
+from ...ir.dtypes import int32
 from ...ir.kernel import Kernel
-from ...opts.analysis.neighbours import factors
+from ...ir.node import Node, axes_of
+from ...opts.analysis.neighbours import NARROW, factors
+from ...opts.analysis.places import combine_of
 from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import fit, site_name
+from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...targets import Target
 
@@ -18,9 +23,9 @@ ITEM = 512
 def narrow_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
     """Guesses, the likeliest first: one or two double vectors of the reduction, for a few results at a time."""
     for n in nests(kernel):
-        if n.kind != "reduce" or factors(n, target) is None:
+        if n.kind != "reduce" or (factors(n, target) is None and not _computed(n)):
             continue
-        along = next((a for a in n.reduce_axes if all(x.strides.get(a) == 1 for x in accesses(kernel, n) if not x.store)), None)
+        along = next((a for a in n.reduce_axes if _consecutive(kernel, n, a)), None)
         if along is None or extent(along) < 2 * lanes:
             continue
         few = [a for a in n.axes if extent(a) > 1][-2:]
@@ -34,3 +39,16 @@ def narrow_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
                 left = k * left // c
                 tile += [opt("UPCAST", site_name(a), c)] if c > 1 else []
             yield (opt("UPCAST", site_name(along), vectors * lanes), *tile, *outer)
+
+
+def _computed(n: Nest) -> bool:
+    """Whether a nest sums in whole numbers what is computed of narrow ones (bytes less their zero points, perhaps)."""
+    over = frozenset(n.reduce_axes)
+    read = [load_parts(x)[0] for x in n.loads if axes_of(*load_parts(x)[1]) & over]
+    return combine_of(n) == "add" and n.expr.dtype is int32 and len(read) > 1 and all(b.dtype in NARROW for b in read)
+
+
+def _consecutive(kernel: Kernel, n: Nest, a: Node) -> bool:
+    """Whether a nest reads something along an axis, and all of that is consecutive there."""
+    read = [x.strides for x in accesses(kernel, n) if not x.store and x.strides.get(a, 0) != 0]
+    return bool(read) and all(s[a] == 1 for s in read)
