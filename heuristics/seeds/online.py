@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.body import Fold
+from ...ir.body import Fold, Reduce
 from ...ir.kernel import Kernel
 from ...opts.opt import Opts, opt
 from ...opts.options.fold import foldable, folded
@@ -20,7 +20,14 @@ def fold_first(kernel: Kernel, target: Target) -> Opts:
     if target.kind == "gpu" or not (name := foldable(kernel)):
         return ()
     fold = next(item for item in folded(kernel, name).body if isinstance(item, Fold))
-    return (opt("FOLD", name),) if weighted(fold) else ()
+    return (opt("FOLD", name),) if weighted(fold) and _of_all_rows(fold) else ()
+
+
+def _of_all_rows(fold: Fold) -> bool:
+    """Whether every reduction of the block runs over all axes that the results share: others, such as the norm of each key, would be
+    computed again for every row, and are better kept before."""
+    shared = set.intersection(*(set(fold.component(c).axes) for c in fold.components))
+    return all(shared <= set(v.axes) for v in fold.block if isinstance(v.expr, Reduce))
 
 
 def online_seeds(trials: Trials, seeds: Seeds) -> Iterator[Opts]:

@@ -20,7 +20,7 @@ from tilewright.opts.actions import proposals
 from tilewright.opts.options.fold import foldable, folded
 from tilewright.opts.written.syntax import SYNTAX
 from tilewright.targets import named
-from written_attention import attention, capped, causal, padded, plain, sloped, window
+from written_attention import attention, capped, causal, normed_keys, padded, plain, sloped, window
 
 WHOLE: list[Any] = [["FOLD", "k"]]
 TILES: list[Any] = [*WHOLE, ["TILE", "k.o", 4], ["UPCAST", "s", 8], ["PARALLEL", "h"], ["STAGE", "top.o1", {"at": "k.o"}]]
@@ -102,3 +102,10 @@ def test_seeds_fold(form: str) -> None:
     kernel, target = FORMS[form], named("znver5")
     for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
         assert found[0].op == "FOLD" and any(o.op == "STAGE" and o.on.startswith("top.o") for o in found)
+
+
+def test_seeds_do_not_compute_norms_of_keys_for_every_query() -> None:
+    kernel, target = normed_keys(), named("znver5")
+    assert foldable(kernel) == "k"
+    for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+        assert "FOLD" not in {o.op for o in found} and {("PHASE", "norm")} <= {(o.op, o.on) for o in found}

@@ -106,3 +106,18 @@ def limited(limit: str, h: int = 8, s: int = 11, t: int = 24, d: int = 8) -> Ker
     mix = kb.sum("mix", (a, i, o), jo, exp(at(jo) - top[a, i]) * v[a, jo, o])
     kb.store("y", float32, (h, s, d), (a, i, o), mix[a, i, o] / total[a, i])
     return kb.build()
+
+
+def normed_keys(h: int = 2, s: int = 64, d: int = 32) -> Kernel:
+    """Attention whose scores are divided by the norm of each key, which every query reads."""
+    kb = KernelBuilder("normed_keys")
+    a, i, o, e, en = kb.axis("h", h), kb.axis("s", s), kb.axis("d@out", d), kb.axis("d@dot", d), kb.axis("d@norm", d)
+    jn, jd, jm, js, jo = (kb.axis(f"k@{n}", s) for n in ("norm", "dot", "max", "sum", "out"))
+    q, k, v = (kb.input(x, (h, s, d), float32) for x in "qkv")
+    norm = kb.sum("norm", (a, jn), en, k[a, jn, en] * k[a, jn, en])
+    dot = kb.sum("dot", (a, i, jd), e, q[a, i, e] * k[a, jd, e])
+    top = kb.max("top", (a, i), jm, dot[a, i, jm] / norm[a, jm])
+    total = kb.sum("total", (a, i), js, exp(dot[a, i, js] / norm[a, js] - top[a, i]))
+    mix = kb.sum("mix", (a, i, o), jo, exp(dot[a, i, jo] / norm[a, jo] - top[a, i]) * v[a, jo, o])
+    kb.store("y", float32, (h, s, d), (a, i, o), mix[a, i, o] / total[a, i])
+    return kb.build()
