@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
-from ...opts.analysis.ragged import conditions, sides
+from ...opts.analysis.ragged import conditions, selected, sides
 from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from .picked_rows import gathers
 
 RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""
@@ -26,9 +27,9 @@ PICKED = 4
 
 def ragged_rows(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Guesses where a reduction of the kernel ends where data says. Perhaps illegal."""
-    reducing = [n for n in nests(kernel) if n.kind == "reduce" and n.axes and any(sides(c) for c in conditions(n))]
+    reducing = [n for n in nests(kernel) if n.kind == "reduce" and n.axes and _by_data(n)]
     joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
-    for wish in dict.fromkeys(w for n in reducing for w in _lanes(kernel, n, lanes)):
+    for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(kernel, n, lanes) for more in _beside(kernel, n, lanes)):
         for together in [*((opt("FUSE", name),) for name in joined), ()]:
             yield (*wish, *(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]), *together)
             if threads == 1:
@@ -48,6 +49,21 @@ def _lanes(kernel: Kernel, n: Nest, lanes: int) -> Iterator[Opts]:
         if _picked(n, a):
             yield ()
             yield (opt("UPCAST", family_name(kernel, a), min(PICKED, extent(a))),)
+
+
+def _by_data(n: Nest) -> bool:
+    """Whether data says how far a reduction goes, or which of the rows that it picks are there."""
+    where = selected(n)
+    return any(sides(c) for c in conditions(n)) or (where is not None and where.op == "where" and gathers(n))
+
+
+def _beside(kernel: Kernel, n: Nest, lanes: int) -> Iterator[Opts]:
+    """What else is wished: nothing, or lanes along the rows of other reductions."""
+    yield ()
+    others = (m for m in nests(kernel) if m.kind == "reduce" and m is not n)
+    along = [a for m in others for a in contiguous(kernel, m) if a in m.reduce_axes and extent(a) >= lanes]
+    if along:
+        yield tuple(opt("UPCAST", site_name(a), lanes) for a in dict.fromkeys(along))
 
 
 def _picked(n: Nest, axis: Node) -> bool:

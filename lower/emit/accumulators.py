@@ -85,7 +85,7 @@ class Accumulators:
         """What may leave out a step of all accumulators."""
         if self.dot is not None or self.masks or self.numbers is not None:
             return None
-        return decision(self.low, self.ev, self.n, [p.name for p in (*self.space, *self.copies)], len(self.keys))
+        return decision(self.low, self.ev, self.n)
 
     def _step_all(self, u: Assignment, carried: list[Val]) -> list[Val]:
         """Every accumulator after one more element each."""

@@ -5,22 +5,17 @@ are selected instead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import index
 from ...ir.node import Node, walk
-from ...ir.skippable import conjuncts
-from ...opts.analysis.ragged import selected
-from ...opts.analysis.thresholds import cuttable
+from ...opts.analysis.ragged import left_out
 from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment
-
-WORTH = 16
-"""Operations of a step that differ between its register copies which are worth a branch, of which half are guessed wrongly at worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +45,7 @@ class SkippedStep:
         return loop.results
 
 
-def decision(low: Lowering, ev: NestEval, n: Nest, copies: Collection[str], steps: int) -> SkippedStep | None:
-    """What decides about a step of `steps` accumulators, where it is the same for all register copies and the step is long; else None.
-    `copies`: the parts along which accumulators differ."""
-    where = selected(n)
-    if where is None or where.op != "where" or n.fills or not cuttable(low.sched):
-        return None
-    conds = [c for c in conjuncts(where.src[0]) if not ev.holds(c)]
-    if not conds or not set(copies).isdisjoint(ev.depends(where.src[0])):
-        return None
-    if not any(x.op == "load" for c in conds for x in walk(c)) or not any(x.op == "load" for x in walk(where.src[1])):
-        return None
-    length = sum(x.dtype is not index and bool(ev.depends(x)) for x in walk(where.src[1]))
-    return SkippedStep(low, ev, n.reduce_axes[0], conds) if length * steps >= WORTH else None
+def decision(low: Lowering, ev: NestEval, n: Nest) -> SkippedStep | None:
+    """What decides about a step of all accumulators; None where nothing does, or nothing that is not known already."""
+    conds = [c for c in left_out(low.sched, n) if not ev.holds(c)]
+    return SkippedStep(low, ev, n.reduce_axes[0], conds) if any(x.op == "load" for c in conds for x in walk(c)) else None

@@ -22,6 +22,10 @@ WORTH = 48
 """Operations of a whole loop from which on it is worth a limit that the processor cannot foresee."""
 LONG = 640
 """Operations of a step from which on its code is not written again for where no mask is needed."""
+LEFT_OUT = 16
+"""Operations of a step that differ between its register copies which are worth a branch, of which half are guessed wrongly at worst."""
+TAKEN = 0.75
+"""What such steps cost in the mean, branches and all."""
 FAR = 1 << 60
 """Sums of data up to here fit 64 bits with any place."""
 _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min", "max"})
@@ -95,12 +99,32 @@ def worth(sched: Scheduled, nests: Sequence[Nest], part: Part) -> bool:
     return step <= LONG and part.trips * step >= WORTH
 
 
+def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
+    """The conditions of which data decides whether a step of a reduction is taken at all: they are the same for all register copies, and
+    the step is long. None otherwise."""
+    where = selected(nest)
+    if where is None or where.op != "where" or nest.fills or not cuttable(sched):
+        return ()
+    conds = tuple(conjuncts(where.src[0]))
+    lanes = sched.lanes(nest)
+    copies = [p for p in lanes.regs if p.kind != "unroll"]
+    if {p.axis for p in copies} & axes_of(where.src[0]):
+        return ()
+    if not any(x.op == "load" for x in walk(*conds)) or not any(x.op == "load" for x in walk(where.src[1])):
+        return ()
+    varies = {p.axis for p in lanes.regs}
+    length = sum(x.dtype is not index and bool(axes_of(x) & varies) for x in walk(where.src[1]))
+    return conds if length * (prod(p.trips for p in copies) // lanes.width) >= LEFT_OUT else ()
+
+
 def share(sched: Scheduled, nest: Nest) -> float:
     """The part of a reduction's steps that is taken in the mean: half of a row where data says how far it goes, and of the longest of
     several rows side by side more; 1 where nothing says so."""
     out = 1.0
     if nest.kind != "reduce" or not cuttable(sched) or nest.name in (*sched.dots, *sched.tensors, *sched.places):
         return out
+    if left_out(sched, nest):
+        out = TAKEN
     found = [x for c in conditions(nest) for x in (sides(c),) if x is not None]
     for axis in nest.reduce_axes if found else ():
         plan, extent = sched.plans[axis], max(1, ix.upper(axis.arg.extent))

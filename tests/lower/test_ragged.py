@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+import run_text
 from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow
 from tilewright import targets
@@ -123,6 +124,20 @@ def test_what_lies_under_the_padding_does_not_show(opts: str) -> None:
         interpret(lower(apply(kernel, parse(opts), TARGET)), {"x": x, "at": at, "many": many, "y": y}, [])
         want = np.where(there[:, :, None], x.astype(np.float64)[at], 0.0).sum(axis=1)
         assert np.allclose(y, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("opts", ["(none)", "Uf8", "Uk4"])
+def test_c_agrees(opts: str) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    x, at = rng.standard_normal((40, 31)).astype(np.float32), rng.integers(0, 40, (N, L)).astype(np.int32)
+    many = np.array([0, 3, -7, L, L + 5, 1, 2, 0, 9, 20, 21, 4, -1], np.int32)
+    program = lower(apply(features(), parse(opts), targets.host()))
+    got, want = np.full((N, 31), 7, np.float32), np.full((N, 31), 7, np.float32)
+    run_text.c(program, [x, at, many, got])
+    interpret(program, {"x": x, "at": at, "many": many, "y": want}, [])
+    assert np.array_equal(got, want)
 
 
 def test_loops_end_where_data_says() -> None:
