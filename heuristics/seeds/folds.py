@@ -16,10 +16,11 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.analysis.structure import accesses, extent, shared_axes, stageable_values
+from ...opts.defaults import waste
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
-from .lone_rows import lone_rows
+from .lone_rows import ROUNDED, lone_rows
 
 TILES = (64, 32, 16, 128, 256)
 """Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""
@@ -48,10 +49,10 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     if not scores:
         return
     lanes = target.lanes(scores[0].expr.dtype)
-    if row is None:
+    if row is None or (not target.groups and (extent(row) < lanes or waste(extent(row), lanes) > ROUNDED)):
         inside = {b.name for b in item.fold.block}
         if sums and not target.groups:
-            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in inside])
+            yield from lone_rows(kernel, target, item, shared, [v for v in stageable_values(kernel) if v in inside], row)
         return
     free = [a for a in shared if a is not row]
     grid = [opt("PARALLEL", a.arg.name) for a in (*free, row)]
@@ -64,12 +65,19 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     steps = [
         opt("UNROLL", a.arg.name, 4) for a in along if extent(a) % 4 == 0 or (apart and isinstance(a.arg.extent, int) and extent(a) >= 64)
     ]
-    for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (3, 4), (2, 4)):
-        wide = vectors * lanes
-        if vectors * copies + vectors + 1 > target.registers or (extent(row) < wide and vectors > 1):
+    for vectors, copies in (
+        (2, 8),
+        (4, 4),
+        (2, 12),
+        (1, 16),
+        (3, 8),
+        (3, 4),
+        (2, 4),
+        *(((1, 8),) if waste(extent(row), 2 * lanes) > ROUNDED else ()),
+    ):
+        wide = vectors * lanes if vectors > 1 else min(lanes, extent(row))
+        if vectors * copies + vectors + 1 > target.registers or waste(extent(row), wide) > ROUNDED:
             continue
-        if extent(row) < lanes:
-            wide = extent(row)
         out: list[Opt] = [opt("UPCAST", row.arg.name, wide)] if wide > 1 else []
         for n in scores:
             site = next(a for a in n.axes if a.arg.family == family)

@@ -16,11 +16,13 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...ir.skippable import skippable
 from ...opts.analysis.structure import contiguous, extent
-from ...opts.defaults import fit
+from ...opts.defaults import fit, waste
 from ...opts.nests import FoldItem, Nest
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
 
+ROUNDED = 0.25
+"""Extra work that register copies may do."""
 SHARING = 4
 """Heads that share keys which are in registers together."""
 TILES = (64, 256)
@@ -45,11 +47,15 @@ class _Shape:
     results: int
 
 
-def lone_rows(kernel: Kernel, target: Target, item: FoldItem, shared: Sequence[Node], kept: Sequence[str]) -> Iterator[Opts]:
-    """Guesses, perhaps illegal ones. `shared`: the axes of all nests; `kept`: values of the block that are worth keeping."""
+def lone_rows(
+    kernel: Kernel, target: Target, item: FoldItem, shared: Sequence[Node], kept: Sequence[str], row: Node | None = None
+) -> Iterator[Opts]:
+    """Guesses, perhaps illegal ones. `shared`: the axes of all nests; `kept`: values of the block that are worth keeping; `row`: an axis
+    of few rows that share keys as heads do."""
     axis = item.fold.axis
     family, lanes = axis.arg.family, target.lanes(item.nests[0].expr.dtype)
-    heads = _sharing(item.nests, shared)
+    few = [k for k in range(1, SHARING + 1) if row is not None and waste(extent(row), k) <= ROUNDED]
+    heads = _sharing(item.nests, shared) if row is None else _together(row, few)
     together = math.prod(n for _, n in heads)
     grid = [opt("PARALLEL", a.arg.name) for a in shared]
     tiles = [extent(axis), *(TILES if together > 1 or skippable(item.fold) or _read_twice(item) else ())]
@@ -83,14 +89,22 @@ def _sharing(nests: Sequence[Nest], shared: Sequence[Node]) -> list[tuple[Node, 
     for n in nests:
         for x in walk(*n.roots):
             if x.op == "div" and x.src[0] in shared and isinstance(x.arg, int):
-                found[x.src[0]] = max(k for k in range(1, SHARING + 1) if x.arg % k == 0)
-    return [(a, k) for a, k in found.items() if k > 1]
+                found[x.src[0]] = x.arg
+    return [pair for a, size in found.items() for pair in _together(a, [k for k in range(1, SHARING + 1) if size % k == 0])]
+
+
+def _together(a: Node, fitting: Sequence[int]) -> list[tuple[Node, int]]:
+    """An axis with how many neighbours along it are in registers together, of numbers that fit; none where that is one."""
+    return [(a, max(fitting))] if max(fitting) > 1 else []
 
 
 def _lanes(kernel: Kernel, n: Nest, family: str, shared: Sequence[Node], shape: _Shape) -> Iterator[Opt]:
     """Lanes of a nest, and what lies beside them."""
     own, lanes = [a for a in n.axes if a not in shared], shape.lanes
     if n.kind == "reduce" and not any(a.arg.family == family for a in n.reduce_axes):
+        if (choices := contiguous(kernel, n)) and choices[0] in own:  # keys lie side by side
+            yield opt("UPCAST", choices[0].arg.name, fit(extent(choices[0]), 2 * lanes))
+            return
         along = ([a for a in contiguous(kernel, n) if a in n.reduce_axes] or list(n.reduce_axes[-1:]))[0]
         width = fit(extent(along), shape.vectors * lanes)
         yield opt("UPCAST", along.arg.name, width)

@@ -7,7 +7,7 @@ from checks import check_compiled, check_floats
 from tilewright.heuristics import quick_seeds, seeds
 from tilewright.opts import apply
 from tilewright.targets import named
-from written_attention import single
+from written_attention import attention, plain, single
 
 
 @pytest.mark.parametrize("shared", [1, 2])
@@ -33,3 +33,14 @@ def test_heads_that_share_keys_are_in_registers_together(shared: int, together: 
     kernel = single(h=2 * shared, shared=shared, t=512, d=64)
     upcast = {o.on: o.arg for o in seeds(kernel, named("avx2"), 1)[0] if o.op == "UPCAST"}
     assert upcast.get("h") == together
+
+
+@pytest.mark.parametrize("rows", [3, 4, 7, 12, 17, 33])
+def test_few_rows_and_those_that_are_no_whole_vectors(rows: int) -> None:
+    """Every reduction has lanes, and several rows read a key together in registers."""
+    kernel, target = attention(plain, s=rows, t=512, d=64), named("avx2")
+    found = seeds(kernel, target, 1)[0]
+    assert found[0].op == "FOLD"
+    (phase,) = apply(kernel, found, target).phases
+    assert all(phase.lanes(n).width > 4 for n in phase.nests if n.kind == "reduce")
+    assert {o.on: o.arg for o in found if o.op == "UPCAST"}.get("s") == {3: 3, 4: 4, 7: 4, 12: 4, 17: 4, 33: 8}[rows]

