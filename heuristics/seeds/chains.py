@@ -55,10 +55,10 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
     unit = max(lanes, LINE // kernel.outputs[0].dtype.size)
     for lines, copies in TILES:
         tile, far = (lines * unit, copies), _past(kernel, target, copies)
+        yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
         if _operations(rest) <= INLINED:
             yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
-        yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
         yield _once((*before, *_phases(rest, chain, tile), *far))
 
 

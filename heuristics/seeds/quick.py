@@ -185,8 +185,8 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(paired_results(kernel, target, threads, lanes), (0, 1)),
         _picked(scaled_groups(kernel, target, threads, lanes), (0, 1)),
-        _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
         _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
+        _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)

@@ -8,6 +8,7 @@ import pytest
 from checks import check_compiled, check_twin
 from tilewright.heuristics import seeds
 from tilewright.heuristics.model import estimate
+from tilewright.heuristics.seeds import quick_seeds
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
@@ -73,10 +74,11 @@ def test_a_block_of_a_torus_has_its_halo_and_no_more(kind: str) -> None:
 
 
 def test_seeds_keep_what_blocks_of_a_torus_share() -> None:
-    """And all of their nests have lanes."""
-    scheduled = apply(torus(1024, 1024), seeds(torus(1024, 1024), AVX2)[0], AVX2)
-    assert {"STAGE", "HALO"} <= {o.op for o in scheduled.opts}
-    assert all(p.lanes(n).lane is not None for p in scheduled.phases or (scheduled,) for n in p.nests)
+    """And all of their nests have lanes; those of quick seeds too."""
+    for find in (seeds, quick_seeds):
+        scheduled = apply(torus(1024, 1024), find(torus(1024, 1024), AVX2)[0], AVX2)
+        assert {"STAGE", "HALO"} <= {o.op for o in scheduled.opts}
+        assert all(p.lanes(n).lane is not None for p in scheduled.phases or (scheduled,) for n in p.nests)
 
 
 def test_rows_that_begin_anywhere_are_not_stored_past_the_caches() -> None:
