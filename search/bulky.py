@@ -31,6 +31,7 @@ class Bulky:
         self._space, self._limit_s = space, None if seconds is None else SHARE * seconds
         self._paces: deque[float] = deque(maxlen=_LEARNT)
         self._later: list[State] = []
+        self._lengths: dict[Schedule, float] = {}
 
     def learn(self, opts: Schedule, built: Any) -> None:
         """What a build took, if it was one (and not an object from the store)."""
@@ -57,4 +58,7 @@ class Bulky:
         return bool(back)
 
     def _bulk(self, opts: Schedule) -> float:
-        return self._space.bulk(opts)
+        found = self._lengths.get(opts)
+        if found is None:
+            found = self._lengths[opts] = self._space.bulk(opts)
+        return found
