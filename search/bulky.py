@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ PRIOR_S = 0.25e-3
 GROWTH = 2.0
 """Code of up to so many times the best one's length is built in any case: it may be better for the same reason."""
 _LEARNT = 15
-"""Builds that what an instruction takes is the median of."""
+"""Builds that tell what an instruction takes."""
 
 
 class Bulky:
@@ -31,6 +30,7 @@ class Bulky:
         self._space, self._limit_s = space, None if seconds is None else SHARE * seconds
         self._paces: deque[float] = deque(maxlen=_LEARNT)
         self._later: list[State] = []
+        self._lengths: dict[Schedule, float] = {}
 
     def learn(self, opts: Schedule, built: Any) -> None:
         """What a build took, if it was one (and not an object from the store)."""
@@ -43,11 +43,16 @@ class Bulky:
         """Those to build now, in order. `keep` is never put off, nor what is not much longer than `best`."""
         if self._limit_s is None:
             return list(fresh)
-        most = self._limit_s / (median(self._paces) if self._paces else PRIOR_S)
+        most = self._limit_s / self._pace_s
         most = max(most, GROWTH * (self._bulk(best) if best is not None else 0.0))
         now = [s for s in fresh if s.opts == keep or self._bulk(s.opts) <= most]
         self._later += [s for s in fresh if s not in now]
         return now
+
+    @property
+    def _pace_s(self) -> float:
+        """Seconds an instruction: the upper quartile, since code with borders is written several times, and what has none says nothing of it."""
+        return sorted(self._paces)[3 * len(self._paces) // 4] if self._paces else PRIOR_S
 
     def resume(self, pipe: Pipeline, count: int) -> bool:
         """Hand up to `count` of those that were put off to the builders, the shortest first; False where there are none."""
@@ -57,4 +62,7 @@ class Bulky:
         return bool(back)
 
     def _bulk(self, opts: Schedule) -> float:
-        return self._space.bulk(opts)
+        found = self._lengths.get(opts)
+        if found is None:
+            found = self._lengths[opts] = self._space.bulk(opts)
+        return found

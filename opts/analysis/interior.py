@@ -6,6 +6,8 @@ points run it; `lower/cuts.py` makes it."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.intervals import BIG
@@ -14,8 +16,11 @@ from ...ir.operators import rebuild
 
 MOST = 4
 """Quotients of a division at most: with more, no part of the axis is most of it."""
+_KEPT = 2048
+"""Indices whose interiors are kept: every schedule of a kernel asks for the same again and again."""
 
 
+@lru_cache(maxsize=_KEPT)
 def interior(node: Node) -> Node:
     """An index over axes, as it is for most points; `node` where nothing in it is decided by a place."""
     memo: dict[Node, Node] = {}

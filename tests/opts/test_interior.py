@@ -34,3 +34,11 @@ def test_what_varies_throughout_is_left_alone() -> None:
 def test_other_terms_stay() -> None:
     node: Node = maximum(I - 1, 0) * 100 + J % 10
     assert interior(node) is (I - 1) * 100 + J % 10
+
+
+def test_an_index_is_looked_at_once() -> None:
+    """Every schedule of a kernel asks for the same indices, many times each."""
+    node = (I - 1) * 100 + J % 10
+    interior.cache_clear()
+    assert interior(node) is interior(node)
+    assert interior.cache_info()[:2] == (1, 1)

@@ -79,7 +79,14 @@ def test_builds_teach_what_an_instruction_takes() -> None:
     for n in range(1, 4):
         later.learn(wide(100 * n), built(4 * PRIOR_S * 100 * n))
     later.learn(wide(100), built(0.0, cached=True))  # from the store: says nothing
-    assert lengths(later.sift([state(limit // 4), state(limit // 2)])) == [limit // 4]
+    assert lengths(later.sift([state(limit // 5), state(limit // 2)])) == [limit // 5]
+
+
+def test_dear_builds_count_more_than_cheap_ones() -> None:
+    limit, later = most(10.0), bulky()
+    for n in range(1, 9):
+        later.learn(wide(100), built((4 if n > 5 else 0.5) * PRIOR_S * 100))
+    assert lengths(later.sift([state(limit // 5), state(limit // 2)])) == [limit // 5]
 
 
 def test_a_search_builds_long_code_last_but_builds_it(monkeypatch: Any) -> None:
