@@ -26,8 +26,9 @@ def fold_first(kernel: Kernel, target: Target) -> Opts:
 def _of_all_rows(fold: Fold) -> bool:
     """Whether every reduction of the block runs over all axes that the results share: others, such as the norm of each key, would be
     computed again for every row, and are better kept before."""
-    shared = set.intersection(*(set(fold.component(c).axes) for c in fold.components))
-    return all(shared <= set(v.axes) for v in fold.block if isinstance(v.expr, Reduce))
+    family, rows = fold.axis.arg.family, set.intersection(*(set(fold.component(c).axes) for c in fold.components))
+    before = [v for v in fold.block if isinstance(v.expr, Reduce) and all(a.arg.family != family for a in v.reduce_axes)]
+    return all(rows & set(w.axes) <= set(v.axes) for v in before for w in before)
 
 
 def online_seeds(trials: Trials, seeds: Seeds) -> Iterator[Opts]:

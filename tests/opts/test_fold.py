@@ -9,7 +9,7 @@ from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
 from tilewright import kernels
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError, exp, float32
 from tilewright.ir.body import Fold, Reduce
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import FUNCTIONS, walk
@@ -109,3 +109,14 @@ def test_seeds_do_not_compute_norms_of_keys_for_every_query() -> None:
     assert foldable(kernel) == "k"
     for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
         assert "FOLD" not in {o.op for o in found}
+
+
+def test_seeds_fold_a_single_weighted_sum() -> None:
+    """Weights that need no sum, such as those of a sigmoid: the fold has one component, with an axis that scores lack."""
+    kb = KernelBuilder("sigmoid")
+    i, o, e, jd, jo = (kb.axis(n, 64) for n in ("i", "o", "e", "jd", "jo"))
+    q, k, v = (kb.input(x, (64, 64), float32) for x in "qkv")
+    dot = kb.sum("dot", (i, jd), e, q[i, e] * k[jd, e])
+    mix = kb.sum("mix", (i, o), jo, 1.0 / (1.0 + exp(-dot[i, jo])) * v[jo, o])
+    kb.store("y", float32, (64, 64), (i, o), mix[i, o])
+    assert seeds(kb.build(), named("znver5"), 1)[0][0].op == "FOLD"
