@@ -140,12 +140,14 @@ class TuningRun:
             if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
                 new, asked = self._fill(pipe)
                 idle = 0 if new else idle + (asked or BATCH)
-            if not pipe.pending and not self._bulky.resume(pipe, BUSY * width_of(self.measurer)):
-                if self.strategy is None:
-                    return "the start schedules are measured"
-                if self.strategy.done or idle > 20 * BATCH:
-                    return EXHAUSTED
-                continue
+            if not pipe.pending:
+                over = self.strategy is None or self.strategy.done or idle > 2 * BATCH  # else it may have a shorter idea
+                if not over or not self._bulky.resume(pipe, BUSY * width_of(self.measurer)):
+                    if self.strategy is None:
+                        return "the start schedules are measured"
+                    if self.strategy.done or idle > 20 * BATCH:
+                        return EXHAUSTED
+                    continue
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
             width = width_of(self.measurer)
             most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost.each_s, self.meter.trials_left)))

@@ -99,3 +99,11 @@ def test_a_search_builds_long_code_last_but_builds_it(monkeypatch: Any) -> None:
         handed = [n for what, n in b.measurer.calls if what == "build"]
         assert set(order) == {8, 4, 2, 16} and (order[-1] == 16 or not budget.seconds)
         assert handed == ([1, 2, 1] if budget.seconds else [1, 3]), "it waits only where seconds are limited"
+
+
+def test_a_strategy_that_has_a_shorter_idea_is_asked_before_long_code_is_built(monkeypatch: Any) -> None:
+    length = {8: 1, 16: 10 * most(1000.0), 4: 1}
+    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(16)], [], [wide(4)], []))
+    b.run.run()
+    assert [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:3] == [8, 4, 16]
