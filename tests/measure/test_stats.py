@@ -131,6 +131,31 @@ def test_a_duel_ends_when_more_rounds_cannot_change_it():
     assert len(stats.paired_bursts(Clock(1e-3), Clock(1.01e-3), [[0]], (), 1, 9, lambda s: None)) == 9, "a small one is fought out"
 
 
+class Sized(Clock):
+    """Takes one time on a single set of operands, which stays in the caches, and another on several in turns."""
+
+    def __init__(self, near, far):
+        super().__init__(near)
+        self.near, self.far, self.seen = near, far, []
+
+    def time(self, sets, vars=(), repeats=1, limit_s=0.0):
+        self.seen.append(len(sets))
+        return [self.far if len(sets) > 1 else self.near] * repeats
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_duel_is_fought_in_the_caches_and_from_memory(threads):
+    """What is faster from memory and slower on what was just made does not win, and the other way round neither."""
+    sets = [[0], [1], [2]]
+    a, b = Sized(2e-3, 1e-3), Sized(1e-3, 1.5e-3)
+    pairs = stats.paired_bursts(a, b, sets, (), threads, 9, lambda s: None)
+    assert pairs == [(1e-3, 1.5e-3), (2e-3, 1e-3)] * 4 + [(1e-3, 1.5e-3)]
+    assert set(a.seen) == {1, 3} and not stats.compare(pairs)[1]
+    better = stats.paired_bursts(Sized(1e-3, 1e-3), b, sets, (), threads, 9, lambda s: None)
+    assert stats.compare(stats.paired_bursts(Sized(0.9e-3, 1e-3), b, sets, (), threads, 9, lambda s: None))[1]
+    assert not stats.compare(better[1::2])[1], "as fast in the caches"
+
+
 def test_bursts_have_twenty_calls():
     exe = Clock(1e-3)
     stats.paired_bursts(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)
