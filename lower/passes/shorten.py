@@ -2,8 +2,8 @@
 
 A register tile is written store by store: all copies of the first, then all copies of the next. What two stores of one
 point share, and what neighbouring points share, waits in between, and compilers keep the order they get: they spill.
-Here the stores (and the results that leave the run) are taken in turns, next the one that needs the fewest
-instructions more, each with what it needs just before it: the depth-first order (R. Sethi and J. D. Ullman, "The
+Here the stores (and the results that leave the run) are taken in turns, next one of which most is there, each with what
+it needs just before it: the depth-first order (R. Sethi and J. D. Ullman, "The
 Generation of Optimal Code for Arithmetic Expressions", 1970, for a graph), in batches of as many as fit into the
 registers. An order that does not fit either is not taken."""
 
@@ -19,7 +19,7 @@ from .runs import before, each_run, operands, worked_on
 
 AT_ONCE = 3.0
 """Operations that a batch must hold, on the average, for each that waits for another: a processor looks ahead over two or three chains."""
-SLACK = 1.5
+SLACK = 1.0
 """What compilers make do with, in registers: constants and what was loaded can be had again."""
 LONGEST = 4000
 """Instructions of a run above which the time this takes is not worth it."""
@@ -42,7 +42,7 @@ def shorten(phase: Phase, registers: int, shared: frozenset[int] = frozenset()) 
 
 
 def _shortened(run: list[Instr], uses: Counter[Val], registers: int, shared: frozenset[int]) -> list[Instr]:
-    if len(run) > LONGEST or sum(s.out is not None and s.out.lanes > 1 for s in run) <= registers:
+    if len(run) > LONGEST or not _several_outputs(run):
         return run
     mine = Counter(a for s in run for a in s.args)
     made = {s.out for s in run}
@@ -65,6 +65,12 @@ def _shortened(run: list[Instr], uses: Counter[Val], registers: int, shared: fro
         if peak(found, mine, later) <= most:
             return found
     return run
+
+
+def _several_outputs(run: Sequence[Instr]) -> bool:
+    """Whether vectors go to several arrays, through the caches: past them, lines are to be written whole, in the order there is."""
+    stores = [s for s in run if s.op == "store" and s.args[1].lanes > 1]
+    return len({(s.mem.space, s.mem.base) for s in stores}) > 1 and not any(s.mem.nt for s in stores)
 
 
 def peak(run: Sequence[Instr], uses: Mapping[Val, int], later: frozenset[Val]) -> int:

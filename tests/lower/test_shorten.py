@@ -20,8 +20,8 @@ from tilewright.program.program import Instr, Mem, Phase
 from tilewright.targets import named
 
 
-def two_stores(copies: int, tall: int = 1, out: int = 2) -> Phase:
-    """All copies of the sum of two rows, `tall` operations deep, then all of their differences' squares. `out`: parameter 1's own, or 0."""
+def two_stores(copies: int, tall: int = 1, out: int = 3, nt: bool = False) -> Phase:
+    """All copies of the sum of two rows, `tall` operations deep, then all of their differences' squares. `out`: where these go."""
     b = Builder()
     with b.phase(const(1), ()) as phase:
         each = [[b.load(Mem("param", p, float32, c * LANES), phase.item, LANES) for p in (0, 1)] for c in range(copies)]
@@ -33,7 +33,7 @@ def two_stores(copies: int, tall: int = 1, out: int = 2) -> Phase:
                     v, w = b.op("mul", v, w), b.op("add", v, y)
                 made.append(b.op("mul", v, w))
             for c, v in enumerate(made):
-                b.store(Mem("param", store, float32, (c + copies * (op == "sub")) * LANES), phase.item, v)
+                b.store(Mem("param", store, float32, (c + copies * (op == "sub")) * LANES, nt=nt), phase.item, v)
     return phase
 
 
@@ -51,12 +51,13 @@ def test_stores_of_one_point_come_together() -> None:
     assert shorten(phase, 16)
     after = instructions(phase.body)
     check(before, after)
-    assert held(before) > 32 and held(after) <= 24
+    assert held(before) > 32 and held(after) <= 16
     assert abs(stores(after).index(0) - stores(after).index(16)) < 16, "the second store of a point follows its first"
 
 
-def test_what_fits_and_what_cannot_stays_as_it_is() -> None:
-    for phase, registers in ((two_stores(16), 64), (two_stores(4), 16)):
+def test_what_fits_and_what_has_its_own_order_stays_as_it_is() -> None:
+    """One output, or stores past the caches: lines are written whole in the order there is."""
+    for phase, registers in ((two_stores(16), 64), (two_stores(4), 16), (two_stores(16, out=2), 16), (two_stores(16, nt=True), 16)):
         before = instructions(phase.body)
         assert not shorten(phase, registers) and instructions(phase.body) == before
 
@@ -72,10 +73,10 @@ def test_chains_that_wait_for_themselves_are_not_parted() -> None:
         for i in range(12):
             sums = [b.op("mul", v, b.const(1.5 + i, float32, LANES)) for v in sums]
         for c, v in enumerate(sums):
-            b.store(Mem("param", 1, float32, c * LANES), phase.item, v)
+            b.store(Mem("param", 1 + c % 2, float32, c * LANES), phase.item, v)
     assert held(instructions(phase.body)) >= 40
     assert not shorten(phase, 2)
-    assert shorten(phase, 16), "eight at once are enough"
+    assert shorten(phase, 32), "ten at once are enough"
 
 
 def test_parameters_that_share_memory_keep_their_order() -> None:

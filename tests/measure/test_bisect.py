@@ -57,7 +57,13 @@ def test_right_programs_have_no_culprit() -> None:
 def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "PASSES", broken_pass("fold_constants", swapped))
     found = bisect(MATMUL, LIST, AVX2)
-    assert found.culprit == "fold_constants" and [s for s, w in found.stages if not w] == ["emit", "neighbours", "columns", "interleave", "shorten"]
+    assert found.culprit == "fold_constants" and [s for s, w in found.stages if not w] == [
+        "emit",
+        "neighbours",
+        "columns",
+        "interleave",
+        "shorten",
+    ]
     assert "integer twin: c differs at " in found.stages[-1][1]
     assert found.opts == (), "it breaks every schedule"
 
