@@ -8,6 +8,7 @@ The larger of compute and traffic counts. What anything costs is data: `machine.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from statistics import fmean
 
@@ -17,7 +18,7 @@ from ...opts.analysis.ragged import share as share_reduced
 from ...opts.fold_tiles import share as share_run
 from ...opts.nests import FoldItem, Nest
 from ...opts.schedule import Scheduled
-from ..machine import DEFAULT, Bandwidth, MachineModel
+from ..machine import DEFAULT, Bandwidth, MachineModel, machine_of
 from .compute import compute_cycles
 from .gpu.estimate import estimate_gpu
 from .own import owned_work
@@ -25,9 +26,10 @@ from .traffic import Traffic
 from .trips import trips
 
 
-def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> float:
-    """Predicted seconds on `threads` threads of `machine`, whose bandwidth is that of `limits` where they are given.
+def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
+    """Predicted seconds on `threads` threads of `machine` (the one of the schedule's target), whose bandwidth is that of `limits` where given.
     Symbolic extents count with their upper bounds."""
+    machine = machine or replace(DEFAULT, jumps=machine_of(scheduled.target.cpu).jumps)
     if scheduled.target.kind == "gpu":
         return estimate_gpu(scheduled, machine, limits)
     if scheduled.phases:
@@ -65,7 +67,7 @@ def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[f
         return owned_work(s, nest, compute, traffic.dram, traffic.machine.caches)
     before = list(takewhile(lambda n: n is not nest, s.together(nest)))
     if before and {load_parts(n)[0] for n in nest.loads} <= {load_parts(n)[0] for m in before for n in m.loads}:
-        return compute, 0.0  # what siblings read in the same loop
+        return compute, traffic.asked(nest)  # what siblings read in the same loop
     return compute, traffic.cycles(nest, warm)
 
 

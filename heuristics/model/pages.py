@@ -22,9 +22,14 @@ from ..machine import DEFAULT, MachineModel
 
 
 def jump_cycles(
-    s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], int], indices: tuple[Node, ...], machine: MachineModel
+    s: Scheduled,
+    nest: Nest,
+    buffer: tuple[tuple[int | Node, ...], int],
+    indices: tuple[Node, ...],
+    machine: MachineModel,
+    asked: bool = False,
 ) -> float:
-    """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element."""
+    """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element; `asked`: it is a request."""
     shape, size = buffer
     loops = [*reversed(s.registers(nest)), *reversed(s.loops(nest))]
     steps = [(p, stride_of(s, nest, "", indices, shape, p)) for p in loops]
@@ -33,6 +38,7 @@ def jump_cycles(
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
     each = costs.far if is_far(s.target, shape, size) else costs.shared if buffer_bytes(shape, size) > s.target.l2 else costs.near
+    each = min(each, costs.asked) if asked else each
     found = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
     return found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)
 

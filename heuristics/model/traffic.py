@@ -57,7 +57,7 @@ class Traffic:
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
         jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
-        return found + self._asked(nest) + jumped
+        return found + self.asked(nest) + jumped
 
     def _item(self, nest: Nest) -> set[str]:
         """The parts inside one work item."""
@@ -115,7 +115,7 @@ class Traffic:
         if nest.store is not None and not self._past(nest):
             yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
-    def _asked(self, nest: Nest) -> float:
+    def asked(self, nest: Nest) -> float:
         """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read
         before), and rows that FETCH asks for."""
         s, item = self.scheduled, self._item(nest)
@@ -127,6 +127,8 @@ class Traffic:
         for f in fetches(s).get(nest.name, ()):
             row = self._footprint(f.buffer, f.indices, item)
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
+            if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
+                asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)
         return asked
 
     def _past(self, nest: Nest) -> bool:

@@ -87,5 +87,5 @@ def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:
             yield wish
     for b in sorted(kernel.inputs, key=lambda b: inputs[b.name])[-1:]:
         wish = (*opts, opt("FETCH", b.name))
-        if inputs[b.name] > l2 / 2 and rows_stay(kernel, b, trials.target) and trials.is_legal(wish):
+        if wish[-1] not in opts and inputs[b.name] > l2 / 2 and rows_stay(kernel, b, trials.target) and trials.is_legal(wish):
             yield wish

@@ -24,6 +24,8 @@ from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
 from ..schedule import Scheduled
 from ..written.meant import meant
+from .fuse import has_places, siblings
+from .fuse import with_rows as fused_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +147,18 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 def with_rows(kernel: Kernel, target: Target) -> Opts:
     """The outputs that are worth asking for, or else the inputs: where an output is asked for, the prefetchers have
     time enough for the inputs."""
-    worth = [b for b in kernel.outputs if _worth_it(kernel, b, target)] or [b for b in kernel.inputs if _worth_it(kernel, b, target)]
+    worth = [b for b in kernel.outputs if _worth_it(kernel, b, target)]
+    worth = worth or [b for b in kernel.inputs if _worth_it(kernel, b, target) and not _read_at_once(kernel, b, target)]
     return tuple(opt("FETCH", b.name) for b in worth)
+
+
+def _read_at_once(kernel: Kernel, b: Buffer, target: Target) -> bool:
+    """Whether all that read rows of a buffer do so in one loop by default (FUSE). Then no pass over a row leaves memory idle, and a request
+    for the next row is only a second stream beside the one that the prefetchers follow."""
+    items = plain(kernel)
+    readers = [n for i in items for n in (i.nests if isinstance(i, FoldItem) else (i,)) if any(x == b for x, _, _ in loads(*n.roots))]
+    families = {str(o.on) for o in fused_rows(kernel, target)}
+    return any(all(n in group for n in readers) for f in families for group in siblings(items, f, has_places(target)))
 
 
 def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:

@@ -62,7 +62,7 @@ def _place(n: Nest, group: Sequence[Nest]) -> ExtremePlace | None:
     return next((p for m in group if (p := place_of(n, m)) is not None), None)
 
 
-def _has_places(target: Target) -> bool:
+def has_places(target: Target) -> bool:
     """Threads of a group combine reductions one by one, so places are for processors' own loops."""
     return target.kind != "gpu" and not target.groups
 
@@ -81,7 +81,7 @@ def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
     items, names, places = list(s.items), list(s.siblings), dict(s.places)
     for on in s.marked("FUSE"):
         family = next(a.arg.family for a in b.plans if on in (a.arg.name, a.arg.family))
-        found = [g for g in siblings(items, family, _has_places(s.target)) if not any(n.name in done for n in g for done in names)]
+        found = [g for g in siblings(items, family, has_places(s.target)) if not any(n.name in done for n in g for done in names)]
         if not found:
             raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other")
         for group in found:
@@ -150,7 +150,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
         if (
             ("FUSE", family) not in near.taken
             and not near.schedule.phases
-            and siblings(near.schedule.items, family, _has_places(near.target))
+            and siblings(near.schedule.items, family, has_places(near.target))
         ):
             yield (opt("FUSE", family),)
 
@@ -158,7 +158,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 def with_rows(kernel: Kernel, target: Target) -> Opts:
     """Each family that has siblings: they read the same rows."""
     families = dict.fromkeys(a.arg.family for v in kernel.values.values() for a in v.reduce_axes)
-    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f, _has_places(target)))
+    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f, has_places(target)))
 
 
 FUSE = Option(

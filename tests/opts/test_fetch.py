@@ -8,7 +8,8 @@ import pytest
 from tilewright import kernels
 from tilewright.heuristics import seeds
 from tilewright.heuristics.model import estimate
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError
+from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply
 from tilewright.opts.options.fetch import fetches
@@ -88,3 +89,39 @@ def test_the_model_prefers_it_where_the_pass_computes() -> None:
     rows: list[Any] = [["UPCAST", "n", 64], ["PARALLEL", "m"]]
     plain, told = (scheduled("softmax", {"m": 4096, "n": 4096}, opts) for opts in (rows, [*rows, ["FETCH", "y"]]))
     assert estimate(told, 2) < estimate(plain, 2)
+
+
+def moments(m: int, n: int, again: bool) -> Any:
+    """A sum of each row and one of its squares; `again`: of the squares less the mean, in a pass after the other."""
+    kb = KernelBuilder("moments")
+    i, j = kb.axis("i", m), kb.axis("j", n)
+    x = kb.input("x", (m, n), float32)
+    mean = kb.sum("mean", (i,), j, x[i, j] * (1.0 / n))
+    each = x[i, j] - mean[i] if again else x[i, j]
+    squares = kb.sum("squares", (i,), j, each * each)
+    kb.store("y", float32, (m,), (i,), squares[i] - mean[i])
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize(("again", "wanted"), [(True, True), (False, False)], ids=["two passes", "one pass"])
+def test_seeds_ask_for_rows_that_passes_after_each_other_read(again: bool, wanted: bool) -> None:
+    first = seeds(moments(4096, 1024, again), TARGET, 1)[0]
+    assert any(o.op == "FETCH" for o in first) == wanted
+
+
+def test_rows_that_one_loop_reads_come_from_memory_whoever_asks() -> None:
+    rows: list[Any] = [["UPCAST", "j", 32], ["PARALLEL", "i"], ["FUSE", "j"]]
+    plain, told = (apply(moments(4096, 1024, False), opts, TARGET) for opts in (rows, [*rows, ["FETCH", "x"]]))
+    assert estimate(told) > 0.9 * estimate(plain)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_zen_4_takes_a_row_at_a_time_from_memory(again: bool) -> None:
+    """Two at once would be short streams, each of which is slow to start."""
+    first = seeds(moments(8192, 1024, again), named("znver4"), 1)[0]
+    assert {o.on for o in first if o.op == "UPCAST"} == {"j"}
+
+
+def test_rows_are_asked_for_once_in_a_schedule() -> None:
+    for opts in seeds(moments(4096, 1024, True), TARGET, 1)[:6]:
+        assert len([o for o in opts if o.op == "FETCH"]) <= 1
