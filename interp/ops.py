@@ -181,12 +181,12 @@ def caster(source: DType, to: DType, lanes: int, as_twin: bool) -> Callable[[Any
             return twin.from_int
         return (lambda a: np.not_equal(a, 0)) if to is bool_ else lambda a: _scalar(twin.to_int(a, to), to)
     small, target = source.narrow, to.np
-    number = lanes == 1 and to is index
+    number = lanes == 1 and to is index and not source.is_float and source.name != "uint64"  # (of which half wrap)
     twice = to.narrow and source.name == "float64"  # ml_dtypes rounds to float32 on the way
 
     def convert(a: Any) -> Any:
         x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else _odd32(a) if twice else a
-        return int(x) if number and not source.is_float else _scalar(x.astype(target), to)
+        return int(x) if number else _scalar(x.astype(target), to)
 
     return (lambda a: a != 0) if to is bool_ else convert
 

@@ -8,8 +8,8 @@ one anchor is moved to another by the `drift` between the two."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import isfinite, prod
 
 from .. import functions as F
 from .. import node as N
@@ -45,12 +45,14 @@ class FoldState:
 @dataclass(frozen=True, slots=True)
 class Anchor:
     """−scale·centre where `negative`, else +scale·centre, as part of a sum. `centre` is finite for every state;
-    `empty` holds where the state has seen nothing, so that no drift from it means anything."""
+    `empty` holds where the state has seen nothing, so that no drift from it means anything. `kept`: the kernel itself keeps
+    it finite, so that e^(s − centre) is 0 in a row that sees nothing, and not NaN."""
 
     centre: Node
     scale: Node | None
     negative: bool
     empty: Node | None
+    kept: bool = False
 
     def drift(self, old: Table, new: Table) -> Node:
         """The anchor in state `new` less that in state `old`."""
@@ -109,6 +111,10 @@ class Anchors:
         """The state that `node` is a reference to."""
         return self.states.get(node.arg) if node.op == "ref" else None
 
+    def bounds(self, node: Node) -> bool:
+        """Whether a maximum or minimum is in `node`, as what keeps a difference from it small."""
+        return any(n.op == "ref" and n.arg in self.states and self.states[n.arg].combine in ("max", "min") for n in walk(node))
+
     def held(self, node: Node) -> bool:
         """Whether `node` depends on a state."""
         return any(n.op == "ref" and n.arg in self.states for n in walk(node))
@@ -118,27 +124,50 @@ class Anchors:
         none. `select`: drifts are multiplied, not only exponentiated, so that those of empty states are 0."""
         above, below = factors(leaf)
         held = [n for n in above if self.held(n)]
-        state = self.state(held[0]) if len(held) == 1 else None
+        extreme = self._kept_finite(held[0]) if len(held) == 1 else None
+        state = extreme[0] if extreme is not None else self.state(held[0]) if len(held) == 1 else None
         if state is None or not state.dtype.is_float:
             return None
         rest = [n for n in above if n is not held[0] and not (n.op == "const" and n.arg == 1)]
         low = [n for n in below if self.held(n)]
         if state.combine in ("max", "min") and not low:
-            return self._extreme(state, leaf, (negative, scale), _quotient(rest, below), select)
+            guard = bounded(state.ref, state.combine) if extreme is None else extreme[1]
+            found = self._extreme(state, guard, (negative, scale), _quotient(rest, below), select)
+            if found is None:
+                return None
+            return replace(found, kept=extreme is not None), substitute(leaf, {held[0]: guard}), None
         if state.combine == "add":
             return self._mean(state, (negative, scale), rest, below)
         return None
 
-    def _extreme(self, state: FoldState, leaf: Node, term: _Signed, inner: Node | None, select: bool) -> Found | None:
+    def _kept_finite(self, node: Node) -> tuple[FoldState, Node] | None:
+        """(the maximum or minimum behind what keeps it from being infinite, that as an anchor's centre): of max(m, c), of
+        where(m = −∞, c, m), and of where(−∞ < m, m, c), which e^(s − …) cannot tell from the least finite number."""
+        if node.op in ("max", "min"):
+            for x, limit in (node.src, node.src[::-1]):
+                state = self.state(x)
+                if state is not None and state.combine == node.op and not self.held(limit):
+                    return state, node if limit.op == "const" and isfinite(limit.arg) else bounded(node, node.op)
+        if node.op == "where":
+            cond, a, b = node.src
+            for x, other, op in ((b, a, "eq"), (a, b, "ne"), (a, b, "lt")):
+                state = self.state(x)
+                if state is None or state.combine not in ("max", "min") or other.op != "const" or not isfinite(other.arg):
+                    continue
+                none = const(-INF if state.combine == "max" else INF, state.dtype)
+                either = cond.src if state.combine == "max" or op != "lt" else cond.src[::-1]
+                if cond.op == op and (either == (none, x) or (op != "lt" and either == (x, none))):
+                    return state, bounded(x, state.combine)
+        return None
+
+    def _extreme(self, state: FoldState, guard: Node, term: _Signed, inner: Node | None, select: bool) -> Anchor | None:
         negative, scale = term
         whole = inner if scale is None else scale if inner is None else inner * scale
         known = whole is None or self.nonnegative(whole)
         if not select and known and negative != (state.combine == "max"):
             return None  # exp(s + max): nothing bounds it, and an empty state's would be infinite
-        ref = state.ref
-        empty = None if known and not select else ref.eq(-INF if state.combine == "max" else INF)
-        guard = bounded(ref, state.combine)
-        return Anchor(guard, whole, negative, empty), substitute(leaf, {ref: guard}), None
+        empty = None if known and not select else state.ref.eq(-INF if state.combine == "max" else INF)
+        return Anchor(guard, whole, negative, empty)
 
     def _mean(self, state: FoldState, term: _Signed, rest: list[Node], below: list[Node]) -> Found | None:
         """A sum divided by a sum, or by the number of elements: each with what the tile has of it."""

@@ -7,11 +7,12 @@ be −∞, the sum is read as l + (m − m), which is l where m is finite and Na
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ..node import Node, ref, walk
 from ..normal_form.masked_weights import sees_one
 from ..operators import substitute
+from ..skippable import conjuncts
 from .anchors import INF, FoldState
 from .terms import Factor
 
@@ -23,9 +24,19 @@ def hidden_by(weight: Factor, over: tuple[Node, ...], states: Mapping[str, FoldS
     """The maximum (minimum) behind a weight whose mask may hide all elements; None where one is always seen."""
     if weight.cond is None or (len(over) == 1 and not _loads(weight.cond) and sees_one(weight.cond, over[0])):
         return None
-    centres = walk(*(a.centre for a in weight.anchors))
+    centres = walk(*(a.centre for a in weight.anchors if not a.kept))
     found = (states.get(n.arg) for n in centres if n.op == "ref")
     return next((s for s in found if s is not None and s.combine in ("max", "min")), None)
+
+
+def unmasked_weights(fs: Iterable[Factor], known: frozenset[Node] = frozenset()) -> Iterator[Factor]:
+    """The weights in a product, without those that the kernel itself masks as their scores are: where(c, e^(s − m), 0) is 0 in NumPy as
+    well, whatever m is. `known`: conditions outside of which the factors do not count."""
+    for f in fs:
+        if f.inner:
+            yield from unmasked_weights(f.inner, known | set(conjuncts(f.cond)) if f.kind == "group" and f.cond is not None else known)
+        elif f.kind == "weight" and (f.cond is None or not known.issuperset(conjuncts(f.cond))):
+            yield f
 
 
 def as_numpy(e: Node, states: Mapping[str, FoldState], extremes: Extremes) -> Node:

@@ -67,8 +67,9 @@ class Expansion:
 
     # sums ---------------------------------------------------------------------------------------------------------
     def leaves(self, e: Node, negative: bool = False, scale: tuple[Node, ...] = (), deep: bool = False) -> list[Leaf]:
-        """The terms that `e` adds up; `deep`: what multiplies a sum, and is the same for all elements, goes into it."""
-        if not self.mixed(e):
+        """The terms that `e` adds up; `deep`: what multiplies a sum, and is the same for all elements, goes into it, and sums of
+        earlier results are taken apart as well."""
+        if not self.mixed(e) and not (deep and self.held(e)):
             return [Leaf(negative, e, scale)]
         if e.op in ("add", "sub"):
             right = negative != (e.op == "sub")
@@ -129,6 +130,8 @@ class Expansion:
             moves = scale is not None and self.held(scale)
             found = None if moves else self.anchors.find(x.node, x.negative, scale, False)
             if found is None:
+                if self.anchors.bounds(x.node):
+                    raise Inseparable(f"exp of a difference from what a tile does not know, without which it overflows: {short(e)}")
                 away.append(x)
             else:
                 anchors.append(found[0])

@@ -21,7 +21,7 @@ from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
 from ..operators import arith, cast, substitute
 from .anchors import INF, Anchors, FoldState, Inseparable, factors
-from .empty import hidden_by
+from .empty import hidden_by, unmasked_weights
 from .expand import Expansion, pulled_out
 from .terms import Factor, Term, body_of, short
 
@@ -125,7 +125,7 @@ class States:
                 out = out + _moved(side[state], shifts, kept, side, dtype)
             sides.append(self._rescaled(out, leaves, side))
         found = self._state(name, "add", body, reduction, (sides[0], sides[1]))
-        hidden = (hidden_by(f, over, self.states) for f in leaves if f.kind == "weight")
+        hidden = (hidden_by(f, over, self.states) for f in unmasked_weights(fs))
         self.extremes.update((found.name, s) for s in hidden if s is not None)
         return found
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tilewright.interp import Interpreter, ops, run
+from tilewright.interp.ops import caster
 from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, index, int8, int32, int64, uint8, uint32, uint64
 from tilewright.ir.evaluation import twin
@@ -176,6 +177,9 @@ def test_conversions():
     np.testing.assert_array_equal(apply("cast", np.array([True, False]), out=float32), [1, 0])
     np.testing.assert_array_equal(apply("cast", np.float16(1.5), out=float32), [1.5])
     assert apply("cast", np.int64((1 << 53) + 1), out=float32)[0] == np.float32(1 << 53)
+    # an index is a Python int there, and wraps all the same
+    assert apply("cast", np.uint64((1 << 63) + 5), out=index)[0] == -(1 << 63) + 5
+    assert caster(uint64, index, 1, True)(np.uint64((1 << 64) - 1)) == -1
     np.testing.assert_array_equal(apply("bitcast", np.array([1.0, -2.0], "f"), out=uint32), [0x3F800000, 0xC0000000])
     assert apply("bitcast", np.float64(1.0), out=int64)[0] == 0x3FF << 52
     assert apply("bitcast", np.int64(-(2**63)), out=float64)[0] == 0 and np.signbit(apply("bitcast", np.int64(-(2**63)), out=float64)[0])
