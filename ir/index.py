@@ -181,8 +181,7 @@ def mod(a: Node, n: int) -> Node:
 
 def _known(a: Node) -> bool:
     """Whether an index has bounds: data may be any number of 64 bits."""
-    lo, hi = bounds(a)
-    return lo > -BIG and hi < BIG
+    return bounds(a)[0] > -BIG and bounds(a)[1] < BIG
 
 
 def _split(terms: dict[Node, int], c: int, n: int) -> tuple[Node | None, Node]:
