@@ -162,9 +162,11 @@ def mod(a: Node, n: int) -> Node:
     lo, hi = bounds(a)
     if lo // n == hi // n and lo > -BIG and hi < BIG:
         return add(a, const(-(lo // n) * n))
+    if a.op == "mod" and a.arg % n == 0:
+        return mod(a.src[0], n)
     terms, c = parts(a)
-    inside = next((t for t in terms if t.op == "mod" and t.arg % n == 0), None)
-    if inside is not None:  # (x mod n + y) mod n = (x + y) mod n
+    inside = next((t for t in terms if t.op == "mod" and t.arg % n == 0 and _known(t.src[0])), None)
+    if inside is not None:  # (x mod n + y) mod n = (x + y) mod n, unless x + y does not fit 64 bits
         return mod(add(a, add(inside.src[0], inside, -1), terms[inside]), n)
     whole, rest = _split(terms, c, n)
     if whole is not None:
@@ -175,6 +177,11 @@ def mod(a: Node, n: int) -> Node:
     if g > 1 and c % g == 0:
         return mul(mod(linear({t: k // g for t, k in terms.items()}, c // g), n // g), const(g))
     return make("mod", index, (a,), n)
+
+
+def _known(a: Node) -> bool:
+    """Whether an index has bounds: data may be any number of 64 bits."""
+    return bounds(a)[0] > -BIG and bounds(a)[1] < BIG
 
 
 def _split(terms: dict[Node, int], c: int, n: int) -> tuple[Node | None, Node]:

@@ -65,7 +65,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     if nothing:
         raise OptError(f"{o}: there is nothing to stage, {nothing[0]} has extent 0")
     if t.at.kind == ONCE:
-        _check_once(o, sched, t.buffer)
+        _check_once(o, sched, t)
     first = t.reads[0]
     inner = inner_parts(sched, first.nest, t.at)
     for i in first.index:
@@ -113,7 +113,12 @@ def _kept_type(sched: Scheduled, plan: StagePlan) -> StagePlan:
     return plan
 
 
-def _check_once(o: Opt, sched: Scheduled, buffer: Buffer) -> None:
+def _check_once(o: Opt, sched: Scheduled, t: _Tile) -> None:
+    buffer = t.buffer
+    read = {v for r in t.reads for i in r.index for v in axes_of(i)}
+    through = (a.arg.extent for a, plan in sched.plans.items() if any(p.var in read for p in plan.parts))
+    if any(not isinstance(n, int) for n in (*buffer.shape, *through)):
+        raise OptError(f"{o}: a size of {buffer.name} is a symbol, which every call may set anew; stage at a loop")
     if not buffer.constant:
         raise OptError(
             f"{o}: {buffer.name} may change from call to call; name the kernel {sched.kernel.name}:constant={buffer.name} where it does not, or stage at a loop"

@@ -6,7 +6,7 @@ is learned from the builds. What is put off is built when there is nothing else 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class Bulky:
         if bulk > 0.0:
             self._paces.append(seconds / bulk)
 
-    def sift(self, fresh: Sequence[State], keep: Schedule | None = None, best: Schedule | None = None) -> list[State]:
-        """Those to build now, in order. `keep` is never put off, nor what is not much longer than `best`."""
+    def sift(self, fresh: Sequence[State], keep: Collection[Schedule] = (), best: Schedule | None = None) -> list[State]:
+        """Those to build now, in order. Those to `keep` are never put off, nor what is not much longer than `best`."""
         if self._limit_s is None:
             return list(fresh)
         most = self._limit_s / self._pace_s
         most = max(most, GROWTH * (self._bulk(best) if best is not None else 0.0))
-        now = [s for s in fresh if s.opts == keep or self._bulk(s.opts) <= most]
+        now = [s for s in fresh if s.opts in keep or self._bulk(s.opts) <= most]
         self._later += [s for s in fresh if s not in now]
         return now
 

@@ -148,6 +148,7 @@ class TuningRun:
                     if self.strategy.done or idle > 20 * BATCH:
                         return EXHAUSTED
                     continue
+                idle = min(idle, 2 * BATCH + 1)  # there was something left to try
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
             width = width_of(self.measurer)
             most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost.each_s, self.meter.trials_left)))
@@ -217,8 +218,8 @@ class TuningRun:
                 fresh.append(state)
         if not origins:
             fresh.sort(key=lambda s: s.estimate)
-        best = self.so_far.best
-        now = self._bulky.sift(fresh, self.so_far.first, None if best is None else best.opts)
+        given = {o for o, by in origins.items() if by == "stored" or o == self.so_far.first}  # what is known to be good, whatever it takes
+        now = self._bulky.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
         counts = len(now), len(fresh) - len(now), len(schedules) - len(fresh)
         log.debug("%d schedules: %d to be built, %d put off, %d known or not legal", len(schedules), *counts)
         pipe.submit([s.opts for s in now])

@@ -164,9 +164,11 @@ def _open(obj: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
         head = json.loads(line) if obj.startswith(_MAGIC) else None
     except ValueError:
         head = None
-    if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
+    sizes = head.get("sizes", [len(code)]) if isinstance(head, dict) else None
+    whole = isinstance(sizes, list) and all(isinstance(n, int) and n > 0 for n in sizes) and sum(sizes) == len(code)
+    if not isinstance(head, dict) or not isinstance(sizes, list) or not whole or head.get("crc") != zlib.crc32(code):
         raise BuildError("not a whole object of the cpu device (damaged, or of another version): build it again")
-    ends = list(itertools.accumulate(head.get("sizes", [len(code)])))
+    ends = list(itertools.accumulate(sizes))
     return head, tuple(code[a:b] for a, b in zip((0, *ends), ends))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 from tilewright import devices, kernels
 from tilewright.devices.cpu import engine
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.parts import entities, parts
+from tilewright.ir.errors import BuildError
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -83,8 +86,15 @@ def test_what_two_candidates_have_in_common_is_compiled_once() -> None:
 
 
 def test_an_object_of_several_parts_is_checked_whole() -> None:
-    from tilewright.ir.errors import BuildError
-
     obj = devices.get("cpu").build(split_scan())
     with pytest.raises(BuildError, match="damaged"):
         _open(obj[:-1])
+
+
+@pytest.mark.parametrize("sizes", [None, {}, [], ["a"], [1.5, 2.5], [-1, 7], [10**9], 3])
+def test_damaged_lengths_of_parts_are_damage(sizes: Any) -> None:
+    """No other exception ends a run: what is damaged is built again."""
+    magic, line, code = devices.get("cpu").build(split_scan()).split(b"\n", 2)
+    head = json.dumps({**json.loads(line), "sizes": sizes}).encode()
+    with pytest.raises(BuildError, match="damaged"):
+        _open(b"\n".join((magic, head, code)))

@@ -6,11 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilewright.ir import KernelBuilder, cast, float32, int64, where
 from tilewright.ir import index as ix
-from tilewright.ir import where
+from tilewright.ir.dtypes import index
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.node import Node, axis, const
 
 N = 10
@@ -61,3 +64,14 @@ def test_wraps_of_wraps_are_one() -> None:
     i = axis("i", N)
     assert ix.mod(ix.mod(i + 1, N) + (N - 1), N) is i
     assert ix.mod(ix.mul(ix.mod(i + 1, 2 * N), const(3)) + 4, N) is ix.mod(ix.mul(i, const(3)) + 7, N)
+
+
+def test_wraps_of_what_may_be_any_number_stay() -> None:
+    """The largest number of 64 bits, wrapped and one more: the sum without the first wrap would not fit."""
+    kb = KernelBuilder("wrapped")
+    i = kb.axis("i", 4)
+    p, x = kb.input("p", (4,), int64), kb.input("x", (7,), float32)
+    kb.store("y", float32, (4,), (i,), x[(cast(p[i], index) % 7 + 1) % 7])
+    places = np.array([2**63 - 1, -(2**63), 5, 6])
+    got = evaluate(kb.build(), {"p": places, "x": np.arange(7, dtype=np.float32)}, {})["y"]
+    assert got.tolist() == [(int(v) % 7 + 1) % 7 for v in places]

@@ -10,7 +10,8 @@ from tilewright import kernels, targets
 from tilewright.heuristics import seeds
 from tilewright.heuristics.seeds.constants import packed_once
 from tilewright.interp import run
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError, float32, sym
+from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
@@ -112,3 +113,15 @@ def test_the_loops_say_so() -> None:
     kernel = normalise(kernels.make("matmul:constant=b", MATMUL))
     lines = nest_lines(apply(kernel, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once")), targets.named("cascadelake")))
     assert lines[0].kind == "stage" and lines[0].detail.endswith(", once") and lines[1].kind == "grid"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_sizes_that_are_symbols_are_not_packed_once(whole: bool) -> None:
+    """The panel would be filled past the end of the memory, whether the input or the axis alone has such a size."""
+    n = sym("n", 1, 23)
+    kb = KernelBuilder("weighted")
+    i, j = kb.axis("i", 5), kb.axis("j", n)
+    x, w = kb.input("x", (5, n), float32), kb.input("w", (n if whole else 23,), float32)
+    kb.store("y", float32, (5, n), (i, j), x[i, j] * w[j])
+    with pytest.raises(OptError, match="a size of w is a symbol"):
+        apply(with_constants(kb.build(), ["w"]), [opt("TILE", "j", 64), opt("STAGE", "w", at="once")], targets.named("avx2"))

@@ -8,7 +8,7 @@ from typing import Any
 from synthetic import Matmulish
 from test_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
-from tilewright.search import Budget
+from tilewright.search import Budget, Start
 from tilewright.search.bulky import GROWTH, PRIOR_S, SHARE, Bulky
 from tilewright.search.space import State
 
@@ -64,7 +64,7 @@ def test_long_code_is_put_off_and_comes_back_shortest_first() -> None:
 
 def test_what_is_used_without_tuning_and_what_is_like_the_best_is_built_at_once() -> None:
     limit, later = most(10.0), bulky()
-    assert lengths(later.sift([state(9 * limit)], keep=wide(9 * limit))) == [9 * limit]
+    assert lengths(later.sift([state(9 * limit)], keep={wide(9 * limit)})) == [9 * limit]
     near, far = int(GROWTH * 4 * limit), int(GROWTH * 4 * limit) + 1
     assert lengths(later.sift([state(near), state(far)], best=wide(4 * limit))) == [near]
 
@@ -107,3 +107,23 @@ def test_a_strategy_that_has_a_shorter_idea_is_asked_before_long_code_is_built(m
     b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(16)], [], [wide(4)], []))
     b.run.run()
     assert [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:3] == [8, 4, 16]
+
+
+def test_what_is_known_to_be_good_is_not_put_off(monkeypatch: Any) -> None:
+    """Of a search that ends before its strategy has no more ideas: the schedule to start from, and what a cache remembers."""
+    length = {8: 1, 16: 10 * most(1000.0), 4: 1}
+    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    for origin, first in (("stored", {8, 16}), ("seed", {8, 4})):
+        b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(4)]))
+        b.run.starts = [Start(wide(8)), Start(wide(16), origin)]
+        b.run.run()
+        assert {Matmulish._amount(o, "n") for o in [o for batch in b.batches for o in batch][:2]} == first
+
+
+def test_long_code_does_not_count_as_nothing_new(monkeypatch: Any) -> None:
+    """A strategy that asked for much that was put off, and then for nothing, is asked again."""
+    length = {8: 1, 16: 10 * most(1000.0), 4: 1}
+    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    b = Bench(Budget(1000.0), lambda s: Scripted(s, 300 * [wide(16)], [], [wide(4)], []))
+    b.run.run()
+    assert [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:3] == [8, 16, 4]
