@@ -45,6 +45,9 @@ def at_least(node: Node, depth: int = _DEPTH) -> float:
     if node.op == "mul":
         a, b = node.src
         return 0.0 if a is b or min(at_least(a, depth - 1), at_least(b, depth - 1)) >= 0.0 else -math.inf
+    if node.op == "div":  # (a divisor that may be -0.0 has quotients of either sign)
+        a, b = node.src
+        return 0.0 if at_least(a, depth - 1) >= 0.0 and at_least(b, depth - 1) > 0.0 else -math.inf
     return -math.inf
 
 

@@ -82,6 +82,8 @@ def test_bounds_of_expressions() -> None:
     assert bound(v * v + 0.5) == 0.5
     assert bound(exp(v) + sqrt(v) + 2.0) == 2.0
     assert bound(v + 1.0) == bound(v * x[0]) == -math.inf
+    assert bound(exp(v) / 127.0) == bound(v * v / (exp(v) + 1.0)) == 0.0
+    assert bound(1.0 / sqrt(v)) == bound(v / 2.0) == bound(1.0 / -exp(v)) == -math.inf, "1 / -0.0 is below all"
 
 
 def test_powers() -> None:
