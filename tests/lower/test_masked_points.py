@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from checks import check_compiled, check_twin
 from tilewright import targets
-from tilewright.ir import KernelBuilder, clip, float32, int32
+from tilewright.ir import KernelBuilder, bfloat16, clip, float16, float32, int32
+from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
@@ -96,3 +98,19 @@ def test_lanes_are_for_arithmetic() -> None:
     assert found["extract"] == 8  # the results, and no place
     check_twin(cubes(), parse("Uz8"), TARGET)
     check_compiled(cubes(), parse("Uz8"))
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("combine", ["add", "max", "min"])
+@pytest.mark.parametrize("dtype", [float16, bfloat16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_points_of_short_floats_are_combined_as_float32(combine: Any, dtype: DType, masked: bool) -> None:
+    """And their output begins with what changes nothing, in its own type: nothing is written behind it."""
+    kb = KernelBuilder("short")
+    i = kb.axis("n", 37)
+    x, at, on = kb.input("x", (37,), dtype), kb.input("at", (37,), int32, range=(0, 4)), kb.input("on", (37,), int32)
+    kb.store("y", dtype, (5,), (i,), x[i], indices=(at[i],), combine=combine, mask=on[i] > 0 if masked else None)
+    kernel = kb.build()
+    for listed in ([], [["UPCAST", "n", 8]]):
+        check_twin(kernel, parse(listed), targets.named("avx2"))
+        check_compiled(kernel, parse(listed))
