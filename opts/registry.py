@@ -66,6 +66,7 @@ class Option(Syntax):
     * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names
       an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
       subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis;
+      `copies`: whether it is a number of elements of its axis in registers;
       `regroups`: whether factors meet in another order, so that a product may overflow, or not, where the kernel's own
       order does otherwise."""
 
@@ -84,6 +85,7 @@ class Option(Syntax):
     outlives_call: Callable[[Opt], bool] = never
     flushes: Callable[[Opt], bool] = never
     cuts: bool = False
+    copies: bool = False
     regroups: bool = False
 
 

@@ -41,6 +41,7 @@ UNROLL = Option(
     letter="R",
     on="axis",
     kind="unroll",
+    copies=True,
     legend="unroll",
     docs=(
         Doc(

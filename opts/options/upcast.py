@@ -53,6 +53,7 @@ UPCAST = Option(
     letter="U",
     on="axis",
     kind="upcast",
+    copies=True,
     legend="into registers",
     docs=(
         Doc(

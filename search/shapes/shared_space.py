@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...opts.decided_blocks import allowed_sizes, block_sizes, extent_of
-from ...opts.opt import opt
+from ...opts.options.tile import cut_into
 from ...opts.registry import OPTIONS
 
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...opts.opt import Opt
     from ..space import Schedule, Space
-
-_COPIES = ("UPCAST", "UNROLL")
 
 
 class SharedSpace:
@@ -69,7 +67,7 @@ class SharedSpace:
         for sizes in self._sizes:
             whole = {a: extent_of(kernel, a) if a in kernel.families else 1 for a in sizes}
             if all(min(n, whole[a]) == mine.get(a, whole[a]) for a, n in sizes.items()):
-                ways.append((*(opt("TILE", a, n) for a, n in sizes.items() if n >= whole[a]), *opts))
+                ways.append((*(cut_into(a, n) for a, n in sizes.items() if n >= whole[a]), *opts))
         return ways or [opts]
 
     def near(self, opts: Schedule) -> Iterator[Schedule]:
@@ -91,7 +89,7 @@ class SharedSpace:
             return o
         if extent == 1 or (OPTIONS[o.op].cuts and o.amount >= extent):
             return None
-        if o.op not in _COPIES or o.amount <= extent:
+        if not OPTIONS[o.op].copies or o.amount <= extent:
             return o
         amount = o.amount
         while amount > extent:
