@@ -15,7 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
-from ..ir.operators import substitute
+from ..ir.operators import cast, substitute
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +261,7 @@ def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
         a = i if i.op == "axis" and i.arg.extent == extent else make_axis(f"{s.buffer.name}.{d}", extent)
         axes.append(a)
         at.append(a)
-    start = identity(s.combine or "add", s.buffer.dtype.compute)
+    start = cast(identity(s.combine or "add", s.buffer.dtype.compute), s.buffer.dtype)
     store = Store(s.buffer, tuple(at), start, tuple(axes))
     return Nest(
         f"{s.buffer.name}.init",

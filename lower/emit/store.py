@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 from ...ir import index as ix
-from ...ir.dtypes import index
+from ...ir.dtypes import DType, index
 from ...ir.node import Node, axes_of, const, walk
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
@@ -93,11 +93,21 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
         guard = _guard(ev, conds, asg)
         always = guard is not None and ev.lane is None and keeps_old(low.sched, n, conds)
         old = ev.read(mem, at, asg, None if always else guard)
-        old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
+        old = _as(low, old, n.expr.dtype.compute)
         if always and guard is not None:
-            ev.write(mem, at, asg, low.b.op(n.store.combine, old, _or_nothing(n, ev, guard, ev.value(n.expr, asg))))
+            new = low.b.op(n.store.combine, old, _or_nothing(n, ev, guard, _computed(low, n, ev, asg)))
         else:
-            ev.write(mem, at, asg, _combined(n, ev, old, asg), conds)
+            new = _combined(n, ev, old, asg)
+        ev.write(mem, at, asg, _as(low, new, mem.dtype), [] if always else conds)
+
+
+def _as(low: Lowering, v: Val, dtype: DType) -> Val:
+    return v if v.dtype is dtype else low.b.op("cast", v, dtype=dtype)
+
+
+def _computed(low: Lowering, n: Nest, ev: NestEval, asg: Assignment) -> Val:
+    """What a point of a scatter adds, in the type that is computed with."""
+    return _as(low, ev.value(n.expr, asg), n.expr.dtype.compute)
 
 
 def _or_nothing(n: Nest, ev: NestEval, guard: Val, value: Val) -> Val:
@@ -113,14 +123,14 @@ def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
     assert n.store is not None and n.store.combine is not None
     if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
         return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
-    return ev.b.op(n.store.combine, old, ev.value(n.expr, asg))
+    return ev.b.op(n.store.combine, old, _computed(ev.low, n, ev, asg))
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
     """The lanes' points of a scatter, whose writes can meet: what is combined, and where, is computed in all lanes at once; then each
     is read, combined and written in turn."""
     assert n.store is not None
-    b, value, guard = low.b, ev.value(n.expr, asg), _guard(ev, conds, asg)
+    b, value, guard = low.b, _computed(low, n, ev, asg), _guard(ev, conds, asg)
     if guard is not None and b.truth(guard) is not None:
         if not b.truth(guard):
             return
@@ -130,10 +140,8 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
         value = _or_nothing(n, ev, guard, value)
     for i, place in enumerate(_places(low, n, ev, at, asg)):
         with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
-            old = b.load(mem, place)
-            old = old if old.dtype is n.expr.dtype else b.op("cast", old, dtype=n.expr.dtype)
-            new = b.op(n.store.combine or "add", old, b.extract(value, i))
-            b.store(mem, place, new if new.dtype is mem.dtype else b.op("cast", new, dtype=mem.dtype))
+            new = b.op(n.store.combine or "add", _as(low, b.load(mem, place), value.dtype), b.extract(value, i))
+            b.store(mem, place, _as(low, new, mem.dtype))
 
 
 def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment) -> Iterator[Val]:
