@@ -19,6 +19,8 @@ from .schedule import Scheduled
 
 MAX_STAGE_BYTES = 1 << 26
 MAX_ONCE_BYTES = 1 << 30
+ROW = 16
+"""Elements of which a row of a tile has room for a multiple, at least."""
 _ONCE = Part(ONCE, axis(ONCE, 1), ONCE, 1, 1, False, axis(ONCE, 1))
 
 
@@ -191,7 +193,8 @@ def _row(t: _Tile) -> StagePlan:
         dims.append((d, boxes[0][d][0], extents[d], stride))
         stride *= extents[d]
         if len(dims) == 1:
-            stride = (stride if shared else -(-stride // 16) * 16) + t.pad
+            whole = max(ROW, t.sched.width)  # (copies are of whole vectors)
+            stride = (stride if shared else -(-stride // whole) * whole) + t.pad
     _size(t.o, stride * t.buffer.dtype.size)
     nests = tuple(dict.fromkeys(r.nest for r in t.reads))
     return StagePlan(t.buffer, t.at, "row", nests, t.reads[0].index, t.reads[0].mask, (), tuple(reversed(dims)), stride)
