@@ -27,7 +27,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,20 @@ TEN = 10
 KNOWN = 3
 NEAR, FINALS = 1.3, 2
 """How many times the best time a schedule may take to be timed more often, and how much more often."""
+
+
+def counted_of(kernel: Any, schedules: Iterable[Any]) -> dict[Any, float]:
+    """Each schedule's counted seconds, but for those that cannot be lowered, which are named."""
+    from tilewright import devices, heuristics, opts
+    from tilewright.ir import OptError
+
+    found = {}
+    for o in schedules:
+        try:
+            found[o] = heuristics.counted(opts.apply(kernel, o, devices.get("cpu").target), 1)
+        except OptError as e:
+            print(f"{kernel.name} {opts.short(o)}: {e}")
+    return found
 
 
 def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, Any]:
@@ -46,7 +60,7 @@ def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, 
     seeds = heuristics.ranked_seeds(kernel, device.target, 1)
     plain = heuristics.seeds(kernel, device.target, 1)
     found = drawn(kernel, pool, random.Random(f"pool {case.id}"), plain)
-    counts = {o: heuristics.counted(opts.apply(kernel, o, device.target), 1) for o in dict.fromkeys((*seeds[:TEN], *found))}
+    counts = counted_of(kernel, dict.fromkeys((*seeds[:TEN], *found)))
     ranked = sorted(counts, key=counts.__getitem__)[:TEN]
     best = [opts.parse(o) for o, *_ in sorted(known.get(case.id, []), key=lambda e: min(e[1:]))[:KNOWN]]
     groups = {"seed": seeds[:1], "plain_seed": plain[:1], "ten": seeds[:TEN], "ten_counted": ranked, "known": best}
