@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
-from ..ir.errors import DeviceError, UsageError
+from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.in_place import apart
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
 from ..ir.normal_form.resized import resized
+from ..log import logger
 from .artefacts import Artefacts
 from .bucketed import BucketedProg, divided
 from .compile import build, render
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..ir.dtypes import DTypeLike
     from ..opts import Opt
     from .built import Built
+
+log = logger("plan")
 
 
 def best(
@@ -129,6 +132,12 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 continue
             built = build(code, place, ask.store)
             return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, ask.threads)), ask)
+        except OptError:
+            # what guesses a schedule asks whether it is legal, and only lowering knows whether it can be written
+            if plan.origin != "seed" or plan.opts in failed:
+                raise
+            log.debug("the seed %s of %s cannot be lowered", plan.opts, kernel.name)
+            failed.append(plan.opts)
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:
                 raise

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import guarded
 import numpy as np
@@ -511,3 +512,26 @@ def test_an_output_made_read_only_after_its_first_call_is_refused(prog: Prog) ->
             prog(a, b, out=out)
         assert (c == 7).all()
         c.flags.writeable = True
+
+
+def test_a_seed_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What guesses a schedule knows whether it is legal, and lowering whether it can be written down; a schedule that was asked for is
+    an error."""
+    from tilewright.ir.errors import OptError
+    from tilewright.plan import find
+
+    refused: list[Any] = []
+    render = find.render
+
+    def first_fails(kernel: Any, opts: Any, *rest: Any) -> Any:
+        if not refused:
+            refused.append(opts)
+            raise OptError("lanes all write one element")
+        return render(kernel, opts, *rest)
+
+    monkeypatch.setattr(find, "render", first_fails)
+    prog = best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db")
+    assert prog.origin == "seed" and tuple(prog.opts) != tuple(refused[0])
+    refused.clear()
+    with pytest.raises(OptError, match="all write one"):
+        best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db", opts="Un16")
