@@ -69,7 +69,7 @@ def check(objs: list[bytes], target: Target, folder: Path) -> None:
     assert seen == allowed, "what is allowed should be used"
 
 
-def elf_of(obj: bytes) -> bytes:
+def elves_of(obj: bytes) -> tuple[bytes, ...]:
     return _open(obj)[1]
 
 
@@ -83,16 +83,16 @@ def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.Fixt
     except DeviceError as e:
         pytest.skip(str(e))
     assert device.target == replace(target, lang=device.target.lang)
-    objs = []
+    objs: list[bytes] = []
     # a C compiler takes its time: at neighbouring levels it gets every other kernel
     step = amount(request, 2, 1) if name == "cpu:c" else 1
     for kernel_name, of in NAMED[LEVELS.index(request.node.callspec.params["target"]) % step :: step]:
         kernel = kernels.make(kernel_name, kernels.get(kernel_name).odd_shape, of)
         for schedule in seeds(kernel, device.target)[: 2 if name == "cpu" else amount(request, 1, 2)]:
-            objs.append(elf_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target))))
+            objs += elves_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target)))
     for of in ("float32", "bfloat16", "int8"):
         made = compare.program(dtype(of), 5001, target.vector_bytes // 8)
-        objs.append(elf_of(device.build(render(made, device.target))))
+        objs += elves_of(device.build(render(made, device.target)))
     check(objs, target, tmp_path)
 
 
