@@ -19,11 +19,11 @@ from .node import Node, axes_of, const, walk
 from .operators import cast, substitute
 
 
-def conjuncts(cond: Node) -> Iterator[Node]:
-    """The conditions that `and` joins."""
-    if cond.op == "and":
+def conjuncts(cond: Node, by: str = "and") -> Iterator[Node]:
+    """The conditions that `and` joins, or `or`."""
+    if cond.op == by:
         for s in cond.src:
-            yield from conjuncts(s)
+            yield from conjuncts(s, by)
     else:
         yield cond
 

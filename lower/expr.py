@@ -279,19 +279,18 @@ class NestEval(MemoryAccess):
         return out
 
     def _fill(self, name: str, asg: Assignment) -> Val:
-        """A staged value computed by its first reader: kept in its array on the way."""
+        """A staged value computed by its first reader: kept in its array on the way. (What is loaded under a mask has equal lanes.)"""
         by = self.nest.fills[name]
-        key = ("fill", name, *(asg[n] for n in self._depends_on(by)))
+        key = ("fill", name, *(asg[p.name] for p in self.regs if p.axis in by))
         found = self._memo.get(key)
         if found is None:
             found = self._memo[key] = self.value(self.nest.filled[name], asg)
             array = self.low.storage.values[name]
             assert isinstance(array, Array)
-            self.write(array.mem, array.address(self.low.point(array, by)), asg, found, self.guards(array, by))
+            lanes = self.lane is not None and self.lane.axis in by
+            kept = found if lanes or found.lanes == 1 else self.b.extract(found, 0)
+            self.write(array.mem, array.address(self.low.point(array, by)), asg, kept, self.guards(array, by))
         return found
-
-    def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
-        return [p.name for p in self.regs if p.axis in axes]
 
 
 def _unbounded(src: tuple[Node, ...]) -> bool:

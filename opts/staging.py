@@ -10,6 +10,7 @@ from ..ir import index as ix
 from ..ir.buffer import Buffer, load_parts
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, axis, const, walk
+from ..ir.skippable import conjuncts
 from .axis_plan import Part
 from .nests import Nest
 from .opt import Opt
@@ -234,13 +235,6 @@ def _shared(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
 
 def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node, ...]) -> bool:
     """Whether a load's mask only keeps its index inside the buffer (such a mask is implied by the box's own bounds)."""
-    conjuncts, stack = [], [sched.at_parts(mask)]
-    while stack:
-        n = stack.pop()
-        if n.op == "and":
-            stack.extend(n.src)
-        else:
-            conjuncts.append(n)
     allowed = set()
     for i, size in zip(index, buffer.shape):
         top = size if isinstance(size, Node) else const(size)
@@ -250,7 +244,7 @@ def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node
             ix.compare("lt", const(-1), i),
             ix.compare("le", i, ix.add(top, const(-1))),
         }
-    return all(c in allowed for c in conjuncts)
+    return all(c in allowed for c in conjuncts(sched.at_parts(mask)))
 
 
 def _size(o: Opt, size: int, most: int = MAX_STAGE_BYTES) -> None:

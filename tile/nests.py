@@ -15,6 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
 from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import cast, logical, substitute, where
+from ..ir.skippable import conjuncts
 from .trace import LoopTrace, Step, TileStore, Trace
 from .vanish import identity_of, vanished
 
@@ -187,7 +188,7 @@ class TileNests:
             self._cut_to_readers(n)
         elif n.mask is not None:
             for a in list(n.axes):
-                ends = [e for m in ([] if n.mask is None else _conjuncts(n.mask)) if (e := _end(m, a)) is not None]
+                ends = [e for m in ([] if n.mask is None else conjuncts(n.mask)) if (e := _end(m, a)) is not None]
                 if ends:
                     self._shorten(n, n.axes, a, min(ends))
         for a in list(n.over):
@@ -256,14 +257,10 @@ def _end(m: Node, a: Node) -> int | None:
     return int(m.src[1].arg) + (m.op == "le")
 
 
-def _conjuncts(m: Node) -> list[Node]:
-    return [x for s in m.src for x in _conjuncts(s)] if m.op == "and" else [m]
-
-
 def _only(mask: Node, lost: list[Node]) -> Node | None:
     """The part of a mask that depends on axes."""
     out: Node | None = None
-    for m in _conjuncts(mask):
+    for m in conjuncts(mask):
         if axes_of(m) & set(lost):
             out = m if out is None else logical("and", out, m)
     return out
@@ -272,7 +269,7 @@ def _only(mask: Node, lost: list[Node]) -> Node | None:
 def _without(mask: Node | None, lost: list[Node]) -> Node | None:
     """The part of a mask that does not depend on axes."""
     out: Node | None = None
-    for m in [] if mask is None else _conjuncts(mask):
+    for m in [] if mask is None else conjuncts(mask):
         if not axes_of(m) & set(lost):
             out = m if out is None else logical("and", out, m)
     return out

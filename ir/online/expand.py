@@ -4,12 +4,12 @@ Whatever cannot be taken apart is an `Inseparable`, which says what stands again
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from .. import functions as F
 from ..node import Node, const
 from ..operators import cast, substitute
+from ..skippable import conjuncts
 from .anchors import INF, Anchor, Anchors, FoldState, Inseparable, free, product
 from .axes import negation
 from .terms import Factor, Leaf, Term, added, converted, short
@@ -239,7 +239,7 @@ class Expansion:
 
     def chosen(self, cond: Node) -> tuple[FoldState, Node]:
         """(the maximum or minimum, x) of a condition `x equals the extreme of x`; `or x is NaN` may follow."""
-        parts = list(_alternatives(cond))
+        parts = list(conjuncts(cond, by="or"))
         for c in parts:
             for x, y in (c.src, c.src[::-1]) if c.op == "eq" else ():
                 state = self.anchors.state(y)
@@ -249,14 +249,6 @@ class Expansion:
                 if y is state.ref and state.over == self.over and cast(x, state.dtype) is state.body:
                     return state, x
         raise Inseparable(f"a condition depends on an earlier result: {short(cond)}")
-
-
-def _alternatives(cond: Node) -> Iterator[Node]:
-    if cond.op == "or":
-        for s in cond.src:
-            yield from _alternatives(s)
-    else:
-        yield cond
 
 
 def pulled_out(x: Expansion, e: Node) -> tuple[Node, list[tuple[bool, Node]]]:

@@ -2,10 +2,10 @@
 
 A register tile is written store by store: all copies of the first, then all copies of the next. What two stores of one
 point share, and what neighbouring points share, waits in between, and compilers keep the order they get: they spill.
-Here the stores (and the results that leave the run) are taken in turns, next one of which most is there, each with what
-it needs just before it: the depth-first order (R. Sethi and J. D. Ullman, "The
-Generation of Optimal Code for Arithmetic Expressions", 1970, for a graph), in batches of as many as fit into the
-registers. An order that does not fit either is not taken."""
+Here the stores (and the results that leave the run) are taken in turns, next the one that needs the fewest instructions
+more, each with what it needs just before it: the depth-first order of R. Sethi and J. D. Ullman ("The Generation of
+Optimal Code for Arithmetic Expressions", 1970), for a graph, in batches of as many as fit into the registers. An order
+that does not fit either is not taken."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from .runs import before, each_run, operands, worked_on
 
 AT_ONCE = 3.0
 """Operations that a batch must hold, on the average, for each that waits for another: a processor looks ahead over two or three chains."""
-SLACK = 1.0
-"""What compilers make do with, in registers: constants and what was loaded can be had again."""
 LONGEST = 4000
 """Instructions of a run above which the time this takes is not worth it."""
 
@@ -48,9 +46,8 @@ def _shortened(run: list[Instr], uses: Counter[Val], registers: int, shared: fro
     made = {s.out for s in run}
     around = len({a for a in mine if a.lanes > 1 and a not in made})
     later = frozenset(s.out for s in run if s.out is not None and uses[s.out] > mine[s.out])
-    held = peak(run, mine, later)
-    most = SLACK * registers - around
-    if held <= most:
+    most = registers - around
+    if peak(run, mine, later) <= most:
         return run
     need = before(run, shared)
     wanted = set().union(*need)

@@ -113,11 +113,11 @@ def pairs(program: Program, indices: Mapping[Val, Instr]) -> dict[Val, tuple[Ins
     out: dict[Val, tuple[Instr, Instr]] = {}
     for phase in program.phases:
         for block in _blocks(phase.body):
-            found: dict[tuple[frozenset[Val], Val, Mem], Instr] = {}
+            found: dict[tuple[tuple[int, ...], Val, Mem], Instr] = {}
             for s in block.stmts:
                 if isinstance(s, Instr) and s.op == "gather" and len(s.args) == 1 and s.result.lanes > 1 and _constant(program, s.mem):
                     scalars, left = common(indices, s.args[0])
-                    found.setdefault((frozenset(scalars), left, _plain(s.mem, s.mem.offset)), s)
+                    found.setdefault((tuple(sorted(x.id for x in scalars)), left, _plain(s.mem, s.mem.offset)), s)
             for (added, rest, mem), low in sorted(found.items(), key=lambda f: f[0][2].offset):
                 high = found.get((added, rest, _plain(mem, mem.offset + 1)))
                 if high is not None and low.result not in out and mem.dtype.kind != "b" and mem.dtype.size in (4, 8):

@@ -17,7 +17,7 @@ def scattered(dtype: str, combine: str, masked: bool) -> Kernel:
     i, j = kb.axis("m", 3), kb.axis("n", 13)
     x, at = kb.input("x", (3, 13), dtype), kb.input("at", (3, 13), "int32", range=(0, 6))
     mask = x[i, j] > 0 if masked else None
-    kb.store("y", dtype, (3, 7), (i, j), x[i, j], (i, cast(at[i, j], "int64")), combine=combine, mask=mask)  # type: ignore[arg-type]
+    kb.store("y", dtype, (3, 7), (i, j), x[i, j], (i, cast(at[i, j], "int64")), combine=combine, mask=mask)
     return kb.build()
 
 

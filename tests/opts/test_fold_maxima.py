@@ -61,12 +61,12 @@ def attention(centre: Callable[[Any, Any], Any], masked: bool = False, safe: boo
 
 def check(kernel: Kernel, many: tuple[int, ...], scale: float) -> None:
     rng = np.random.default_rng(0)
-    inputs = {b.name: rng.standard_normal(b.shape).astype(np.float32) for b in kernel.inputs}  # type: ignore[arg-type]
+    inputs = {b.name: rng.standard_normal(b.shape).astype(np.float32) for b in kernel.inputs}
     inputs["q"] *= scale
     inputs["sink"] -= 1000.0
     inputs["n"] = np.array(many, np.int32)
     want = evaluate(kernel, inputs)
-    out = {b.name: np.zeros(b.shape, np.float32) for b in kernel.outputs}  # type: ignore[arg-type]
+    out = {b.name: np.zeros(b.shape, np.float32) for b in kernel.outputs}
     interpret(lower(apply(kernel, parse(TILES), named("avx2"))), {**inputs, **out})
     for name, got in out.items():
         np.testing.assert_allclose(got, want[name], rtol=1e-3, atol=1e-3)
