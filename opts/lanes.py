@@ -75,7 +75,8 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     exprs = list(exprs)
     best, top = Vectors(regs), 0.0
     wide = [(p, width) for p in regs if p.kind == "upcast" and (width := min(s.width, p.trips & -p.trips)) >= 2]
-    scores = {p: _score(s, nest, p, exprs, held) for p, _ in wide}
+    reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
+    scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:
         scores = {p: score + _saved(nest, p, exprs) for p, score in scores.items()}
     for p, width in wide:
@@ -108,16 +109,14 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
     return best
 
 
-def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
-    """The accesses that are consecutive along a part, less those that are strided; a store counts twice."""
+def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node], held: Held) -> float:
+    """The accesses that are consecutive along a part, less those that are strided; a store counts twice. `reads`: what `exprs` load, or
+    read of values."""
     if nest.kind == "store" and nest.store is not None and part.axis in scatter_ordered(nest.store):
-        return _points(s, nest, part, exprs)
+        return _points(s, nest, part, exprs, reads)
     score = 0.0
-    for n in walk(*exprs):
-        if n.op == "load":
-            score += _load(s, nest, part, n)
-        elif n.op == "ref":
-            score += _read(s, part, n, held(n.arg))
+    for n in reads:
+        score += _load(s, nest, part, n) if n.op == "load" else _read(s, part, n, held(n.arg))
     if nest.store is not None:
         return score + 2 * _step(s, part, nest.indices, dense(nest.store.buffer.shape))
     if nest.kind in ("reduce", "point", "scan"):
@@ -126,12 +125,11 @@ def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) 
     return score
 
 
-def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
+def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node]) -> float:
     """Points of a scatter write one after the other: lanes are for what is computed on the way there, if anything is."""
-    found = list(walk(*exprs))
     if arithmetic(part.axis, exprs) < TAKEN:
         return 0.0
-    return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in found if n.op == "load"))
+    return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in reads if n.op == "load"))
 
 
 def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:

@@ -79,6 +79,14 @@ class Target:
         return self.arch == "x86_64" and self.cpu.startswith("znver")
 
     @property
+    def guesses_by_registers(self) -> bool:
+        """Whether a load is taken to need the last store whose address is of the same two registers, also where one of them has
+        got another number from a vector since: on Zen 4, where most updates of a histogram were guessed wrongly, at 20 cycles each,
+        although no two were of the same place (measured; it was so from 24 updates in a loop on, or from 8 that lay otherwise in
+        memory, and never with addresses in one register)."""
+        return self.arch == "x86_64" and self.cpu == "znver4"
+
+    @property
     def selects_at_once(self) -> bool:
         """Whether a selection between vectors by a vector (blendv) is one step, and not two or three: on AMD's processors."""
         return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 from ...ir.dtypes import float32
 from ...program.program import Instr, Program, Val
@@ -21,7 +22,13 @@ class LlvmEmitter:
     """What the writers of operations share. `emit` adds an instruction and returns its operand; `of` is the operand of a Program value."""
 
     def __init__(
-        self, program: Program, target: Target, declared: dict[str, str], indices: dict[Val, Instr], pairs: dict[Val, tuple[Instr, Instr]]
+        self,
+        program: Program,
+        target: Target,
+        declared: dict[str, str],
+        indices: dict[Val, Instr],
+        pairs: dict[Val, tuple[Instr, Instr]],
+        updated: Set[Val],
     ) -> None:
         self.program, self.target, self.declared = program, target, declared
         self.lines: list[str] = []
@@ -36,6 +43,8 @@ class LlvmEmitter:
         """The instructions behind vectors of indices."""
         self.pairs = pairs
         """Gathers whose elements lie side by side, both for each of them."""
+        self.updated = updated
+        """Indices whose addresses must be in one register."""
         self.where: dict[int, str] = {}
         """Where values were loaded from, without a mask."""
         self.whole: set[int] = set()

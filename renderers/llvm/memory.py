@@ -13,6 +13,7 @@ from . import known_masks
 from .emitter import LlvmEmitter
 from .gathers import by_element, common, gathered
 from .types import SCALAR, memory, splat, suffix, type_of, vector
+from .updates import in_one_register
 
 
 def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
@@ -24,13 +25,15 @@ def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
     return pointer, base + mem.offset * mem.dtype.size
 
 
-def _address(e: LlvmEmitter, mem: Mem, at: str) -> str:
+def _address(e: LlvmEmitter, mem: Mem, index: Val) -> str:
     pointer, offset = _base(e, mem)
+    at = e.of(index)
     if at.startswith("%"):
         key = (pointer, memory(mem.dtype), at)
         found = e.addresses.get(key)
         if found is None:
-            found = e.addresses[key] = e.emit(f"getelementptr {key[1]}, ptr {pointer}, i64 {at}")
+            found = e.emit(f"getelementptr {key[1]}, ptr {pointer}, i64 {at}")
+            found = e.addresses[key] = e.emit(in_one_register(found)) if index in e.updated else found
         pointer = found
     else:
         offset += int(at) * mem.dtype.size
@@ -69,7 +72,7 @@ def load(e: LlvmEmitter, s: Instr) -> str:
     elif s.op == "gather" and lanes > 1:
         x = _masked_load(e, "gather", _addresses(e, mem, s.args[0]), mem, mask, lanes)
     else:
-        where = _address(e, mem, e.of(s.args[0]))
+        where = _address(e, mem, s.args[0])
         if mask is None:
             e.where[s.result.id] = where
             x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
@@ -120,7 +123,7 @@ def store(e: LlvmEmitter, s: Instr) -> str:
         on = splat("i1", "true") if mask is None else e.of(mask)
         _masked_store(e, "scatter", x, _addresses(e, mem, at), mem, on, lanes)
         return ""
-    where = _address(e, mem, e.of(at))
+    where = _address(e, mem, at)
     plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
     if mask is None:
         e.line(plain)
@@ -153,7 +156,7 @@ def prefetch(e: LlvmEmitter, s: Instr) -> str:
     write = int(mem.space == "param" and e.program.params[mem.base].role == "out")
     name = "@llvm.prefetch.p0"
     e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
-    e.line(f"call void {name}(ptr {_address(e, mem, e.of(s.args[0]))}, i32 {write}, i32 3, i32 1)")
+    e.line(f"call void {name}(ptr {_address(e, mem, s.args[0])}, i32 {write}, i32 3, i32 1)")
     return ""
 
 

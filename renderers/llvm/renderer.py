@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...ir.errors import BuildError
 from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
-from . import gathers, memory, ops
+from . import gathers, memory, ops, updates
 from .emitter import LlvmEmitter, symbol
 from .types import type_of
 
@@ -31,8 +31,9 @@ def render(program: Program, target: Target) -> str:
     declared: dict[str, str] = {}
     indices = gathers.indices(program)
     pairs = gathers.pairs(program, indices)
+    found = updates.updated(program) if target.guesses_by_registers else set[Val]()
     for i, phase in enumerate(program.phases):
-        functions += PhaseWriter(program, target, declared, indices, pairs).phase(program.signature.entry(i), phase)
+        functions += PhaseWriter(program, target, declared, indices, pairs, found).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
     return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", ""])
 
