@@ -132,7 +132,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *chain(columns(kernel, target, lanes, threads), picked_rows(kernel, lanes)),
-        *chain(short_rows(kernel, lanes), short_sums(kernel, lanes)),
+        *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *chain(neighbour_tiles(kernel, target, threads, lanes), reused_reads(kernel, target, lanes)),
         *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),
