@@ -15,7 +15,7 @@ from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
 from .nests import Nest, scatter_ordered
-from .strides import dense, picked, stride, weaves
+from .strides import TURNED, dense, picked, stride, weaves
 
 TAKEN = 2.0
 """Additions that it takes to take one result after the other out of a vector."""
@@ -78,7 +78,7 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
     scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:
-        scores = {p: score + _saved(nest, p, exprs) for p, score in scores.items()}
+        scores = {p: score + _saved(nest, p, exprs) + _blocks(s, nest, p, exprs) for p, score in scores.items()}
     for p, width in wide:
         score = scores[p]
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
@@ -92,6 +92,21 @@ def _saved(nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
     if nest.kind not in ("store", "point") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
         return 0.0
     return SAVED * arithmetic(part.axis, exprs)
+
+
+def _blocks(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> int:
+    """The strided loads of a reduction that are of square blocks, which are loaded along other copies and turned in registers: each
+    counted as a strided one, and costs a shuffle or two a vector."""
+    if nest.kind != "reduce" or s.target.kind == "gpu":
+        return 0
+    found = 0
+    for n in walk(*exprs):
+        if n.op == "load" and part.axis in axes_of(*load_parts(n)[1]) and _load(s, nest, part, n) < 0:
+            buffer, indices, mask = load_parts(n)
+            others = (p for p in s.registers(nest) if p is not part and p.trips & -p.trips >= TURNED)
+            turned = buffer.dtype.size >= 4 and mask is None and buffer.name not in s.stages
+            found += turned and any(stride(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in others)
+    return found
 
 
 def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -> Vectors:
