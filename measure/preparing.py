@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError
@@ -27,7 +27,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     from .on_device import reference as device_reference
     from .roofline import rotations
 
-    began = time.process_time()
+    began, once = time.process_time(), [0.0]
     kernel, vars, judged = setup.kernel, setup.vars, setup.judged
     whole = data.kind == "whole"
     reference = None
@@ -39,7 +39,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
         reference = device_reference.plan(judged, device, values, *_roundings(judged, vars, whole))
 
     def on_host() -> Checker:
-        return Checker(_expects(judged, data, values, vars), _checking(device), late=data.kind != "random")
+        return Checker(_expects(judged, data, values, vars, once.append), _checking(device), late=data.kind != "random")
 
     shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
     copies = rotations(kernel, vars, device.target) if timed else 1
@@ -50,7 +50,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     checker = on_host() if reference is None else Checker({}, None)
     bench = Bench(device, setup.threads, operands, checker, order, Slots(None), data.kind)
     bench.reference, bench.otherwise = reference, on_host
-    bench.cost_s = (time.process_time() - began - copied, copied)
+    bench.cost_s = (time.process_time() - began - copied - sum(once), copied)
     return bench
 
 
@@ -62,15 +62,18 @@ def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bo
     return exact, drift(judged, vars) if whole and not exact else 1.0
 
 
-def _expects(judged: Kernel, data: Data, values: Mapping[str, Any], vars: Mapping[str, int]) -> dict[str, Expect]:
-    """The references on the host: by compiled code where that is quicker than NumPy, and right."""
+def _expects(
+    judged: Kernel, data: Data, values: Mapping[str, Any], vars: Mapping[str, int], once: Callable[[float], None]
+) -> dict[str, Expect]:
+    """The references on the host: by compiled code where that is quicker than NumPy, and right. `once` is told what compiling took, which the
+    inputs that are prepared next need not wait for again."""
     from .checking.compiled_reference import compiled_expectations
     from .checking.verify import expectations, special_expectations
 
     if data.special:
         return special_expectations(judged, values, vars, data.seed)
     whole = data.kind == "whole"
-    compiled = compiled_expectations(judged, values, *_roundings(judged, vars, whole))
+    compiled = compiled_expectations(judged, values, *_roundings(judged, vars, whole), once)
     return expectations(judged, values, vars, whole) if compiled is None else compiled
 
 

@@ -15,7 +15,7 @@ from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
 from .nests import Nest, scatter_ordered
-from .strides import dense, picked, stride, weaves
+from .strides import TURNED, dense, picked, stride, weaves
 
 TAKEN = 2.0
 """Additions that it takes to take one result after the other out of a vector."""
@@ -75,9 +75,10 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     exprs = list(exprs)
     best, top = Vectors(regs), 0.0
     wide = [(p, width) for p in regs if p.kind == "upcast" and (width := min(s.width, p.trips & -p.trips)) >= 2]
-    scores = {p: _score(s, nest, p, exprs, held) for p, _ in wide}
+    reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
+    scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:
-        scores = {p: score + _saved(nest, p, exprs) for p, score in scores.items()}
+        scores = {p: score + _saved(nest, p, exprs) + _blocks(s, nest, p, exprs) for p, score in scores.items()}
     for p, width in wide:
         score = scores[p]
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
@@ -91,6 +92,21 @@ def _saved(nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
     if nest.kind not in ("store", "point") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
         return 0.0
     return SAVED * arithmetic(part.axis, exprs)
+
+
+def _blocks(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> int:
+    """The strided loads of a reduction that are of square blocks, which are loaded along other copies and turned in registers: each
+    counted as a strided one, and costs a shuffle or two a vector."""
+    if nest.kind != "reduce" or s.target.kind == "gpu":
+        return 0
+    found = 0
+    for n in walk(*exprs):
+        if n.op == "load" and part.axis in axes_of(*load_parts(n)[1]) and _load(s, nest, part, n) < 0:
+            buffer, indices, mask = load_parts(n)
+            others = (p for p in s.registers(nest) if p is not part and p.trips & -p.trips >= TURNED)
+            turned = buffer.dtype.size >= 4 and mask is None and buffer.name not in s.stages
+            found += turned and any(stride(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in others)
+    return found
 
 
 def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -> Vectors:
@@ -108,16 +124,14 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
     return best
 
 
-def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
-    """The accesses that are consecutive along a part, less those that are strided; a store counts twice."""
+def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node], held: Held) -> float:
+    """The accesses that are consecutive along a part, less those that are strided; a store counts twice. `reads`: what `exprs` load, or
+    read of values."""
     if nest.kind == "store" and nest.store is not None and part.axis in scatter_ordered(nest.store):
-        return _points(s, nest, part, exprs)
+        return _points(s, nest, part, exprs, reads)
     score = 0.0
-    for n in walk(*exprs):
-        if n.op == "load":
-            score += _load(s, nest, part, n)
-        elif n.op == "ref":
-            score += _read(s, part, n, held(n.arg))
+    for n in reads:
+        score += _load(s, nest, part, n) if n.op == "load" else _read(s, part, n, held(n.arg))
     if nest.store is not None:
         return score + 2 * _step(s, part, nest.indices, dense(nest.store.buffer.shape))
     if nest.kind in ("reduce", "point", "scan"):
@@ -126,12 +140,11 @@ def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) 
     return score
 
 
-def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
+def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node]) -> float:
     """Points of a scatter write one after the other: lanes are for what is computed on the way there, if anything is."""
-    found = list(walk(*exprs))
     if arithmetic(part.axis, exprs) < TAKEN:
         return 0.0
-    return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in found if n.op == "load"))
+    return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in reads if n.op == "load"))
 
 
 def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:

@@ -216,10 +216,10 @@ class TuningRun:
                 self._asked[opts] = Asked(state, by)
                 self.so_far.first_hash = state.hash if opts == self.so_far.first else self.so_far.first_hash
                 fresh.append(state)
-        if not origins:
-            fresh.sort(key=lambda s: s.estimate)
         given = {o for o, by in origins.items() if by == "stored" or o == self.so_far.first}  # what is known to be good, whatever it takes
         now = self._bulky.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
+        if not origins:
+            now.sort(key=lambda s: s.estimate)
         counts = len(now), len(fresh) - len(now), len(schedules) - len(fresh)
         log.debug("%d schedules: %d to be built, %d put off, %d known or not legal", len(schedules), *counts)
         pipe.submit([s.opts for s in now])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.numbered_places import as_number, offsets
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
@@ -87,17 +87,26 @@ def times_computed(
     for n in walk(*nest.evaluated):
         shapes.found[n] = shapes.of(n)
     others = [p for p in regs if p not in beside]
-    steps = list(product(*(range(copies[p.name]) for p in beside)))
-    seen: set[tuple[int, Shift]] = set()
+    counts = [copies[p.name] for p in beside]
+    seen: dict[tuple[int, tuple[bool, ...]], set[int]] = {}
     out: dict[Node, int] = {}
     for n in nodes:
         found = shapes.found.get(n)
         if found is None or n.op in ("load", "const"):
             continue
         number, shift = found
-        before = len(seen)
-        seen |= {(number, tuple(None if x is None else x + k for x, k in zip(shift, step, strict=True))) for step in steps}
-        out[n] = len(seen) - before
+        varies = tuple(x is not None for x in shift)
+        mine = seen.setdefault((number, varies), set())
+        before = len(mine)
+        first = as_number([x or 0 for x in shift])
+        mine.update([first + k for k in _steps(varies, tuple(counts))])
+        out[n] = len(mine) - before
         for p in others:
             out[n] *= copies[p.name] if p.axis in axes_of(n) else 1
     return out
+
+
+def _steps(varies: tuple[bool, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+    """How far the copies of an expression are from the first, along the axes that it varies with."""
+    each = tuple(as_number([int(d == here and v) for here in range(len(varies))]) for d, v in enumerate(varies))
+    return offsets(each, counts)

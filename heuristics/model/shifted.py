@@ -13,6 +13,7 @@ from ...ir import index as ix
 from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
+from ...opts.analysis.numbered_places import as_number, offsets
 from ...opts.analysis.structure import shifted_dimensions
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
@@ -92,12 +93,15 @@ def vectors_loaded(
     """For each load of an array that is read at several places, or under windows that are spelled out, and each read of a kept
     value at shifted ones: how many vectors it loads that no read before it did. `lane`: the part that lanes run over, and their number."""
     out: dict[Node, int] = {}
-    seen: set[tuple[str, Residue, tuple[int, ...]]] = set()
+    seen: dict[tuple[str, Residue], set[int]] = {}
     for name, found in _groups(s, nest).items():
         for n, indices in found:
-            before = len(seen)
-            seen |= {(name, *at) for at in places(s, indices, regs, copies, lane).values()}
-            out[n] = len(seen) - before
+            rest, at, steps = _spread(s, indices, regs, copies, lane)
+            mine = seen.setdefault((name, rest), set())
+            before = len(mine)
+            first = as_number(at)
+            mine.update([first + k for k in offsets(tuple(as_number(by) for by, _ in steps), tuple(n for _, n in steps))])
+            out[n] = len(mine) - before
     return out
 
 
@@ -106,16 +110,24 @@ def places(
 ) -> dict[tuple[int, ...], Place]:
     """The place of an access for every assignment of those register parts that it varies with, in their order: places are equal where the
     same elements are accessed. `lane`: the part that lanes run over, and their number."""
+    rest, at, steps = _spread(s, indices, regs, copies, lane)
+    return {
+        point: (rest, tuple(c + sum(by[d] * i for (by, _), i in zip(steps, point, strict=True)) for d, c in enumerate(at)))
+        for point in product(*(range(count) for _, count in steps))
+    }
+
+
+def _spread(
+    s: Scheduled, indices: Sequence[Node], regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
+) -> tuple[Residue, list[int], list[tuple[list[int], int]]]:
+    """What an access does not vary with in registers, the place of its first copy, and for each register part that it varies with how far
+    a copy is from the one before it, and how many there are."""
     parts = [p for p in regs if p.axis in axes_of(*indices)]
     terms = [s.terms(i) for i in indices]
     residue, at = _place(s, indices)
-    steps = [[terms[d].get(p.var, 0) * (lane[1] if p is lane[0] else 1) for p in parts] for d in range(len(indices))]
     moving = {p.var for p in parts}
     rest = tuple(tuple(t for t in dim if t[0] not in moving) for dim in residue)
-    return {
-        point: (rest, tuple(c + sum(k * i for k, i in zip(steps[d], point, strict=True)) for d, c in enumerate(at)))
-        for point in product(*(range(copies[p.name]) for p in parts))
-    }
+    return rest, at, [([t.get(p.var, 0) * (lane[1] if p is lane[0] else 1) for t in terms], copies[p.name]) for p in parts]
 
 
 def slides(s: Scheduled, nest: Nest, indices: Sequence[Node]) -> bool:

@@ -6,14 +6,17 @@ two. Blocks of rows are turned in registers instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...ir.body import Reduce
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.opt import Opts, opt
-from .tiny_axes import copies
+from ...opts.strides import TURNED
+from ...targets import Target
+from .tiny_axes import TINY, copies
 
 SHORT = 32
 """Elements of a short row."""
@@ -46,17 +49,49 @@ def reduced_rows(kernel: Kernel) -> tuple[Node, tuple[Node, ...]] | None:
     return rows, tuple(dict.fromkeys(along))
 
 
-def short_rows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+def short_rows(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
     """Guesses where `reduced_rows` finds some, the likeliest first. Perhaps illegal."""
     found = reduced_rows(kernel)
     if found is None or extent(found[0]) < MANY * lanes:
         return
     rows, along = found
     outer = opt("PARALLEL", site_name(shared_axes(kernel)[0]))
-    whole = tuple(opt("UPCAST", name, n) for name, n in {family_name(kernel, a): extent(a) for a in along}.items())
+    whole = [tuple(opt("UPCAST", name, n) for name, n in {family_name(kernel, a): extent(a) for a in along}.items())]
+    if _turns(kernel, target, along, lanes):
+        reduced = {a: all(b in along for b in kernel.families.get(a.arg.family, ())) for a in along}
+        names = {family_name(kernel, a) if reduced[a] else site_name(a): extent(a) for a in along}
+        whole.append(tuple(opt("UNROLL", name, n) for name, n in names.items()))
     for vectors in (2, 1):
-        for beside in dict.fromkeys((copies(kernel), ())):
-            yield (opt("UPCAST", site_name(rows), vectors * lanes), *whole, *beside, outer)
+        for row in whole:
+            for beside in dict.fromkeys((_few(kernel), copies(kernel), ())):
+                yield (opt("UPCAST", site_name(rows), vectors * lanes), *row, *beside, outer)
+
+
+def _turns(kernel: Kernel, target: Target, along: Sequence[Node], lanes: int) -> bool:
+    """Whether lanes over the rows take fewer instructions than lanes along them. Blocks are turned when they are loaded, once for all
+    reductions. Lanes along rows are folded together for each reduction, by two shuffles a row, and what a reduction reads of one before
+    is brought to all lanes of its row."""
+    if any(a.arg.family == b.arg.family for n in nests(kernel) if n.kind == "store" for a in n.axes for b in along):
+        return False  # elements of rows are stored too: what is computed of them is shared with that, which has lanes along rows
+    folded, size = 0, max(map(extent, along))
+    if any(extent(a) % TURNED for a in along):
+        return False
+    for n in nests(kernel):
+        reduce = None if n.value is None else n.value.expr
+        if not isinstance(reduce, Reduce):
+            continue
+        folded += lanes * (2 + len({x for x in n.nodes if x.op == "ref"}))
+        if n.expr.dtype.is_float and reduce.combine in ("max", "min") and not target.keeps_nan:
+            folded += 2 * lanes  # what is no number is handed on by two instructions more
+        if any(x.op == "cast" and x.src[0] in n.reduce_axes for x in n.nodes):
+            folded += 2 * size  # a place: lanes that did not reach the extreme are left out
+    return folded > size * (lanes.bit_length() - 1)
+
+
+def _few(kernel: Kernel) -> Opts:
+    """The few results of each row that lie side by side, in registers: they are woven."""
+    stored = [a for n in nests(kernel) if n.kind == "store" for a in contiguous(kernel, n)[:1] if 1 < extent(a) <= TINY]
+    return tuple(opt("UPCAST", family_name(kernel, a), extent(a)) for a in dict.fromkeys(stored))
 
 
 def short_sums(kernel: Kernel, lanes: int) -> Iterator[Opts]:

@@ -96,7 +96,7 @@ def evaluate_error(
 def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, seed: int) -> dict[str, tuple[Array, Array, Array]]:
     """What `evaluate_error` gives for some elements of every output, by name: (flat positions, values, scales).
 
-    `count` times, each of the leading axes that all values and stores share is set to a random index, and once each to its first
+    `count` times, each of the leading axes that all stores share is set to a random index, and once each to its first
     and its last; everything that belongs to such a point is evaluated. Raises KernelError for kernels without such axes."""
     import numpy as np
 
@@ -104,7 +104,7 @@ def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, see
     from .error_bound import Errors
 
     symbols = bind(kernel, inputs, {})
-    prefix = shared_prefix(kernel, Env(Errors(SLACK), checked_inputs(kernel, inputs, symbols), symbols))
+    prefix = cut_axes(kernel, Env(Errors(SLACK), checked_inputs(kernel, inputs, symbols), symbols))
     if not prefix:
         raise KernelError(f"kernel {kernel.name} has no axis that all of it shares: evaluate it whole")
     rng = np.random.default_rng(seed)
@@ -213,7 +213,8 @@ def run(
     import numpy as np
 
     from . import stores
-    from .dense import Env
+    from .dense import Env, Stored
+    from .halos import needed
     from .values import compute, fold
 
     symbols = bind(kernel, inputs, vars)
@@ -222,14 +223,20 @@ def run(
     for s in kernel.stores:
         outputs.setdefault(s.buffer.name, stores.Output(env, s))
 
+    shared = {family for family, _ in shared_prefix(kernel, env)}
+    whole: dict[str, Stored] = {}
+
     def part(ranges: dict[str, Span]) -> None:
         mine = Env(algebra, env.inputs, symbols)
+        beside = None if shared.issuperset(ranges) else needed(kernel, env, ranges)
         with np.errstate(all="ignore"):
             for item in kernel.body:
                 if isinstance(item, Fold):
                     fold(mine, item, ranges, tile if tile is None or isinstance(tile, int) else tile.get(item.name))
-                else:
-                    mine.values[item.name] = compute(mine, item, ranges)
+                elif beside is None or beside[item.name]:
+                    mine.values[item.name] = compute(mine, item, ranges if beside is None else beside[item.name])
+                else:  # all of it, which is the same for all parts
+                    mine.values[item.name] = whole.get(item.name) or whole.setdefault(item.name, compute(mine, item, {}))
             for s in kernel.stores:
                 stores.run(mine, s, outputs[s.buffer.name], ranges)
 
@@ -264,6 +271,14 @@ def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
         if parts <= 1:
             break
     return out
+
+
+def cut_axes(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
+    """(family, extent) of the leading axes along which outputs can be computed in parts: those that all values share, else those of stores
+    alone (`halos`)."""
+    from .halos import families
+
+    return shared_prefix(kernel, env) or families(kernel, env)
 
 
 def shared_prefix(kernel: Kernel, env: Env) -> list[tuple[str, int]]:

@@ -31,19 +31,19 @@ _MOST = 64
 def sampled_slices(
     kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], share: float, seed: int
 ) -> list[dict[str, Span]] | None:
-    """Spans of the longest outer axis that all of `kernel` shares, about `share` of it: the first `FIRST` places, the last `RUN`, and others
+    """Spans of the longest outer axis along which `kernel` can be cut, about `share` of it: the first `FIRST` places, the last `RUN`, and others
     at random (by `seed`), of `RUN` places each, or of as many times that as leaves `_MOST` of them. None where such parts do not make whole results (no shared axis, stores that combine or whose place
     a value decides), or would be most of it anyway."""
     import numpy as np
 
     from .algebra import Algebra
     from .dense import Env
-    from .reference import bind, checked_inputs, shared_prefix
+    from .reference import bind, checked_inputs, cut_axes
 
     if any(s.combine is not None or _by_values(s) for s in kernel.stores):
         return None
     symbols = bind(kernel, inputs, vars)
-    prefix = shared_prefix(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))
+    prefix = cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))
     if not prefix:
         return None
     family, n = max(prefix, key=lambda p: p[1])

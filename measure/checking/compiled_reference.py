@@ -11,7 +11,8 @@ import mmap
 import os
 import select
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,12 @@ DEADLINE_S, STILL_S = 60.0, 300.0
 does so while candidates are timed."""
 
 
-def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, Expect] | None:
+def compiled_expectations(
+    kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0, once: Callable[[float], None] = lambda _: None
+) -> dict[str, Expect] | None:
     """What `verify.expectations` gives, made by compiled code; None where NumPy is as quick, there is no formula (`bounded`), or the code was
     not right at every sampled point. `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of
-    roundings are (`exact.drift`)."""
+    roundings are (`exact.drift`). `once` is told the processor seconds of compiling that nobody will need again."""
     if kernel.symbols or evaluation_work(kernel) < HEAVY or reduced_points(kernel) > PLAIN * evaluation_work(kernel):
         return None
     made = judged(kernel, exact, drift)
@@ -59,7 +62,7 @@ def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bo
         return None
     try:
         points = sampled_points(kernel, inputs, exact, drift)
-        arrays = _computed(made, inputs)
+        arrays = _computed(made, inputs, once)
     except TilewrightError as e:
         log.info("NumPy makes the reference of %s: %s", kernel.name, e)
         return None
@@ -78,21 +81,27 @@ def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bo
     return mended
 
 
-def _computed(made: Kernel, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float], None]) -> dict[str, Array]:
     """The outputs of a kernel, by name, computed in a child. Raises DeviceError or BuildError where there is no such code, and
     DeviceError where it fails."""
     import numpy as np
 
     from ... import devices
     from ...ir.errors import DeviceError
+    from ...ir.normal_form.normalise import normalise
     from ...opts.defaults import rows
+    from ...plan import Artefacts
     from ...plan import compile as build
 
     cpu = devices.get("cpu")
     cpu.check()
+    began = time.process_time()
+    made, store = normalise(made), Artefacts.default()  # which knows no others
     threads = usable_cores()
     width = max(1, cpu.target.vector_bytes // 8)
-    built = build(made, _legal(made, rows(made, cpu.target, threads, width, stage=False)), cpu)
+    built = build(made, _legal(made, rows(made, cpu.target, threads, width, stage=False)), cpu, store)
+    if store.object(built.sha, cpu.compiler_id()) is not None:
+        once(time.process_time() - began)
     held: dict[str, mmap.mmap] = {}
     arrays: dict[str, Array] = {}
     pointers: list[int] = []
@@ -183,10 +192,10 @@ def _mended(
 
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.reference import bind, checked_inputs, evaluate_kinds, shared_prefix
+    from ...ir.evaluation.reference import bind, checked_inputs, cut_axes, evaluate_kinds
 
     symbols = bind(kernel, inputs, {})
-    family = next((f for f, _ in shared_prefix(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")
+    family = next((f for f, _ in cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")
     rows: set[int] = set()
     for s in kernel.stores:
         at = next((d for d, i in enumerate(s.indices) if i.op == "axis" and i.arg.family == family), None)

@@ -22,7 +22,7 @@ from ...log import ENV as LOG
 from ...log import logger
 from . import forked
 from .forked import Helper
-from .protocol import Channel, Closed
+from .protocol import Channel, Closed, roomy
 
 log = logger("measure")
 
@@ -45,6 +45,7 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
         )
     env = environment()
     to_child, from_child = os.pipe(), os.pipe()
+    roomy(from_child[1])
     said = os.dup(sys.stderr.fileno()) if _has_fileno(sys.stderr) else os.open(os.devnull, os.O_WRONLY)
     fds, folder = (to_child[0], from_child[1], said), _folder()
     try:

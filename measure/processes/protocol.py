@@ -1,21 +1,31 @@
 """Messages between the main process, the builders and the runner: pickled objects in length-prefixed frames over pipes.
 
 Both ends are this program, started by this program on this machine, so pickle is safe here; nothing from a file or a network
-is ever read this way.
+is ever read this way. Long ones, which are mostly text (a candidate's source), are compressed: a pipe holds little, and who writes more than
+it holds waits until the other end has time to read.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pickle
 import select
 import struct
 import time
+import zlib
 from collections import deque
 from typing import Any
 
 _HEADER = struct.Struct("<Q")
 _CHUNK = 1 << 20
+_LONG = 1 << 15
+"""Bytes of a message from which it is compressed."""
+_COMPRESSED = 1 << 63
+"""Added to the length of such a message."""
+_ROOM = 1 << 20
+"""Bytes that a roomy pipe holds: what a system allows everyone."""
 
 
 class Closed(Exception):
@@ -41,7 +51,10 @@ class Channel:
 
     def send_bytes(self, payload: bytes) -> None:
         """Write one already pickled message. Raises Closed."""
-        view = memoryview(_HEADER.pack(len(payload)) + payload)
+        how = 0
+        if len(payload) >= _LONG:
+            payload, how = zlib.compress(payload, 1), _COMPRESSED
+        view = memoryview(_HEADER.pack(len(payload) | how) + payload)
         try:
             while view:
                 view = view[os.write(self.write_fd, view) :]
@@ -68,13 +81,14 @@ class Channel:
             self._eof = not data
             self._have += data
         while len(self._have) >= _HEADER.size:
-            (size,) = _HEADER.unpack_from(self._have)
+            (said,) = _HEADER.unpack_from(self._have)
+            size = said & ~_COMPRESSED
             if len(self._have) < _HEADER.size + size:
                 break
             # bytes() first: unpickling must not hold a view into the buffer that is about to shrink
             payload = bytes(memoryview(self._have)[_HEADER.size : _HEADER.size + size])
             del self._have[: _HEADER.size + size]
-            self._ready.append(pickle.loads(payload))
+            self._ready.append(pickle.loads(zlib.decompress(payload) if said & _COMPRESSED else payload))
         if self._eof and not self._ready:
             raise Closed("end of stream")
 
@@ -88,6 +102,12 @@ class Channel:
             if fd >= 0:
                 os.close(fd)
         self.read_fd = self.write_fd = -1
+
+
+def roomy(fd: int) -> None:
+    """Let a pipe hold more, where the system has room for that: its writer goes on while the reader is busy with something else."""
+    with contextlib.suppress(OSError):  # this user's pipes hold much already
+        fcntl.fcntl(fd, getattr(fcntl, "F_SETPIPE_SZ", 1031), _ROOM)
 
 
 def pair() -> tuple[Channel, Channel]:

@@ -13,8 +13,8 @@ from ..registry import Doc, Golden, Option
 from .golden_shapes import MATMUL
 
 STEPS = (2, 4, 8)
-WINDOW = 7
-"""Steps of a window that may all be spelled out."""
+SHORT = 16
+"""Steps of a window, or of a short row, that may all be spelled out."""
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:
@@ -31,7 +31,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
         size, plan = extent(axes[0]), near.schedule.plans[axes[0]]
         if plan.unroll > 1 or not all(a in near.reduced for a in axes):
             continue
-        whole = (size,) if size <= WINDOW and size not in STEPS else ()
+        whole = (size,) if size <= SHORT and size not in STEPS else ()
         steps = (*(STEPS if near.cpu else (*STEPS, 16)), *whole)
         yield from ((opt("UNROLL", name, n),) for n in steps if n * plan.upcast <= size)
 

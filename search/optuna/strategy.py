@@ -6,6 +6,7 @@ into a storage where one is wanted."""
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Sequence
 from random import Random
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 STARTS = 4
 """Start schedules that are looked for among the templates' instances."""
+SAMPLE_S = 0.3
+"""Seconds that a random sample may take to be estimated, once it has as many as are measured first."""
 
 
 class OptunaSearch(Strategy):
@@ -165,10 +168,13 @@ class OptunaSearch(Strategy):
         return [*exact.values(), *(p for h, p in near.items() if h not in exact)]
 
     def _favourites(self) -> list[Point]:
-        """What the model likes best of a random sample."""
+        """What the model likes best of a random sample, which is smaller where the model takes long: candidates wait meanwhile."""
         names = list(self._templates)
         drawn: dict[str, tuple[float, Point]] = {}
+        began = time.monotonic()
         for i in range(self._sample):
+            if len(drawn) >= self._startup and time.monotonic() - began > SAMPLE_S:
+                break
             name = names[i % len(names)]
             point = (name, {k: self._rng.choice(v) for k, v in self._templates[name].params.items()})
             state = self._state(point)

@@ -44,6 +44,9 @@ CASES = {
     # a panel whose lanes lie across rows, in blocks of the loops inside it
     "panel": ("matmul_nt", {"m": 6, "n": 32, "k": 40}, (opt("UPCAST", "m", 3), opt("UPCAST", "n", 32), opt("STAGE", "b", at="m"))),
     "steps": ("matmul_nt", {"m": 6, "n": 32, "k": 48}, (opt("UPCAST", "n", 32), opt("TILE", "k", 24), opt("UNROLL", "k", 3), opt("STAGE", "b", at="k"))),
+    # rows that are reduced, in one step and in several
+    "rows": ("argmax", {"m": 32, "n": 16}, (opt("UPCAST", "m", 16), opt("UNROLL", "n", 16))),
+    "steps of rows": ("argmax", {"m": 48, "n": 24}, (opt("UPCAST", "m", 16), opt("UNROLL", "n", 8))),
     # three loops that are one run in the buffer
     "window": (
         "conv2d", {"n": 1, "c": 4, "h": 6, "w": 6, "oc": 16, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1},
@@ -71,6 +74,13 @@ def test_rows_past_the_end_are_not_read():
         (opt("UPCAST", "n", 16), opt("STAGE", "b", at="m")),
         (opt("UPCAST", "n", 16), opt("UNROLL", "k", 4), opt("STAGE", "b", at="m")),
     ):
+        check_twin(kernel, opts, TARGET)
+        check_compiled(kernel, opts, targets.host())
+
+
+def test_rows_that_are_reduced_end_where_they_end():
+    kernel = normalise(kernels.make("argmax", {"m": 27, "n": 22}, "float32"))
+    for opts in ((opt("UPCAST", "m", 8), opt("UNROLL", "n", 4)), (opt("UPCAST", "m", 16), opt("UNROLL", "n", 8))):
         check_twin(kernel, opts, TARGET)
         check_compiled(kernel, opts, targets.host())
 

@@ -2,9 +2,12 @@
 
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, float64, int8, sqrt, where
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error
@@ -60,8 +63,8 @@ def test_code_that_is_wrong_or_dies_makes_no_reference(light: None, fault: str, 
     if fault == "wrong":
         once = compiled_reference._computed
 
-        def spoilt(made: Kernel, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            arrays = once(made, given)
+        def spoilt(made: Kernel, given: dict[str, np.ndarray], told: Callable[[float], None]) -> dict[str, np.ndarray]:
+            arrays = once(made, given, told)
             arrays["f1"][-1] *= 1.0 + 1e-3  # one element, at an end
             return arrays
 
@@ -147,3 +150,18 @@ def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monk
     seen = ~parts.free
     np.testing.assert_array_equal(parts.value[seen], whole.value[seen])
     np.testing.assert_allclose(parts.weight[seen], whole.weight[seen], rtol=1e-6)
+
+
+def test_a_second_run_compiles_nothing(light: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A search prepares the same reference in several processes, and is told what only the first had to do."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    built: list[str] = []
+    before = CpuDevice.build
+    monkeypatch.setattr(CpuDevice, "build", lambda self, source: (built.append(source.sha), before(self, source))[1])
+    kernel = forces()
+    inputs = generate(kernel, {}, 3)
+    spent: list[float] = []
+    first, second = (compiled_expectations(kernel, inputs, False, once=spent.append) for _ in range(2))
+    assert first is not None and second is not None and len(built) == 1
+    assert all((first[name].value == e.value).all() for name, e in second.items())
+    assert len(spent) == 2 and spent[0] > spent[1] > 0.0

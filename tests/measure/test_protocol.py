@@ -4,7 +4,7 @@ import os
 import threading
 
 import pytest
-from tilewright.measure.processes.protocol import Channel, Closed, pair
+from tilewright.measure.processes.protocol import Channel, Closed, pair, roomy
 
 
 def test_messages_arrive_in_order_and_whole():
@@ -50,3 +50,15 @@ def test_writing_to_a_closed_end():
     with pytest.raises(Closed):
         a.send("x")
     assert isinstance(a, Channel)
+
+
+def test_sources_are_sent_before_anybody_reads():
+    """A builder goes on while the search thinks of what to ask next: its results wait in the pipe."""
+    a, b = pair()
+    roomy(a.write_fd)
+    sources = [("\n".join(f"%x{i} = fadd <16 x float> %a{i * k}, %b{i}" for i in range(8000)), os.urandom(30_000)) for k in range(1, 7)]
+    writer = threading.Thread(target=lambda: [a.send(s) for s in sources], daemon=True)
+    writer.start()
+    writer.join(20)
+    assert not writer.is_alive(), "all of it is sent"
+    assert [b.receive(5) for _ in sources] == sources

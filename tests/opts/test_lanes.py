@@ -56,3 +56,12 @@ def test_a_value_that_every_reader_wants_where_it_is_made_stays_in_registers() -
     rows = opts.apply(kernel, (opt("PARALLEL", "m"),), t)
     assert {v.name for v in kernel.values.values() if v.reduce_axes} <= rows.tree.registers | plain.tree.registers
     assert rows.tree.registers and not rows.tree.merged
+
+
+def test_lanes_over_rows_are_those_of_blocks_that_steps_of_the_rows_turn() -> None:
+    kernel, t = normalise(kernels.make("sum_rows", {"m": 64, "n": 64}, "float32")), targets.named("x86-64-v3")
+    over = (opt("UPCAST", "m", 8), opt("UNROLL", "n", 8))
+    found = {o: opts.apply(kernel, o, t) for o in (over, over[:1], (*over[:1], opt("UPCAST", "n", 8)))}
+    lanes = [s.lanes(next(n for n in s.nests if n.kind == "reduce")).lane for s in found.values()]
+    # steps are a block with the rows; without them each lane would be loaded alone; partial sums side by side are lanes themselves
+    assert [lane and lane.name for lane in lanes] == ["m.u", None, "n.u"]
