@@ -10,7 +10,8 @@ from ...targets import Target
 from ..machine import Bandwidth, MachineModel, machine_of
 from .counted import count, of_program
 from .tree import LoopNode, distinct, tree
-from .units import Units, Uses
+from .units import Units
+from .uses import Uses
 from .work import busy, cycles, spilled
 
 

@@ -7,31 +7,11 @@ from dataclasses import dataclass, field
 
 from ...program.ops import COMPARISONS
 from ...program.program import Instr, Val
+from ...program.runs import in_pieces, pieces
 from ...targets import Target
 from ..machine import MachineModel
 from .halves import share_of_one
-
-
-@dataclass(slots=True)
-class Uses:
-    """Micro-operations of the arithmetic units, of the one that shuffles, of loads and stores; cycles of the divider; and all that is
-    issued, in slots. Sums of these are the work of a piece of code."""
-
-    arith: float = 0.0
-    shuffles: float = 0.0
-    loads: float = 0.0
-    stores: float = 0.0
-    divider: float = 0.0
-    issued: float = 0.0
-
-    def add(self, other: Uses, times: float = 1.0) -> None:
-        """Count another's as well."""
-        self.arith += times * other.arith
-        self.shuffles += times * other.shuffles
-        self.loads += times * other.loads
-        self.stores += times * other.stores
-        self.divider += times * other.divider
-        self.issued += times * other.issued
+from .uses import Uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +95,19 @@ def _load(u: Units, s: Instr) -> tuple[Uses, float]:
     n = u.pieces(v)
     loads = n * u.lines.get(id(s), 1.0)
     if len(s.args) > 1:
-        return _masked(u, v, Uses(loads=loads, issued=n)), 8.0
+        return _masked(u, v, s.args[1], Uses(loads=loads, issued=n)), 8.0
     return Uses(loads=loads, issued=0.5 * n), 6.0
 
 
-def _masked(u: Units, v: Val, uses: Uses) -> Uses:
-    """An access of a vector or element under a mask: by registers of masks, by masks in vectors, or by branches."""
+def _masked(u: Units, v: Val, mask: Val, uses: Uses, store: bool = False) -> Uses:
+    """An access of a vector or element under a mask: by registers of masks, by masks in vectors, by branches; in pieces
+    where the mask is known."""
     core = u.machine.core
+    lanes = u.made[mask].attr if u.constant(mask) else None
+    on = [bool(x) for x in lanes] if isinstance(lanes, tuple) else None
+    if on is not None and in_pieces(on, v.dtype.size, u.target.features, store):
+        some = float(len(pieces(on)))
+        return Uses(0.0, max(0.0, some - 1), 0.0 if store else some, some if store else 0.0, issued=max(0.0, 2 * some - 1))
     if v.lanes == 1:
         uses.issued += core.masked_scalar / 2
     elif "avx512" in u.target.features:
@@ -140,7 +126,7 @@ def _store(u: Units, s: Instr) -> tuple[Uses, float]:
     n = u.pieces(v)
     stores = n * u.lines.get(id(s), 1.0)
     uses = Uses(stores=stores, issued=n)
-    return (_masked(u, v, uses) if len(s.args) > 2 else uses), 0.0
+    return (_masked(u, v, s.args[2], uses, store=True) if len(s.args) > 2 else uses), 0.0
 
 
 def _gather(u: Units, s: Instr) -> tuple[Uses, float]:

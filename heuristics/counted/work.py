@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ...program.program import Val
 from .tree import LoopNode, carried, distinct
-from .units import Units, Uses
+from .units import Units
+from .uses import Uses
 
 NEVER = float("-inf")
 

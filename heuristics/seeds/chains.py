@@ -127,7 +127,7 @@ def _whole(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Opt
 
 def _by_family(kernel: Kernel, opts: Sequence[Opt]) -> list[Opt]:
     """Options of register tiles, without those for a site whose whole family has one: blocks leave a value sites of its own of the axes
-    that they do not cut, and the name of a store's axis is that of its family."""
+    that they do not cut, phases have sites that users named, and the name of a store's axis is that of its family."""
     named = {(o.op, o.on) for o in opts}
     family = {a.arg.name: a.arg.family for a in kernel.axes}
     return [o for o in opts if family.get(o.on, o.on) == o.on or (o.op, family[o.on]) not in named]
@@ -286,7 +286,7 @@ def _bytes(kernel: Kernel, cuts: Sequence[Opt], kept: Sequence[str]) -> int:
 
 def _phases(kernel: Kernel, chain: Sequence[str], tile: tuple[int, int]) -> list[Opt]:
     """Every value of the chain in a phase of its own."""
-    out = [opt("PHASE", v) for v in chain]
+    out: list[Opt] = []
     for k in phased(kernel, tuple(chain)):
         out += [*_nests(k, tile), opt("PARALLEL", k.stores[0].axes[0].arg.name)]
-    return out
+    return [*(opt("PHASE", v) for v in chain), *_by_family(kernel, out)]

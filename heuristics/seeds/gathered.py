@@ -40,6 +40,7 @@ from .phased import phase_seeds
 from .picked_rows import gathers, picked_rows
 from .placed import joined_places
 from .ragged import ragged_rows
+from .reused_reads import reused_reads
 from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
@@ -133,7 +134,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *chain(columns(kernel, target, lanes, threads), picked_rows(kernel, lanes)),
         *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
-        *neighbour_tiles(kernel, target, threads, lanes),
+        *chain(neighbour_tiles(kernel, target, threads, lanes), reused_reads(kernel, target, lanes)),
         *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),
         *narrow_sums(kernel, target, lanes),
         *chain(paired_sums(kernel, target, threads, lanes), paired_results(kernel, target, threads, lanes)),

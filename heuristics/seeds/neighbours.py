@@ -6,7 +6,7 @@ G. Rivera and C.-W. Tseng, "Tiling Optimizations for 3D Scientific Computations"
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
@@ -22,29 +22,40 @@ from ...targets import Target
 LINE = 64
 """Bytes of a cache line. Rows side by side are stored in turns, which takes long where that is in pieces of lines: half as long again as
 rows one after the other, measured on 32-byte stores and on rows of other lengths."""
+IN_PIECES = 2.0
+"""Loads that rows side by side must save for each store that is in pieces of lines."""
 
 
 def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
-    """Rows side by side along each axis of which neighbours are read, perhaps illegal; none where nothing is read twice."""
+    """Rows side by side along each axis of which neighbours are read, perhaps illegal; none where nothing is read twice, or too little for stores in
+    pieces of lines."""
     shared = shared_axes(kernel)
-    found = dict.fromkeys(a for n in nests(kernel) for a in _slid(n, [*shared]) if a not in contiguous(kernel, n)[:1])
+    places = [p for n in nests(kernel) for p in _places(n, [*shared]).items() if p[0][0] not in contiguous(kernel, n)[:1]]
+    found = dict.fromkeys(key[0] for key, at in places if len(at) > 1)
     stored = [x for n in nests(kernel) for x in accesses(kernel, n) if x.store]
     # vectors of a line, and no more accumulators than half the registers
     vectors = max(1, LINE // (lanes * min((x.buffer.dtype.size for x in stored), default=1)))
     vectors = min(vectors, max(1, target.registers // 4))
     for a in found:
-        if any((x.stride(a) or 0) * x.buffer.dtype.size % LINE for x in stored):
-            continue
+        pieces = sum((x.stride(a) or 0) * x.buffer.dtype.size % LINE > 0 for x in stored)
         for copies in (4, 2):
+            if pieces and _saved((at for key, at in places if key[0] is a), copies) < IN_PIECES * pieces:
+                continue
             if extent(a) >= 4 * copies and vectors * copies <= target.registers // 2:
                 first, *rest = rows(kernel, target, threads, vectors * lanes, False) or (None,)
                 if first is not None:
                     yield (first, opt("UPCAST", str(a.arg.name), copies), *rest)
 
 
-def _slid(n: Nest, axes: list[Node]) -> list[Node]:
-    """Those of some axes along which a nest reads an array at several places that differ by constants."""
-    places: dict[tuple[object, ...], set[int]] = {}
+def _saved(places: Iterable[set[int]], copies: int) -> float:
+    """Loads of a point that are another's as well where so many points are side by side; `places`: the constants by which
+    those of each array differ."""
+    return sum(len(at) - len({c + k for c in at for k in range(copies)}) / copies for at in places)
+
+
+def _places(n: Nest, axes: list[Node]) -> dict[tuple[Node, *tuple[object, ...]], set[int]]:
+    """The constants by which places differ at which a nest reads an array: by one of some axes, and all else of the place."""
+    places: dict[tuple[Node, *tuple[object, ...]], set[int]] = {}
     for load in n.loads:
         buffer, indices, _ = load_parts(load)
         split = [ix.parts(interior(i)) for i in indices]
@@ -54,4 +65,4 @@ def _slid(n: Nest, axes: list[Node]) -> list[Node]:
             others = tuple(k for j, (_, k) in enumerate(split) if j != d)
             if len(mine) == 1:
                 places.setdefault((mine[0], buffer.name, d, rest, others), set()).add(c)
-    return list(dict.fromkeys(key[0] for key, found in places.items() if len(found) > 1 and isinstance(key[0], Node)))
+    return places

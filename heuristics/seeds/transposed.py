@@ -30,9 +30,11 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
         if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
             continue
         into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
-        # (what does not vary along the store, such as a row's number, is read once for many)
-        along = next((a for x in accesses(kernel, n) if not x.store and into in x.strides for a, st in x.strides.items() if st == 1), None)
-        if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
+        # (what does not vary along the store, such as a row's number, is read once for many; what is read as it is stored, such as the
+        # other half of a matrix and its transpose, is whole vectors in any case)
+        read = [x for x in accesses(kernel, n) if not x.store and into in x.strides]
+        along = next((a for x in read for a, st in x.strides.items() if st == 1 and a is not into), None)
+        if into is None or along is None or min(extent(into), extent(along)) < lanes:
             continue
         cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
@@ -41,11 +43,11 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
             block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
             past = (opt("NT", buffer.name),) if is_far(target, buffer.shape, size) else ()
             line = max(lanes, LINE // size)
-            read = not past and _crowds(kernel, n, into, False, lanes, target)
-            if read or (
+            crowded = not past and _crowds(kernel, n, into, False, lanes, target)
+            if crowded or (
                 not past and _crowds(kernel, n, along, True, block, target)
             ):  # whole lines of few rows, and no loop down the rows that crowd the caches' sets
-                cut = (opt("UPCAST", site_name(along), lanes if read else min(lanes, ROWS)), opt("UPCAST", site_name(into), line))
+                cut = (opt("UPCAST", site_name(along), lanes if crowded else min(lanes, ROWS)), opt("UPCAST", site_name(into), line))
                 across = along if _crowds(kernel, n, along, True, line, target) else into
                 out.append((*cut, *outer, opt("PARALLEL", site_name(across))))
             else:

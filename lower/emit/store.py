@@ -89,13 +89,14 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
         if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
             _one_by_one(low, n, ev, mem, at, asg, conds)
             continue
-        # scatter: read, combine, write, in order
+        # scatter: read, combine, write, in order (what was there comes second: where a NaN is chosen by a comparison, it is
+        # then not the old value that is, and LLVM makes no store under a mask of the choice)
         guard = _guard(ev, conds, asg)
         always = guard is not None and ev.lane is None and keeps_old(low.sched, n, conds)
         old = ev.read(mem, at, asg, None if always else guard)
         old = _as(ev, old, n.expr.dtype.compute)
         if always and guard is not None:
-            new = low.b.op(n.store.combine, old, _or_nothing(n, ev, guard, _as(ev, ev.value(n.expr, asg), old.dtype)))
+            new = low.b.op(n.store.combine, _or_nothing(n, ev, guard, _as(ev, ev.value(n.expr, asg), old.dtype)), old)
             ev.write(mem, at, asg, _as(ev, new, mem.dtype))
         else:
             ev.write(mem, at, asg, _as(ev, _combined(n, ev, old, asg), mem.dtype), conds)
@@ -119,7 +120,7 @@ def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
     assert n.store is not None and n.store.combine is not None
     if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
         return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
-    return ev.b.op(n.store.combine, old, _as(ev, ev.value(n.expr, asg), old.dtype))
+    return ev.b.op(n.store.combine, _as(ev, ev.value(n.expr, asg), old.dtype), old)
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
@@ -137,7 +138,7 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
     for i, place in enumerate(_places(low, n, ev, at, asg)):
         with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
             old = _as(ev, b.load(mem, place), value.dtype)
-            new = b.op(n.store.combine or "add", old, b.extract(value, i))
+            new = b.op(n.store.combine or "add", b.extract(value, i), old)
             b.store(mem, place, _as(ev, new, mem.dtype))
 
 

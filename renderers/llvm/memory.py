@@ -9,10 +9,11 @@ from collections.abc import Callable
 from ...ir.errors import BuildError
 from ...program.ops import HINTS, READS, RENDERED, WRITES
 from ...program.program import Instr, Mem, Val
+from . import known_masks
 from .emitter import LlvmEmitter
 from .gathers import by_element, common, gathered
 from .types import SCALAR, memory, splat, suffix, type_of, vector
-from .updates import in_one_register
+from .updates import apart, in_one_register
 
 
 def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
@@ -76,7 +77,7 @@ def load(e: LlvmEmitter, s: Instr) -> str:
             e.where[s.result.id] = where
             x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
         elif lanes > 1:
-            x = _masked_load(e, "load", where, mem, mask, lanes)
+            x = known_masks.load(e, where, mem, e.of(mask), lanes) or _masked_load(e, "load", where, mem, mask, lanes)
         else:
             x = _guarded_load(e, ty, where, mem, mask)
     if mem.dtype.kind == "b":
@@ -123,13 +124,13 @@ def store(e: LlvmEmitter, s: Instr) -> str:
         _masked_store(e, "scatter", x, _addresses(e, mem, at), mem, on, lanes)
         return ""
     where = _address(e, mem, at)
+    x = e.emit(apart(ty, x)) if value in e.chosen else x
     plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
     if mask is None:
         e.line(plain)
-    elif lanes > 1 and (lane := _only_lane(e.of(mask))) is not None:
-        _lane_store(e, ty, x, where, mem, lane)
     elif lanes > 1:
-        _masked_store(e, "store", x, where, mem, e.of(mask), lanes)
+        if not known_masks.store(e, x, where, mem, e.of(mask), lanes):
+            _masked_store(e, "store", x, where, mem, e.of(mask), lanes)
     else:
         n = e.fresh()
         e.line(f"br i1 {e.of(mask)}, label %then{n}, label %after{n}")
@@ -138,22 +139,6 @@ def store(e: LlvmEmitter, s: Instr) -> str:
         e.line(f"br label %after{n}")
         e.label(f"after{n}")
     return ""
-
-
-def _only_lane(on: str) -> int | None:
-    """The lane of a constant mask that has one."""
-    lanes = [lane.strip() for lane in on.strip("<>").split(",")]
-    known = on.startswith("<") and set(lanes) <= {"i1 true", "i1 false"}
-    return lanes.index("i1 true") if known and lanes.count("i1 true") == 1 else None
-
-
-def _lane_store(e: LlvmEmitter, ty: str, x: str, where: str, mem: Mem, lane: int) -> None:
-    """One element. (Given the mask, LLVM 22 folds a truncation into it and then stores as many bytes as there were
-    before: two too many of a bfloat16.)"""
-    scalar = memory(mem.dtype)
-    one = e.emit(f"extractelement {ty} {x}, i32 {lane}")
-    place = e.emit(f"getelementptr {scalar}, ptr {where}, i64 {lane}") if lane else where
-    e.line(f"store {scalar} {one}, ptr {place}, align {mem.align if not lane else mem.dtype.size}")
 
 
 def _masked_store(e: LlvmEmitter, kind: str, x: str, where: str, mem: Mem, on: str, lanes: int) -> None:

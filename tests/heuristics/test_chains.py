@@ -10,7 +10,7 @@ from checks import check_compiled
 from tilewright.heuristics import seeds, templates
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.seeds import quick_seeds
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError, clip, exp, float32
 from tilewright.opts import apply, parse
 from tilewright.targets import named
 
@@ -26,6 +26,26 @@ def test_what_no_loop_could_spread_is_parallel(make: object) -> None:
         assert any(o.op in ("HALO", "PHASE") for o in found[0])
         ends = (scheduled.phases[0], scheduled.phases[-1])  # (between them, a single thread adds up what SPLITK left)
         assert all(p.grid and any(p.lanes(n).lane is not None for n in p.nests) for p in ends)
+
+
+def test_phases_have_lanes_where_a_value_has_sites_of_its_own() -> None:
+    """Rows twice as long, then twice as many of them: the first step's axis `wide@rows` is a site of the family of the output's `wide`,
+    and what cuts the family cuts both."""
+    h, w = 540, 720
+    kb = KernelBuilder("doubled")
+    x = kb.input("x", (h, w), float32)
+    a, b = kb.axis("h@rows", h), kb.axis("wide@rows", 2 * w)
+    rows = kb.value("rows", (a, b), exp(0.75 * x[a, b // 2] + 0.25 * x[a, clip((b + 1) // 2 - 1 + b % 2, 0, w - 1)]))
+    i, j = kb.axis("high", 2 * h), kb.axis("wide", 2 * w)
+    near = rows[clip((i + 1) // 2 - 1 + i % 2, 0, h - 1), j]
+    kb.store("y", float32, (2 * h, 2 * w), (i, j), 0.75 * rows[i // 2, j] + 0.25 * near)
+    kernel = kb.build()
+    phased = [opts for opts in seeds(kernel, TARGET, 1) if any(o.op == "PHASE" for o in opts)]
+    for opts in phased:
+        for phase in apply(kernel, opts, TARGET).phases:
+            lanes = [phase.lanes(n).lane for n in phase.nests]
+            assert all(lane is not None and lane.axis.arg.family == "wide" for lane in lanes)
+    assert phased
 
 
 def test_groups_of_threads_get_phases() -> None:

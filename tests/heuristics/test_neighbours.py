@@ -45,6 +45,20 @@ def test_rows_that_are_no_whole_lines_are_not_stored_in_turns() -> None:
     assert not list(neighbour_tiles(borders(64, 67, 0, 1), AVX2, 1, 8))
 
 
+def test_rows_that_are_no_whole_lines_are_stored_in_turns_where_they_share_much() -> None:
+    """Nine neighbours: four rows side by side read eighteen vectors, and one after the other thirty-six."""
+    kb = KernelBuilder("box")
+    i, j = kb.axis("m", 61), kb.axis("n", 67)
+    x = kb.input("x", (63, 69), float32)
+    kb.store("y", float32, (61, 67), (i, j), sum((x[i + p, j + q] for p in range(3) for q in range(3)), x[i, j] * 2.0))
+    kernel = kb.build()
+    assert {o for opts in neighbour_tiles(kernel, AVX2, 1, 8) for o in opts if o.on == "m"} >= {
+        opt("UPCAST", "m", 4),
+        opt("UPCAST", "m", 2),
+    }
+    assert opt("UPCAST", "m", 4) in seeds(kernel, AVX2, 1)[0]
+
+
 def test_what_is_read_once_has_no_such_tiles() -> None:
     kb = KernelBuilder("copy")
     i, j = kb.axis("m", 64), kb.axis("n", 64)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import quick_seeds, seeds
+from tilewright.ir import KernelBuilder, float32
 from tilewright.opts import apply, short
 
 TARGET = replace(targets.named("avx2"), l2=1 << 20, l3=1 << 25)
@@ -27,3 +28,15 @@ def test_rows_that_crowd_sets_are_not_gone_down(m: int, n: int, first: str) -> N
     for found in (seeds(kernel, TARGET), quick_seeds(kernel, TARGET)):
         assert short(found[0]) == first
         apply(kernel, found[0], TARGET)
+
+
+def test_a_matrix_beside_its_transpose_is_cut_into_blocks() -> None:
+    """(What is read as it is stored says nothing about what is not.)"""
+    kb = KernelBuilder("symmetric")
+    i, j = kb.axis("m", 256), kb.axis("n", 256)
+    a = kb.input("a", (256, 256), float32)
+    kb.store("y", float32, (256, 256), (i, j), 0.5 * (a[i, j] + a[j, i]))
+    kernel = kb.build()
+    for found in (seeds(kernel, TARGET), quick_seeds(kernel, TARGET)):
+        plans = apply(kernel, found[0], TARGET).plans
+        assert [p.upcast for p in plans.values()] == [8, 8]
