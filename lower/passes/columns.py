@@ -13,6 +13,7 @@ from ...ir.dtypes import DType, bool_, index, uint8
 from ...program.ops import ACCESSES, DIVIDES, FREE, OPS
 from ...program.program import Block, For, If, Instr, Mem, Program, Stmt, Val, bodies, statements, touched
 from ...targets import Target
+from .runs import defined
 
 ROWS = 8
 """Rows from which a loop before them pays."""
@@ -46,7 +47,7 @@ class _Distribution:
     def __init__(self, program: Program, target: Target) -> None:
         self.program, self.target, self.touched = program, target, False
         self.made = {s.out: s for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.out is not None}
-        self.last = max((v.id for p in program.phases for s in statements(p.body) for v in _defined(s)), default=0)
+        self.last = max((v.id for p in program.phases for s in statements(p.body) for v in defined(s)), default=0)
 
     def block(self, block: Block) -> None:
         """Innermost first."""
@@ -79,7 +80,7 @@ class _Distribution:
 
     def _common(self, rows: For, loop: For) -> dict[Val, Instr]:
         """What is computed in the inner loop that depends on its variable alone, and on what was before the rows."""
-        varies = {v for s in (rows, *statements(rows.body)) for v in _defined(s)} - {*rows.results, loop.var}
+        varies = {v for s in (rows, *statements(rows.body)) for v in defined(s)} - {*rows.results, loop.var}
         written = {(m.space, m.base) for s in statements(rows.body) if isinstance(s, Instr) for m, stored in touched(s) if stored}
         shared = self.program.shared_params
         out: dict[Val, Instr] = {}
@@ -180,12 +181,6 @@ class _Distribution:
     def _value(self, dtype: DType, lanes: int, depth: int) -> Val:
         self.last += 1
         return Val(self.last, dtype, lanes, depth)
-
-
-def _defined(s: Stmt) -> tuple[Val, ...]:
-    if isinstance(s, For):
-        return (s.var, *s.carried, *s.results)
-    return (s.out,) if isinstance(s, Instr) and s.out is not None else ()
 
 
 def _read(s: Stmt) -> tuple[Val, ...]:

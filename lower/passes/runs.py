@@ -39,6 +39,13 @@ def operands(s: Stmt) -> tuple[Val, ...]:
     return (s.cond,) if isinstance(s, If) else ()
 
 
+def defined(s: Stmt) -> tuple[Val, ...]:
+    """The values that a statement itself makes, for its body too."""
+    if isinstance(s, For):
+        return (s.var, *s.carried, *s.results)
+    return (s.out,) if isinstance(s, Instr) and s.out is not None else ()
+
+
 def before(run: Sequence[Instr], shared: frozenset[int]) -> list[set[int]]:
     """For every instruction of a run those that must come before it: what makes its operands, and accesses that may meet it.
     `shared`: the parameters that may lie in one another's memory."""
