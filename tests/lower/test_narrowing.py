@@ -38,7 +38,7 @@ def stored(program: Program) -> list[str]:
     ("name", "target", "types"),
     [
         ("bfloat16", "x86-64-v3", ["bfloat16x16", "bfloat16x16", "uint8x32"]),
-        ("int16", "x86-64-v3", ["int16x16", "int16x16", "uint8x32"]),
+        ("int16", "x86-64-v3", [*["int16x8"] * 4, "uint8x32"]),  # a shuffle each, as fast
         ("bfloat16", "x86-64-v2", [*["bfloat16x8"] * 4, "uint8x16", "uint8x16"]),
         ("float16", "x86-64-v2", [*["float16x8"] * 4, "uint8x16", "uint8x16"]),
         ("float16", "x86-64-v3", [*["float16x8"] * 4, "uint8x32"]),  # stored as it is converted
