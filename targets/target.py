@@ -92,6 +92,12 @@ class Target:
         return self.arch == "x86_64" and self.cpu == "znver4"
 
     @property
+    def stores_slowly_by_masks(self) -> bool:
+        """Whether a store of some lanes of a vector by a vector (vmaskmov) is dozens of steps: on AMD's processors, which have them with
+        registers for masks only."""
+        return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features and "avx512" not in self.features
+
+    @property
     def selects_at_once(self) -> bool:
         """Whether a selection between vectors by a vector (blendv) is one step, and not two or three: on AMD's processors."""
         return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...program.program import Program
+from ...program.program import Instr, Program, statements, touched
 from ..machine import DEFAULT
 from ..sets import SetUse, set_use
 from .forms import Variable
@@ -31,8 +31,8 @@ class TouchGroup:
     run: float
     pitch: float
 
-    first: tuple[float, ...] = ()
-    """Where the pieces begin, but for what loops add."""
+    pieces: tuple[tuple[float, float], ...] = ()
+    """Where the pieces begin and end, but for what loops add."""
 
     @property
     def reach(self) -> float:
@@ -212,13 +212,13 @@ class Reuse:
 
     def _thrashed(self, node: LoopNode, times: float, ways: int, span: int) -> float:
         times *= node.trips
-        sets: dict[tuple[frozenset[tuple[Variable, float]], int], int] = {}
+        sets: dict[tuple[frozenset[tuple[Variable, float]], int], list[float]] = {}
         for g in grouped(node.accesses, self.sizes, self.line) if len(node.accesses) > ways else ():
             apart = frozenset((v, k) for v, k in g.terms.items() if k % span)  # what moves otherwise meets them now and then
-            for at in g.first if not g.random else ():
-                place = (apart, int(at % span // self.line))
-                sets[place] = sets.get(place, 0) + 1
-        lost = sum(n for n in sets.values() if n > ways)
+            for begin, end in g.pieces if not g.random else ():
+                for line in range(int(begin // self.line), math.ceil(end / self.line)):
+                    sets.setdefault((apart, int(line * self.line % span)), []).append(self.written if g.written else 1.0)
+        lost = sum(sum(lines) for lines in sets.values() if len(lines) > ways)
         return lost * self.line * times + sum(self._thrashed(c, times, ways, span) for c in node.children)
 
     def past(self, open_lines: int, pieces: float) -> float:
@@ -257,15 +257,18 @@ def _group(
     run = sum(b - a for a, b in runs) / len(runs)
     pitch = (runs[-1][0] - runs[0][0]) / (len(runs) - 1) if len(runs) > 1 else 0.0
     return TouchGroup(
-        place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch, tuple(a for a, _ in runs)
+        place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch, tuple((a, b) for a, b in runs)
     )
 
 
 def sizes_of(program: Program) -> dict[Place, float]:
-    """Bytes of each parameter, by place; symbols count with their upper bounds."""
+    """Bytes of each parameter, by place; symbols count with their upper bounds. An array of the kernel's own ends where all of them do at
+    the latest, which bounds what data chooses of it."""
     from ...ir import index as ix
 
-    out: dict[Place, float] = {}
+    whole = {"scratch": float(program.scratch), "work": float(program.work)}
+    own = {(m.space, m.base) for p in program.phases for s in statements(p.body) if isinstance(s, Instr) for m, _ in touched(s)}
+    out: dict[Place, float] = {(space, base): whole[space] - base for space, base in own if space in whole}
     for i, p in enumerate(program.params):
         size = float(p.dtype.size)
         for d in p.shape:

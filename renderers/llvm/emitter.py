@@ -29,6 +29,7 @@ class LlvmEmitter:
         indices: dict[Val, Instr],
         pairs: dict[Val, tuple[Instr, Instr]],
         updated: Set[Val],
+        chosen: Set[Val],
     ) -> None:
         self.program, self.target, self.declared = program, target, declared
         self.lines: list[str] = []
@@ -45,6 +46,8 @@ class LlvmEmitter:
         """Gathers whose elements lie side by side, both for each of them."""
         self.updated = updated
         """Indices whose addresses must be in one register."""
+        self.chosen = chosen
+        """Vectors that must be made before they are stored."""
         self.where: dict[int, str] = {}
         """Where values were loaded from, without a mask."""
         self.whole: set[int] = set()

@@ -13,7 +13,7 @@ from . import known_masks
 from .emitter import LlvmEmitter
 from .gathers import by_element, common, gathered
 from .types import SCALAR, memory, splat, suffix, type_of, vector
-from .updates import in_one_register
+from .updates import apart, in_one_register
 
 
 def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
@@ -124,6 +124,7 @@ def store(e: LlvmEmitter, s: Instr) -> str:
         _masked_store(e, "scatter", x, _addresses(e, mem, at), mem, on, lanes)
         return ""
     where = _address(e, mem, at)
+    x = e.emit(apart(ty, x)) if value in e.chosen else x
     plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
     if mask is None:
         e.line(plain)

@@ -31,9 +31,10 @@ def render(program: Program, target: Target) -> str:
     declared: dict[str, str] = {}
     indices = gathers.indices(program)
     pairs = gathers.pairs(program, indices)
-    found = updates.updated(program) if target.guesses_by_registers else set[Val]()
+    updated = updates.updated(program) if target.guesses_by_registers else set[Val]()
+    chosen = updates.chosen(program) if target.stores_slowly_by_masks else set[Val]()
     for i, phase in enumerate(program.phases):
-        functions += PhaseWriter(program, target, declared, indices, pairs, found).phase(program.signature.entry(i), phase)
+        functions += PhaseWriter(program, target, declared, indices, pairs, updated, chosen).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
     return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", ""])
 

@@ -15,7 +15,7 @@ from tilewright.heuristics.counted.halves import share_of_one
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import LoopNode, tree
 from tilewright.heuristics.sets import SetUse, set_use
-from tilewright.ir import KernelBuilder, float32, int64, where
+from tilewright.ir import KernelBuilder, float32, int32, int64, where
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
@@ -64,6 +64,34 @@ def test_lines_of_one_set_push_each_other_out() -> None:
     """Sixteen rows side by side whose lines share a set are more than the first cache holds; a pitch that is no power of two spreads them."""
     far, spread = (reread([["UPCAST", "m", 16], ["UPCAST", "n", 16]], m=64, n=n) for n in (1024, 1040))
     assert far > 0 and spread == 0
+
+
+def test_stored_rows_share_sets_with_those_that_are_read() -> None:
+    """Four rows of a stencil read six, which begin a line before; with the four that are stored they are more than eight ways hold."""
+
+    def refetched(rows: int, w: int) -> float:
+        kb = KernelBuilder("rows")
+        i, j = kb.axis("h", 64), kb.axis("w", w)
+        x = kb.input("x", (66, w + 16), float32)
+        terms = [x[i + a, j + b] for a in range(3) for b in (15, 16)]
+        kb.store("y", float32, (64, w + 16), (i, j), sum(terms[1:], terms[0]), indices=(i, j + 16))
+        program = lower(apply(kb.build(), parse([["UPCAST", "h", rows], ["UPCAST", "w", 16]]), TARGET))
+        return Reuse(tree(program, program.phases[0], TARGET.vector_bytes), sizes_of(program), 64.0, 2.0).thrashed(8, 4096)
+
+    assert refetched(4, 1008) > 0
+    assert refetched(2, 1008) == 0 and refetched(4, 1040) == 0
+
+
+def test_places_among_copies_are_no_more_than_there_are() -> None:
+    """A histogram's copies are in the workspace, which says how large they are at most."""
+    kb = KernelBuilder("counts")
+    i = kb.axis("n", 1 << 16)
+    x = kb.input("x", (1 << 16,), int32, range=(0, 255))
+    kb.store("y", int32, (256,), (i,), 1, (cast((x[i] * 5) & 255, "int64"),), combine="add")
+    plain, copies = (
+        cost(kb.build(), opts) for opts in ([["UPCAST", "n", 8]], [["PRIVATE", "y", {"chunks": 1, "copies": 8}], ["UPCAST", "n", 8]])
+    )
+    assert copies < 2 * plain
 
 
 def test_what_moves_otherwise_meets_a_set_now_and_then() -> None:

@@ -1,11 +1,13 @@
-"""Updates of places that lanes of a vector say: their address is in one register where the processor guesses by an address's registers."""
+"""Updates of memory as processors want them: addresses in one register where they guess by an address's registers, and choices made
+before they are stored where masked stores are slow."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from tilewright import targets
-from tilewright.ir import KernelBuilder, int32
+from tilewright.ir import KernelBuilder, float32, float64, int32
+from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
@@ -51,3 +53,30 @@ def test_updates_count_every_point(opts: str, monkeypatch: pytest.MonkeyPatch) -
     target = targets.host()
     assert BARRIER in render(lower(apply(counts(), parse(opts), target)), target).text
     np.testing.assert_array_equal(best(counts(), opts=opts, threads=1)(x), np.bincount(x * 5 % V, minlength=V))
+
+
+def largest(dtype: DType) -> Kernel:
+    """The largest numbers of the rows of each segment."""
+    kb = KernelBuilder("largest")
+    i, j = kb.axis("n", 100), kb.axis("d", 64)
+    x, at = kb.input("x", (100, 64), dtype), kb.input("at", (100,), int32, range=(0, 7))
+    kb.store("y", dtype, (8, 64), (i, j), x[i, j], indices=(at[i], j), combine="max")
+    return kb.build()
+
+
+@pytest.mark.parametrize(("name", "kept"), [("znver3", 4), ("znver4", 0), ("v3", 0)])
+def test_choices_are_made_before_they_are_stored_where_masked_stores_are_slow(name: str, kept: int) -> None:
+    target = targets.named(name)
+    text = render(lower(apply(largest(float32), parse("Ud32"), target)), target).text
+    assert text.count(BARRIER) == kept
+
+
+@pytest.mark.parametrize("dtype", [float32, float64, int32])
+@pytest.mark.parametrize("opts", ["Ud2", "Ud4", "Ud16", "Ud64"])
+def test_choices_are_right(dtype: DType, opts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of any width, of which those that fill no register go their old way."""
+    monkeypatch.setattr(targets.Target, "stores_slowly_by_masks", property(lambda t: t.lang == "llvm"))
+    rng = np.random.default_rng(0)
+    x, at = rng.integers(-50, 50, (100, 64)).astype(dtype.np), rng.integers(0, 8, 100).astype(np.int32)
+    expected = np.stack([x[at == k].max(axis=0) for k in range(8)])
+    np.testing.assert_array_equal(best(largest(dtype), opts=opts, threads=1)(x, at), expected)
