@@ -20,6 +20,7 @@ from ..program.program import Mem, Val
 from .access.memory_access import MemoryAccess
 from .access.transpose import transposed_read
 from .arithmetic import integers, shortcuts
+from .indices import unbounded
 from .lanes import lanes_of
 from .lowering import Lowering
 from .part_index import over_parts, reads_memory
@@ -115,7 +116,7 @@ class NestEval(MemoryAccess):
             return self._ref(node, asg)
         if node.dtype is index and op not in ("where", "cast") and op not in INTEGER:
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
-        if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not _unbounded(node.src):
+        if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not unbounded(node.src):
             return self._compare(op, node.src[0], node.src[1], asg)
         if op in ("add", "sub") and node.dtype.is_float:
             fused = self._fused(node, asg)
@@ -228,17 +229,23 @@ class NestEval(MemoryAccess):
         if name in self.nest.fills:
             return self._fill(name, asg)
         store = self.low.storage.values[name]
-        if isinstance(store, Array):
-            plans = self.low.sched.plans
-            mine = [store.own and plans[a].shared for a in store.axes]
-            padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
-            table = self.low.ctx.axis_index if padded else self._index
-            indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
-            mask = None
-            if not padded and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
-                mask = self.value(self.bound(self.lane_masked), asg)
-            return self.read(store.mem, store.address(indices), asg, mask)
-        return self.registers(store, asg)
+        if not isinstance(store, Array):
+            return self.registers(store, asg)
+        found = self._address.get(node)
+        if found is None or found[0] is not store.mem:
+            found = self._address[node] = self._kept_at(store, node)
+        mem, address, mask, _ = found
+        return self.read(mem, address, asg, None if mask is None else self.value(mask, asg))
+
+    def _kept_at(self, store: Array, node: Node) -> tuple[Mem, Node, Node | None, bool]:
+        """As `locate`, of a value that is kept in an array."""
+        plans = self.low.sched.plans
+        mine = [store.own and plans[a].shared for a in store.axes]
+        padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
+        table = self.low.ctx.axis_index if padded else self._index
+        indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
+        past = None if padded or self.lane_masked not in axes_of(*node.src) else self.lane_masked
+        return store.mem, store.address(indices), None if past is None else self.bound(past), False
 
     def _padded(self, axis: Node, index: Node) -> bool:
         """Whether the array's register copies along `axis` filled whatever ours read at `index` past the extent."""
@@ -291,9 +298,3 @@ class NestEval(MemoryAccess):
             kept = found if lanes or found.lanes == 1 else self.b.extract(found, 0)
             self.write(array.mem, array.address(self.low.point(array, by)), asg, kept, self.guards(array, by))
         return found
-
-
-def _unbounded(src: tuple[Node, ...]) -> bool:
-    """Whether two 64-bit integers are data, whose difference (by which places are compared) may not fit 64 bits."""
-    lo, hi = ix.bounds(ix.add(src[1], src[0], -1))
-    return lo <= -ix.BIG or hi >= ix.BIG

@@ -13,6 +13,7 @@ from ..ir.node import INTEGER, Node, axes_of, const
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
 from ..ir.skippable import conjuncts
+from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Val
@@ -61,7 +62,8 @@ class Indices(ABC):
         self.regs, self.lane, self.width = list(vectors.regs), vectors.lane, vectors.width
         self._vars = {p.var: p for p in self.regs}
         self._splits: dict[Node, Split] = {}
-        self._terms: dict[tuple[object, ...], Node] = {}
+        self._terms: dict[tuple[object, ...], tuple[Node, Node | None, int, int]] = {}
+        self._moving: dict[Node, tuple[tuple[Node, Part], ...]] = {}
         self._ranges = low.scope.ranges
         self.lanes = make_axis("lanes", max(1, self.width))
         self.blocks: dict[object, list[Val]] = {}
@@ -92,22 +94,33 @@ class Indices(ABC):
             c += k * asg[name]
         left: list[tuple[Node, int]] = []
         for t, k in special:
-            terms, fixed = ix.parts(self.at(t, asg))
-            step = terms.pop(self.lanes, 0)
-            if any(self.lanes in axes_of(s) or reads_memory(s) for s in terms):
+            _, rest, fixed, step = self._at(t, asg)
+            if rest is None:
                 left.append((t, k))
-                continue
-            base, c, lane = ix.add(base, ix.linear(terms, 0), k), c + k * fixed, lane + k * step
+            else:
+                base, c, lane = ix.add(base, rest, k), c + k * fixed, lane + k * step
         return base, c, lane, left
 
     def at(self, term: Node, asg: Assignment) -> Node:
         """A term over parts for one assignment: over loops that are open, and the number `lanes` of a lane."""
-        mine = [(v, p) for v, p in self._vars.items() if v in axes_of(term)]
+        return self._at(term, asg)[0]
+
+    def _at(self, term: Node, asg: Assignment) -> tuple[Node, Node | None, int, int]:
+        """The same as (term, scalar index or None where the term is not linear, constant, coefficient of the lane number), memoised: the terms
+        of a border's rows are those of all its columns."""
+        mine = self._moving.get(term)
+        if mine is None:
+            mine = self._moving[term] = tuple((v, p) for v, p in self._vars.items() if v in axes_of(term))
         key = (term, *(asg[p.name] for _, p in mine))
         found = self._terms.get(key)
         if found is None:
             table = {v: ix.add(const(asg[p.name] * self.width), self.lanes) if p is self.lane else const(asg[p.name]) for v, p in mine}
-            found = self._terms[key] = narrowed(substitute(term, table), self._ranges)
+            node = narrowed(substitute(term, table), self._ranges)
+            terms, fixed = ix.parts(node)
+            terms = dict(terms)
+            step = terms.pop(self.lanes, 0)
+            rest = None if any(self.lanes in axes_of(s) or reads_memory(s) for s in terms) else ix.linear(terms, 0)
+            found = self._terms[key] = node, rest, fixed, step
         return found
 
     def split_of(self, node: Node) -> Split:
@@ -274,3 +287,9 @@ class Indices(ABC):
         at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
         scalar = b.op("cast", self.low.scalar(at), dtype=int32)
         return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
+
+
+def unbounded(src: tuple[Node, ...]) -> bool:
+    """Whether two 64-bit integers are data, whose difference (by which places are compared) may not fit 64 bits."""
+    lo, hi = ix.bounds(ix.add(src[1], src[0], -1))
+    return lo <= -ix.BIG or hi >= ix.BIG

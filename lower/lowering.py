@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..ir.body import Value
-from ..ir.node import Node, const
+from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
 from ..opts.axis_plan import Part
 from ..opts.loop_tree import Folded
@@ -162,7 +162,8 @@ class Lowering:
     # indices and memory -------------------------------------------------------------------------------------------
     def known(self, node: Node) -> Node:
         """An index with the loop variables put in whose values are known here."""
-        return substitute(node, dict(self.scope.fixed)) if self.scope.fixed else node
+        fixed = self.scope.fixed
+        return substitute(node, dict(fixed)) if fixed and not axes_of(node).isdisjoint(fixed) else node
 
     def scalar(self, node: Node) -> Val:
         """An index over open loops and symbols as a scalar."""
