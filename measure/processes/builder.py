@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 import resource
+import select
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,7 +53,8 @@ class Failed:
 
 
 def serve(channel: Channel, setup: BuilderSetup) -> None:
-    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed)."""
+    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed), and ("drop", tickets) with (None, those of them
+    that were not begun)."""
     from ... import devices
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -63,8 +66,17 @@ def serve(channel: Channel, setup: BuilderSetup) -> None:
     gc.freeze()
     gc.set_threshold(OBJECTS, 20, 50)
     channel.send((None, "ready"))
+    waiting: deque[tuple[int, Any]] = deque()
     while True:
-        _, ticket, opts = channel.receive()
+        while not waiting or channel.pending() or select.select([channel], [], [], 0)[0]:
+            kind, *rest = channel.receive()
+            if kind == "build":
+                waiting.append((rest[0], rest[1]))
+                continue
+            dropped = {t for t, _ in waiting if t in rest[0]}
+            waiting = deque(w for w in waiting if w[0] not in dropped)
+            channel.send((None, dropped))
+        ticket, opts = waiting.popleft()
         channel.send((ticket, _told(opts, build(setup, device, opts))))
 
 

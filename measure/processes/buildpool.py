@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -54,6 +55,13 @@ class _Builder:
             self.since = time.monotonic()
         self.tasks.append(task)
         self.channel.send(("build", *task))
+
+    def drop(self, tickets: set[int]) -> None:
+        """Ask it not to begin any of some tasks. It says which ones it did not."""
+        mine = {t for t, _ in list(self.tasks)[1:]} & tickets
+        if mine:
+            with contextlib.suppress(Closed):  # `pump` sees that it died
+                self.channel.send(("drop", mine))
 
     def stopped(self) -> bool:
         """Paused by the runner right now."""
@@ -110,11 +118,13 @@ class BuildPool:
         return got
 
     def cancel(self, tickets: set[int]) -> None:
-        """Forget tickets: not begun ones are dropped, results of others thrown away."""
+        """Forget tickets: not begun ones are dropped, also those that builders hold, and results of others thrown away."""
         self._wanted -= tickets
         self._queue = deque(t for t in self._queue if t[0] not in tickets)
         for t in tickets:
             self._done.pop(t, None)
+        for b in self._builders:
+            b.drop(tickets)
 
     def channels(self) -> list[Channel]:
         """What to wait on."""
@@ -149,7 +159,10 @@ class BuildPool:
     def _finish(self, b: _Builder, ticket: int | None, result: Any) -> None:
         b.since = time.monotonic()
         if ticket is None:
-            b.ready = True
+            if result == "ready":
+                b.ready = True
+            else:
+                b.tasks = deque(t for t in b.tasks if t[0] not in result)
             return
         b.tasks.popleft()
         self._failed_starts = 0
@@ -181,7 +194,7 @@ class BuildPool:
             ticket = tasks[0][0]
             if ticket in self._wanted:
                 self._done[ticket] = Failed(Outcome.build, late or f"its builder ended: {ended}", seconds)
-            self._queue.extendleft(reversed(tasks[1:]))
+            self._queue.extendleft(t for t in reversed(tasks[1:]) if t[0] in self._wanted)
         self._failed_starts = 0 if late else self._failed_starts + 1
         if self._failed_starts > _FAILED_STARTS:
             raise MeasureError(f"builder processes keep dying ({ended}); give them more memory, or see what they print above")

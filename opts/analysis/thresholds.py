@@ -49,7 +49,7 @@ def thresholds(sched: Scheduled, nest: Nest) -> tuple[Threshold, ...]:
 
 @lru_cache(maxsize=512)
 def _thresholds(nest: Nest, staged: frozenset[str]) -> tuple[Threshold, ...]:
-    return tuple(dict.fromkeys(t for n in _evaluated(nest, staged) for t in _of(n)))
+    return tuple(dict.fromkeys(t for n in _evaluated(nest, staged) for t in _decided(n)))
 
 
 def _evaluated(nest: Nest, staged: frozenset[str]) -> Iterator[Node]:
@@ -67,8 +67,13 @@ def _evaluated(nest: Nest, staged: frozenset[str]) -> Iterator[Node]:
             stack.extend(n.src)
 
 
+@lru_cache(maxsize=8192)
+def _decided(n: Node) -> tuple[Threshold, ...]:
+    """What the node itself decides by a place (the model asks it of every mask, for every schedule)."""
+    return tuple(_of(n))
+
+
 def _of(n: Node) -> Iterator[Threshold]:
-    """What the node itself decides by a place."""
     if not n.src or n.src[0].dtype is not index or (n.op in ("min", "max") and n.dtype is not index):
         return
     if n.op in ("div", "mod") and n.dtype is index:
@@ -99,9 +104,9 @@ def holds_inside(sched: Scheduled, nest: Nest, cond: Node) -> bool:
     """Whether a condition is known to hold away from borders, so that it costs nothing there."""
     if not cuttable(sched):
         return False
-    work = operations(sched, nest)
+    work, known = operations(sched, nest), thresholds(sched, nest)
     for c in conjuncts(cond):
-        mine = [t for t in thresholds(sched, nest) if c.op in COMPARE and t in _of(c)]
+        mine = [t for t in _decided(c) if t in known] if c.op in COMPARE else []
         if not likely(c) or not any(cut_for(sched, nest, t, work) for t in mine):
             return False
     return True
@@ -110,5 +115,9 @@ def holds_inside(sched: Scheduled, nest: Nest, cond: Node) -> bool:
 def operations(sched: Scheduled, nest: Nest) -> int:
     """About how many instructions a step of a nest is, places left out."""
     lanes = sched.lanes(nest)
-    copies = prod(p.trips for p in lanes.regs) // lanes.width
-    return copies * sum(n.dtype is not index and n.op not in ("const", "ref") for n in nest.all_nodes)
+    return prod(p.trips for p in lanes.regs) // lanes.width * _operations(nest)
+
+
+@lru_cache(maxsize=512)
+def _operations(nest: Nest) -> int:
+    return sum(n.dtype is not index and n.op not in ("const", "ref") for n in nest.all_nodes)

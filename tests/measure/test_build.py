@@ -84,6 +84,26 @@ def test_closing_the_iterator_early_drops_the_rest():
 
 
 @pytest.mark.slow
+def test_what_a_builder_holds_is_dropped_before_it_begins(monkeypatch):
+    """At the end of a search: builders that went on would take the cores that the second check needs."""
+    heard = []
+    finish = buildpool.BuildPool._finish
+    monkeypatch.setattr(buildpool.BuildPool, "_finish", lambda self, b, t, r: (heard.append((t, r)), finish(self, b, t, r))[1])
+    with fake() as m:
+        it = m.build([("slow build",)] * 5)
+        (held,) = m._pool._builders
+        assert len(held.tasks) == 5, "it was given all of them"
+        while not held.ready:
+            m._pool.pump(1.0)
+        it.close()
+        assert [b.opts for _, b in m.build([("two",)])] == [("two",)]
+    tickets = {t: r for t, r in heard if t is not None}
+    dropped = set().union(*(r for t, r in heard if t is None and r != "ready"))
+    assert len(dropped) >= 3 and not dropped & tickets.keys(), "what was dropped was not built"
+    assert len(dropped) + len(tickets) == 6, "each is one or the other"
+
+
+@pytest.mark.slow
 def test_builders_begin_before_anyone_asks_for_a_result():
     with fake() as m:
         (first,) = [b for _, b in m.build([("one",)])]

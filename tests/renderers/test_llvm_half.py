@@ -55,13 +55,21 @@ def agree(got: np.ndarray, want: np.ndarray) -> None:
 
 
 @half
-@lanes
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
 @target
 def test_widening_is_exact(name: str, lanes: int, target: Target) -> None:
     got = apply(lambda b, x: b.op("cast", x, dtype=dtypes.float32), [EVERY.view(HALVES[name])], "float32", lanes, target)
     want = widened(name)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize(("level", "lanes"), [("x86-64-v2", 4), ("x86-64-v3", 8)])
+def test_bfloat16_is_widened_by_one_instruction(level: str, lanes: int) -> None:
+    t = targets.named(level)
+    program = elementwise(["bfloat16"], "float32", lanes, 64, lambda b, x: b.op("cast", x, dtype=dtypes.float32))
+    text, _ = compile_for(t, render(program, t))
+    assert ("vpshufb" if lanes == 8 else "punpcklwd") in text and "pslld" not in text
 
 
 @half
