@@ -28,6 +28,7 @@ from .narrowing import narrow
 from .parity import split_by_parity
 from .repeated import name_repeated
 from .unread import without_unread
+from .window_rows import rows_first
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
 """Normal forms; None for a kernel that is its own, because a value that is the key would keep it for ever."""
@@ -41,7 +42,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = name_repeated(narrow(count_bits(split_by_parity(mask_weights(found)))))
+    found = name_repeated(narrow(count_bits(split_by_parity(mask_weights(rows_first(found))))))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:
