@@ -61,6 +61,11 @@ class Target:
         return self.cpu.startswith("znver")
 
     @property
+    def packs_bytes(self) -> bool:
+        """Whether vectors of 32-bit integers become bytes by packing whole registers, which compilers do not find (AVX2)."""
+        return self.lang == "llvm" and self.arch == "x86_64" and "avx2" in self.features and "avx512" not in self.features
+
+    @property
     def adds_neighbours(self) -> bool:
         """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
         shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...opts.analysis.places import combine_of
+from ...opts.analysis.sizes import by_bits
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...targets import Target
@@ -13,7 +14,8 @@ from ..machine import Core
 
 def is_noted(n: Nest, target: Target) -> bool:
     """Whether a reduction's extremes have notes beside them of what is no number, on the target."""
-    return not target.keeps_nan and n.expr.dtype.is_float and combine_of(n) in ("max", "min")
+    combine = combine_of(n)
+    return not target.keeps_nan and n.expr.dtype.is_float and combine in ("max", "min") and not by_bits(n, target, combine)
 
 
 def beside(s: Scheduled, core: Core, group: Sequence[Nest], steps: int, results: int) -> tuple[float, int]:

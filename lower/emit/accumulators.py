@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...ir.node import Node
+from ...opts.analysis.sizes import by_bits
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Number, Val
@@ -16,7 +17,7 @@ from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
 from .loops import carry
-from .numbers_only import NumbersOnly
+from .numbers_only import NumbersOnly, bits_of
 from .prefetch import fetch
 from .skips import SkippedStep, decision
 
@@ -44,6 +45,8 @@ class Accumulators:
         self.final: list[Val] = []
         """What the loops ended with, where several reductions share them."""
         self.numbers: NumbersOnly | None = None
+        self.sizes = self.dot is None and ev.lane is not None and by_bits(n, low.sched.target, combine)
+        """Whether whole numbers compare the bits of what is reduced."""
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -61,7 +64,7 @@ class Accumulators:
         steps = len(self.partials) * len(self.ev.assignments(self.unrolled))
         b, target, ev = self.low.b, self.low.sched.target, self.ev
         extreme = self.combine in ("max", "min") and self.dtype.is_float and self.dot is None and ev.lane is not None
-        if not extreme or target.keeps_nan or not b.expand or not (loops or steps > 2):
+        if not extreme or self.sizes or target.keeps_nan or not b.expand or not (loops or steps > 2):
             return []
         self.numbers = NumbersOnly(b, target, self.combine, self.dtype, len(self.live), ev.width)
         return self.numbers.start()
@@ -129,6 +132,8 @@ class Accumulators:
             x = b.op("select", m, x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)
         if self.numbers is not None:
             return self.numbers.step(self.live.index({p.name: asg[p.name] for p in self.space}), acc, x)
+        if self.sizes:
+            return b.op("bitcast", b.op("max", bits_of(b, acc), bits_of(b, x)), dtype=self.dtype)
         return b.op(self.combine, acc, x)
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:
@@ -137,6 +142,7 @@ class Accumulators:
         out: dict[Key, Val] = {}
         n = len(self.partials)
         found: list[Val] = []
+        accs = [bits_of(b, v) for v in accs] if self.sizes else accs
         for i in range(len(self.live)):
             vals = accs[i * n : (i + 1) * n]
             while len(vals) > 1:
@@ -146,6 +152,8 @@ class Accumulators:
         if self.ev.lane is not None and self.lane is None and found:
             found = across(b, found, self.combine)
         for v, s in zip(found, self.live):
+            if self.sizes:
+                v = b.op("bitcast", v, dtype=self.dtype)
             if self.dot is not None:
                 v = self.dot.corrected(v, s)
             out[tuple((p.name, s[p.name]) for p in self.space)] = v

@@ -6,7 +6,10 @@ one instruction. What is no number never does; it is noted beside, and put into 
 
 * two elements by one test, and what was found is joined by a logical operation, which has more units than a comparison;
 * or, where comparisons keep busy the units that add (`Target.compares_in_adders`), in float32 by whole numbers: the largest of the
-  elements' bits without their signs says it in the end, since what is no number has larger ones than all that are."""
+  elements' bits without their signs says it in the end, since what is no number has larger ones than all that are.
+
+The largest of sizes (|x|) of float32 needs no notes: whole numbers compare their bits, which are in the same order, those of what is no
+number above all, and those of -inf, with which an accumulator begins, below."""
 
 from __future__ import annotations
 
@@ -20,6 +23,11 @@ from ..arithmetic.networks import unless
 
 _INFINITE = 0xFF000000
 """The bits of an infinite float32 without its sign, shifted to the left."""
+
+
+def bits_of(b: Builder, v: Val) -> Val:
+    """A float32's bits as a whole number."""
+    return b.op("bitcast", v, dtype=int32)
 
 
 class NumbersOnly:

@@ -1,8 +1,8 @@
-"""Narrow results are stored a whole vector at a time.
+"""Floats of 16 bits are stored a whole vector at a time.
 
-Numbers of 32 bits that are stored as 8 or 16 fill a half or a quarter of a vector, and processors without AVX-512 bring each such
-piece together and store it by itself. Their instructions narrow two vectors into one. So two pieces that lie side by side are
-narrowed as one vector of twice the lanes, which its renderer spells as two, and stored at once; and so are two of these."""
+Numbers of 32 bits that are stored as 16 fill half a vector, and processors without AVX-512 bring each half together and store it by
+itself, though their instruction narrows two vectors into one. So two halves that lie side by side are narrowed as one vector of twice
+the lanes, which its renderer spells as two, and stored at once. (Of whole numbers, the upper bits would have to be cleared before.)"""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ...ir.dtypes import DType, float16
+from ...ir.dtypes import DType, float16, float32
 from ...program.program import Instr, Program, Val, statements
 from ...targets import Target
 from .runs import before, defined, each_run, operands
-
-NARROW = 2
-"""Bytes of the widest numbers that are joined."""
-WIDE = 4
-"""Bytes of the widest numbers that they are made of: of longer ones each vector is narrowed by itself."""
 
 
 def applies(target: Target) -> bool:
@@ -28,7 +23,7 @@ def applies(target: Target) -> bool:
 
 def join(program: Program, target: Target) -> bool:
     """Rewrite what can be, in place: results are the same to the bit. False where there is nothing to look for."""
-    if not any(p.dtype.size <= NARROW and p.role == "out" for p in program.params):
+    if not any(_half(p.dtype, target) and p.role == "out" for p in program.params):
         return False
     found = _Narrowing(program, target)
     for phase in program.phases[program.once :]:
@@ -37,10 +32,9 @@ def join(program: Program, target: Target) -> bool:
     return True
 
 
-def _gains(wide: DType, narrow: DType) -> bool:
-    """Whether two vectors together are narrowed in fewer steps. Whole numbers lose their upper 16 bits by one shuffle a vector, which
-    takes as long as clearing them first, for the instruction for two; those of floats are 0 already."""
-    return narrow.size < wide.size <= WIDE and (narrow.size == 1 or wide.is_float)
+def _half(dtype: DType, target: Target) -> bool:
+    """Whether a type has 16 bits of a float, and no instruction that stores as it converts."""
+    return dtype.is_float and dtype.size == 2 and not (dtype is float16 and "f16c" in target.features)
 
 
 class _Narrowing:
@@ -52,35 +46,29 @@ class _Narrowing:
         self.last = max((v.id for p in program.phases for s in statements(p.body) for v in defined(s)), default=0)
 
     def joined(self, run: list[Instr]) -> list[Instr]:
-        """A run with its stores of pieces joined, as often as there are two side by side."""
-        while True:
-            made = {s.out: i for i, s in enumerate(run) if s.op == "cast"}
-            stores = {i: made[s.args[1]] for i, s in enumerate(run) if self._narrows(s) and s.args[1] in made}
-            stores = {i: at for i, at in stores.items() if _gains(run[at].args[0].dtype, run[i].args[1].dtype)}
-            need = before(run, self.shared) if len(stores) > 1 else []
-            pairs = {max(pair): pair for pair in self._pairs(run, stores, need)}
-            if not pairs:
-                return run
-            gone = {i for pair in pairs.values() for at in pair for i in (at, stores[at])}
-            out: list[Instr] = []
-            for i, s in enumerate(run):
-                if i in pairs:
-                    out += self._both(run, pairs[i], stores)
-                elif i not in gone:
-                    out.append(s)
-            run = out
+        """A run with its stores of halves joined."""
+        made = {s.out: i for i, s in enumerate(run) if s.op == "cast" and s.args[0].dtype is float32}
+        stores = {i: made[s.args[1]] for i, s in enumerate(run) if self._narrows(s) and s.args[1] in made}
+        need = before(run, self.shared) if len(stores) > 1 else []
+        pairs = {max(pair): pair for pair in self._pairs(run, stores, need)}
+        gone = {i for pair in pairs.values() for at in pair for i in (at, stores[at])}
+        out: list[Instr] = []
+        for i, s in enumerate(run):
+            if i in pairs:
+                out += self._both(run, pairs[i], stores)
+            elif i not in gone:
+                out.append(s)
+        return out if pairs else run
 
     def _narrows(self, s: Instr) -> bool:
-        """Whether a store is of a piece of a vector, which nothing else reads."""
+        """Whether a store is of half a vector, which nothing else reads."""
         if s.op != "store" or len(s.args) != 2 or s.mem.nt or s.mem.space != "param":
             return False
         v = s.args[1]
-        if v.dtype is float16 and "f16c" in self.target.features:  # (which stores as it converts)
-            return False
-        return v.lanes > 1 and v.dtype.size <= NARROW and 2 * v.lanes * v.dtype.size <= self.target.vector_bytes and self.uses[v] == 1
+        return _half(v.dtype, self.target) and v.lanes > 1 and 4 * v.lanes <= self.target.vector_bytes and self.uses[v] == 1
 
     def _pairs(self, run: list[Instr], stores: dict[int, int], need: list[set[int]]) -> Iterator[tuple[int, int]]:
-        """Stores of pieces side by side, the one of what comes first in memory first. The earlier one may wait for the later."""
+        """Stores of halves side by side, the one of what comes first in memory first. The earlier one may wait for the later."""
         places = {self._place(run[i], run[stores[i]]): i for i in stores}
         taken: set[int] = set()
         for i in sorted(stores, key=lambda i: run[i].mem.offset):
@@ -98,14 +86,13 @@ class _Narrowing:
         return store.mem.base, store.mem.offset, at.id, v.dtype, v.lanes, cast.args[0].dtype
 
     def _both(self, run: list[Instr], pair: tuple[int, int], stores: dict[int, int]) -> Iterable[Instr]:
-        """What stores two pieces, of which the first comes first in memory."""
+        """What stores two halves, of which the first comes first in memory."""
         low, high = (run[i] for i in pair)
         a, b = (run[stores[i]].args[0] for i in pair)
         piece = low.args[1]
         lanes, depth = 2 * piece.lanes, max(piece.depth, high.args[1].depth)
         self.last += 2
         wide, both = Val(self.last - 1, a.dtype, lanes, depth), Val(self.last, piece.dtype, lanes, depth)
-        self.uses[both] = 1
         yield Instr("shuffle", wide, (a, b), tuple(range(lanes)))
         yield Instr("cast", both, (wide,), run[stores[pair[0]]].attr)
         yield Instr("store", None, (low.args[0], both), low.mem)

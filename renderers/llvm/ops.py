@@ -9,7 +9,7 @@ from ...ir.errors import BuildError
 from ...program.ops import COMPARISONS, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
-from . import half
+from . import half, narrowing
 from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import root_guess, scale2
@@ -159,9 +159,7 @@ def _bitcast(e: LlvmEmitter, s: Instr) -> str:
 
 
 def _cast(e: LlvmEmitter, s: Instr) -> str:
-    (a,), out = s.args, s.out
-    assert out is not None
-    return convert(e, e.of(a), a.dtype, out.dtype, a.lanes)
+    return convert(e, e.of(s.args[0]), s.args[0].dtype, s.result.dtype, s.args[0].lanes)
 
 
 def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
@@ -180,6 +178,8 @@ def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
         return e.emit(f"{'fcmp une' if src.is_float else 'icmp ne'} {a} {x}, {zero}")
     if src.is_float and to.is_float:
         return e.emit(f"{'fpext' if to.size > src.size else 'fptrunc'} {a} {x} to {b}")
+    if narrowing.packs(e, src, to, lanes):
+        return narrowing.bytes_of(e, x, src, lanes)
     if src.is_float:
         return e.emit(f"{'fptosi' if to.kind == 'i' else 'fptoui'} {a} {x} to {b}")
     if to.is_float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright import interp, targets
-from tilewright.ir import KernelBuilder, float32, float64, maximum, minimum
+from tilewright.ir import KernelBuilder, absolute, float32, float64, maximum, minimum
 from tilewright.ir.body import Combine
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
@@ -17,12 +17,13 @@ from tilewright.program.text import show
 M, N, K = 3, 24, 21
 
 
-def extremes(combine: Combine, dtype: DType) -> Kernel:
-    """The largest or smallest a[k] + b[k, n], for all rows of a."""
+def extremes(combine: Combine, dtype: DType, sizes: bool = False) -> Kernel:
+    """The largest or smallest a[k] + b[k, n], or size of that, for all rows of a."""
     kb = KernelBuilder("extremes")
     i, j, k = kb.axis("m", M), kb.axis("n", N), kb.axis("k", K)
     a, b = kb.input("a", (M, K), dtype), kb.input("b", (K, N), dtype)
-    kb.store("y", dtype, (M, N), (i, j), kb.reduce(combine, "e", (i, j), k, a[i, k] + b[k, j])[i, j])
+    element = absolute(a[i, k] + b[k, j]) if sizes else a[i, k] + b[k, j]
+    kb.store("y", dtype, (M, N), (i, j), kb.reduce(combine, "e", (i, j), k, element)[i, j])
     return kb.build()
 
 
@@ -49,6 +50,25 @@ def test_what_is_no_number_stays(text: str, combine: Combine, dtype: DType) -> N
         y = np.zeros((M, N), dtype.np)
         interp.run(lower(apply(kernel, opts, targets.named(name))), {"a": a, "b": b, "y": y})
         np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(best(kernel, opts=opts, threads=1)(a, b), want)
+
+
+@pytest.mark.parametrize("text", ["Un8", "Un24 Rk2", "Uk8", "Tk8 Un8 Mk<n", "Uk12 Um3", "(none)"])
+def test_the_largest_of_sizes_is_taken_by_whole_numbers(text: str) -> None:
+    """Their bits are in the same order, and those of what is no number, whose sign is gone, above all."""
+    a, b = numbers(float32)
+    b[1, 4] = -np.nan
+    a, b = a[[0, 2, 0]], np.where(np.isinf(b), -4.0, b).astype(np.float32)
+    want = np.abs(a[:, :, None] + b[None]).max(axis=1)
+    assert np.isnan(want).any() and np.isinf(want).any() and np.isfinite(want).any()
+    kernel, opts = extremes("max", float32, sizes=True), parse(text)
+    for name in ("v2", "avx2", "znver3", "cascadelake"):
+        program = lower(apply(kernel, opts, targets.named(name)))
+        y = np.zeros((M, N), np.float32)
+        interp.run(program, {"a": a, "b": b, "y": y})
+        np.testing.assert_array_equal(y, want)
+        whole = "int32x" in show(program) and " lt " not in show(program)
+        assert whole or text == "(none)"
     np.testing.assert_array_equal(best(kernel, opts=opts, threads=1)(a, b), want)
 
 
