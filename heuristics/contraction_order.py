@@ -160,9 +160,9 @@ class _Search:
 
     def _step(self, factors: Factors, over: frozenset[Node], a: Node) -> tuple[float, int, tuple[Node, ...], Factors] | None:
         """(cost, operations, the axes that are gone, the factors that are left) of summing over `a` first, and with it over the axes
-        that only the same factors have; None where every factor has it, or nothing would be left to sum over."""
+        that only the same factors have; None where every factor has it, or none, or nothing would be left to sum over."""
         inside, outside = [f for f in factors if a in f], [f for f in factors if a not in f]
-        if not outside:
+        if not inside or not outside:
             return None
         union = frozenset().union(*inside)
         others = frozenset().union(*outside)

@@ -15,6 +15,8 @@ from .units import Units
 from .uses import Uses
 
 NEVER = float("-inf")
+_OPERANDS = frozenset({"load", "splat", "cast", "const", "shuffle", "bitcast", "gather"})
+"""What brings an operand of a product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def spilled(node: LoopNode, units: Units, uses: Uses) -> float:
         return 0.0
     registers, core = units.target.registers, units.machine.core
     held, constants, most = live(node, units)
+    most += registers // core.ahead if several_terms(node) else 0
     over = max(0.0, most + held - registers)
     if most + held + constants > registers:
         uses.loads += min(float(constants), most + held + constants - registers)
@@ -118,6 +121,23 @@ def spilled(node: LoopNode, units: Units, uses: Uses) -> float:
     uses.stores += rest
     uses.issued += 2.0 * rest
     return core.spill_carried * chained
+
+
+def several_terms(node: LoopNode) -> bool:
+    """Whether a loop adds in several steps to the same sums what it computes from what it loads, and not products of these alone."""
+    begins = carried(node)[0]
+    summed, terms = set(begins), set[Val]()
+    for s in node.code:
+        if s.out is None or not _vector(s.out):
+            continue
+        before = [a for a in s.args if a in summed]
+        if before:
+            summed.add(s.out)
+            if any(a not in begins for a in before) and any(a in terms for a in s.args):
+                return True
+        elif s.op not in _OPERANDS:
+            terms.add(s.out)
+    return False
 
 
 def live(node: LoopNode, units: Units) -> tuple[float, int, float]:

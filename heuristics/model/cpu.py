@@ -68,7 +68,10 @@ def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[f
     before = list(takewhile(lambda n: n is not nest, s.together(nest)))
     if before and {load_parts(n)[0] for n in nest.loads} <= {load_parts(n)[0] for m in before for n in m.loads}:
         return compute, traffic.asked(nest)  # what siblings read in the same loop
-    return compute, traffic.cycles(nest, warm)
+    # (the second cache is near: what comes from there again comes beside other work, for the most part)
+    again = traffic.refetched(nest)
+    again = max(0.0, again - compute) + traffic.machine.caches.unhidden * min(again, compute)
+    return compute, traffic.cycles(nest, warm) + again
 
 
 def _share(s: Scheduled, items: int, threads: int) -> float:

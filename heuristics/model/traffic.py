@@ -20,6 +20,7 @@ from ...opts.strides import stride
 from ..machine import MachineModel
 from .dots import weave
 from .pages import copy_cycles, jump_cycles
+from .refetched import refetched
 from .shifted import kept_reads, kept_writes, together
 from .trips import trips
 
@@ -66,10 +67,7 @@ class Traffic:
     def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str], spread: tuple[int, ...] = ()) -> float:
         """Bytes that an access touches inside a set of parts, in whole lines; `spread`: of accesses that differ by so much."""
         each = []
-        found = self._reaches.get(indices)
-        if found is None:
-            found = self._reaches[indices] = [self._reach(i) for i in indices]
-        for d, parts in enumerate(found):
+        for d, parts in enumerate(self._moves(indices)):
             reach = 1.0 + sum(r for name, r in parts if name in inner) + (spread[d] if spread else 0)
             full = float(ix.upper(buffer.shape[d]))
             each.append((max(1.0, min(reach, full)), full))
@@ -83,6 +81,30 @@ class Traffic:
                 runs *= reach
             pitch *= full
         return runs * max(line, run)
+
+    def refetched(self, nest: Nest) -> float:
+        """Cycles to fetch again what one pass through the registers of a nest that stores touches, where that is too many lines of a set."""
+        if nest.kind != "store":
+            return 0.0
+        inner = {p.name for p in self.scheduled.registers(nest)}
+        return refetched(self.scheduled, nest, [(self._steps(u, inner), u.stored) for u in self._accesses(nest, ())], self.machine)
+
+    def _steps(self, u: Use, inner: set[str]) -> list[tuple[float, float]]:
+        """(stride, trips) in bytes by which an access is repeated inside some parts, in each dimension."""
+        pitch, out = float(u.buffer.dtype.size), []
+        for d in reversed(range(len(u.indices))):
+            full = float(ix.upper(u.buffer.shape[d]))
+            moved = sum(r for name, r in self._moves(u.indices)[d] if name in inner) + (u.spread[d] if u.spread else 0)
+            out.append((pitch, max(1.0, min(1.0 + moved, full))))
+            pitch *= full
+        return out
+
+    def _moves(self, indices: tuple[Node, ...]) -> list[list[tuple[str, float]]]:
+        """How far each part moves each of some indices."""
+        found = self._reaches.get(indices)
+        if found is None:
+            found = self._reaches[indices] = [self._reach(i) for i in indices]
+        return found
 
     def _reach(self, i: Node) -> list[tuple[str, float]]:
         """How far each part moves an index."""

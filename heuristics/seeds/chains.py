@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import gcd, prod
 
-from ...ir.body import Value
+from ...ir.body import Store, Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
@@ -57,7 +57,7 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
         tile, far = (lines * unit, copies), _past(kernel, target, copies)
         yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
         if _operations(rest) <= INLINED:
-            yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
+            yield _once((*before, *_nests(rest, tile), *_parallel(rest, main_store(rest).axes), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
         yield _once((*before, *_phases(rest, chain, tile), *far))
 
@@ -77,10 +77,10 @@ def chain_sizes(kernel: Kernel, target: Target) -> dict[str, tuple[int, ...]] | 
     chain = [v for v in read_elsewhere(kernel) if _shifted(kernel, v)]
     if not chain or target.kind == "gpu" or any(s.combine is not None for s in kernel.stores):
         return None
-    outer = len(kernel.stores[0].axes) - 1
-    blocks = (0, *(n for n in BLOCKS if n < max(extent(a) for a in kernel.stores[0].axes)))
+    axes = main_store(kernel).axes
+    blocks = (0, *(n for n in BLOCKS if n < max(map(extent, axes), default=0)))
     found = {"vectors": (1, 2, 4, 8), "copies": (1, 2, 4, 8, 16), "keep": tuple(range(1 << min(len(chain), KEPT)))}
-    found |= {f"block{i}": blocks for i in range(min(outer, 2))}
+    found |= {f"block{i}": blocks for i in range(min(len(axes) - 1, 2))}
     return found | {"kept_copies": (1, 2, 4, 8), "phase": (0, 1), "nt": (0, 1)}
 
 
@@ -96,7 +96,7 @@ def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
     past = [opt("NT", b.name) for b in kernel.outputs if p["nt"]]
     if p["phase"] and kept:
         return _once((*before, *_phases(kernel, kept, tile), *past))
-    store = kernel.stores[0]
+    store = main_store(kernel)
     outer = [a for a in store.axes if a is not _lane(store.axes, kernel)]
     sizes = [(a, p.get(f"block{i}", 0)) for i, a in enumerate(reversed(outer))]
     cuts = [opt("HALO", a.arg.name, n) for a, n in reversed(sizes) if 0 < n < extent(a)]
@@ -107,7 +107,7 @@ def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
     except OptError:
         return _once((*before, *cuts))
     at = [opt("STAGE", v, at=f"{cuts[-1].on}.h") for v in kept if cuts and isinstance(kernel.values[v].expr, Node)]
-    grid = [opt("PARALLEL", f"{o.on}.h") for o in cuts] or _parallel(kernel, store.axes[0])
+    grid = [opt("PARALLEL", f"{o.on}.h") for o in cuts] or _parallel(kernel, store.axes)
     return _once((*before, *cuts, *at, *_by_family(inner, _nests(inner, tile, kept, p["kept_copies"])), *grid, *past))
 
 
@@ -154,9 +154,14 @@ def _weight(e: Node, size: dict[str, int]) -> int:
     return sum(size.get(n.arg, 1) if n.op == "ref" else 1 for n in walk(e) if n.op not in ("axis", "const", "sum", "load"))
 
 
+def main_store(kernel: Kernel) -> Store:
+    """The first of the stores with the most axes: beside a picture there may be its total, which has none."""
+    return max(kernel.stores, key=lambda s: len(s.axes))
+
+
 def _lane(axes: Sequence[Node], kernel: Kernel) -> Node:
     """The axis that is consecutive where the outputs are stored; of a value, its last."""
-    s = kernel.stores[0]
+    s = main_store(kernel)
     if tuple(axes) == s.axes:
         strides = strides_of(s.buffer, s.indices)
         return next((a for a in axes if strides.get(a) == 1), axes[-1])
@@ -168,10 +173,10 @@ def _nests(kernel: Kernel, tile: tuple[int, int], kept: Sequence[str] = (), copi
     spelled out."""
     out: list[Opt] = []
     for v in (i for i in kernel.body if isinstance(i, Value) and (i.name in kept or not isinstance(i.expr, Node))):
-        out += _tile(v.axes, _lane(v.axes, kernel), (tile[0], copies or tile[1]))
+        out += _tile(v.axes, _lane(v.axes, kernel), (tile[0], copies or tile[1])) if v.axes else []
         out += [opt("UNROLL", a.arg.name, extent(a)) for a in v.reduce_axes if 1 < extent(a) <= SPELLED]
     for s in kernel.stores:
-        out += _tile(s.axes, _lane(s.axes, kernel), tile)
+        out += _tile(s.axes, _lane(s.axes, kernel), tile) if s.axes else []
     return out
 
 
@@ -185,13 +190,13 @@ def _tile(axes: Sequence[Node], lane: Node, tile: tuple[int, int]) -> list[Opt]:
     return out + ([opt("UPCAST", beside[-1].arg.name, copies)] if beside and copies > 1 and extent(beside[-1]) >= copies else [])
 
 
-def _parallel(kernel: Kernel, first: Node) -> list[Opt]:
-    return [opt("PARALLEL", a.arg.name) for a in shared_axes(kernel)[:1]] or [opt("PARALLEL", first.arg.name)]
+def _parallel(kernel: Kernel, axes: Sequence[Node]) -> list[Opt]:
+    return [opt("PARALLEL", a.arg.name) for a in (*shared_axes(kernel), *axes)[:1]]
 
 
 def _overlapped(kernel: Kernel, chain: Sequence[str], target: Target, threads: int, tile: tuple[int, int]) -> Iterator[list[Opt]]:
     """Blocks that fit the second cache with all that they keep, in parallel: everything kept that may be, or every second value."""
-    store = kernel.stores[0]
+    store = main_store(kernel)
     outer = [a for a in store.axes if a is not _lane(store.axes, kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1]
     pointwise = [v for v in chain if isinstance(kernel.values[v].expr, Node)]
     for kept in dict.fromkeys((tuple(pointwise), tuple(reversed(pointwise[::-1][::2])))):
@@ -217,7 +222,7 @@ def _overlap(kernel: Kernel, inner: Kernel, chain: Sequence[str]) -> bool:
 def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int, tile: tuple[int, int]) -> Iterator[list[Opt]]:
     """A strip of the first axis for each work item, gone through in blocks of as many rows as the register tile has, which keep what
     they share."""
-    store = kernel.stores[0]
+    store = main_store(kernel)
     outer = [a for a in store.axes if a is not _lane(store.axes, kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1]
     strip = min(STRIP, extent(outer[0]) // (2 * threads)) if outer else 0
     if strip < 4 * tile[1] or target.groups:
@@ -288,5 +293,5 @@ def _phases(kernel: Kernel, chain: Sequence[str], tile: tuple[int, int]) -> list
     """Every value of the chain in a phase of its own."""
     out: list[Opt] = []
     for k in phased(kernel, tuple(chain)):
-        out += [*_nests(k, tile), opt("PARALLEL", k.stores[0].axes[0].arg.name)]
+        out += [*_nests(k, tile), *(opt("PARALLEL", a.arg.name) for a in main_store(k).axes[:1])]
     return [*(opt("PHASE", v) for v in chain), *_by_family(kernel, out)]

@@ -1,6 +1,7 @@
-"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants
-folded, masked weights masked (`masked_weights`), narrow integers computed narrowly (`narrowing`), bits that are counted `popcount` (`bit_idioms`),
-choices by parity made places of a group (`parity`), what nests compute again named (`repeated`).
+"""The same kernel with fewer axes: values that nobody reads dropped (`unread`), unit axes dropped, adjacent axes merged
+where every access allows, constants folded, masked weights masked (`masked_weights`), narrow integers computed narrowly
+(`narrowing`), bits that are counted `popcount` (`bit_idioms`), choices by parity made places of a group (`parity`), what
+nests compute again named (`repeated`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
 neither, and a and b are used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of
@@ -26,6 +27,7 @@ from .masked_weights import mask_weights
 from .narrowing import narrow
 from .parity import split_by_parity
 from .repeated import name_repeated
+from .unread import without_unread
 from .window_rows import rows_first
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
@@ -36,7 +38,7 @@ def normalise(kernel: Kernel) -> Kernel:
     """An equal kernel in normal form (idempotent; the kernel itself when nothing changes)."""
     if kernel in _DONE:
         return _DONE[kernel] or kernel
-    found = _DropUnits(kernel).run()
+    found = _DropUnits(without_unread(kernel)).run()
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)

@@ -96,6 +96,7 @@ def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float],
     cpu = devices.get("cpu")
     cpu.check()
     began = time.process_time()
+    shapes = {b.name: tuple(d for d in b.shape if isinstance(d, int)) for b in made.outputs}  # (the normal form's are views)
     made, store = normalise(made), Artefacts.default()  # which knows no others
     threads = usable_cores()
     width = max(1, cpu.target.vector_bytes // 8)
@@ -107,9 +108,9 @@ def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float],
     pointers: list[int] = []
     for p in built.signature.params:
         if p.role == "out":
-            shape = tuple(d for d in p.shape if isinstance(d, int))
-            held[p.name] = mmap.mmap(-1, max(1, prod(shape) * p.dtype.size))  # shared with the child
-            arrays[p.name] = np.frombuffer(held[p.name], p.dtype.np, prod(shape)).reshape(shape)
+            size = prod(shapes[p.name])
+            held[p.name] = mmap.mmap(-1, max(1, size * p.dtype.size))  # shared with the child
+            arrays[p.name] = np.frombuffer(held[p.name], p.dtype.np, size).reshape(shapes[p.name])
             pointers.append(arrays[p.name].ctypes.data)
         else:
             pointers.append(inputs[p.name].ctypes.data)

@@ -40,6 +40,8 @@ def factored(kernel: Kernel, axis: str, number: int = 1) -> Kernel:
     inside, outside = on(p.factors, a)
     if len(p.sum.axes) < 2:
         raise OptError(f"FACTOR({axis}): {p.value.name} has no other axis to sum over; there is no order to choose")
+    if not inside:
+        raise OptError(f"FACTOR({axis}): no factor of {p.value.name} depends on {axis}; there is no sum over it to take first")
     if not outside:
         raise OptError(f"FACTOR({axis}): every factor of {p.value.name} depends on {axis}; nothing can be taken out of the sum over it")
     made = inside[0].arg if len(inside) == 1 and inside[0].op == "ref" else ""
@@ -125,11 +127,11 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Each axis of a sum that some factor does not depend on."""
+    """Each axis of a sum that some factor depends on, and some does not."""
     kernel = ordered(near.kernel, (o.on for o in near.schedule.opts if o.op == "FACTOR"))
     for p in products(kernel):
         for a in p.sum.axes if len(p.sum.axes) > 1 else ():
-            if extent(a) > 1 and on(p.factors, a)[1] and a in near.kernel.axes:
+            if extent(a) > 1 and all(on(p.factors, a)) and a in near.kernel.axes:
                 yield (opt("FACTOR", a.arg.name),)
 
 

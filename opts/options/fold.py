@@ -48,7 +48,8 @@ def foldable(kernel: Kernel) -> str:
     found = online(kernel, spanning=True)
     folds = [item for item in found.body if isinstance(item, Fold)] if isinstance(found, Kernel) else []
     over = (a for f in folds for c in f.components if c in kernel.values for a in kernel.values[c].reduce_axes)
-    return next((str(a.arg.family) for a in over), "")
+    # (of several axes that a component reduces, only one is the fold's)
+    return next((name for name in dict.fromkeys(str(a.arg.family) for a in over) if online(kernel, along=name, spanning=True)), "")
 
 
 def _origins(kernel: Kernel, found: Kernel) -> dict[str, list[Node]]:

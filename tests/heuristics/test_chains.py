@@ -48,6 +48,24 @@ def test_phases_have_lanes_where_a_value_has_sites_of_its_own() -> None:
     assert phased
 
 
+@pytest.mark.parametrize("picture", [True, False])
+def test_a_total_may_stand_beside_a_chain_or_at_its_end(picture: bool) -> None:
+    """Its store has no axes, and so no lane and no row."""
+    kb = KernelBuilder("variation")
+    i, j, k = kb.axis("n", 64), kb.axis("n@sum", 64), kb.axis("n@y", 64)
+    x = kb.input("x", (64,), float32)
+    v = kb.value("v", (i,), exp(x[i]))
+    total = kb.sum("total", (), j, v[j] * v[clip(j - 2, 0, 63)])
+    kb.store("t", float32, (), (), total[()])
+    if picture:
+        kb.store("y", float32, (64,), (k,), v[k] - v[clip(k - 1, 0, 63)])
+    kernel = kb.build()
+    for found in (seeds(kernel, TARGET, 2), quick_seeds(kernel, TARGET, 2)):
+        check_compiled(kernel, found[0], named("avx2"), threads=2)
+    (chain,) = (t for t in templates(kernel, TARGET, 2) if t.name == "chain")
+    assert any(chain.make({k: v[at] for k, v in chain.params.items()}) for at in (0, -1))
+
+
 def test_groups_of_threads_get_phases() -> None:
     kernel, target = blur_sums(256, 256), named("sm_80")
     for found in (seeds(kernel, target), quick_seeds(kernel, target)):

@@ -14,6 +14,7 @@ from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.halves import share_of_one
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import LoopNode, tree
+from tilewright.heuristics.counted.work import several_terms
 from tilewright.heuristics.sets import SetUse, set_use
 from tilewright.ir import KernelBuilder, float32, int32, int64, where
 from tilewright.ir.dtypes import index
@@ -92,6 +93,31 @@ def test_places_among_copies_are_no_more_than_there_are() -> None:
         cost(kb.build(), opts) for opts in ([["UPCAST", "n", 8]], [["PRIVATE", "y", {"chunks": 1, "copies": 8}], ["UPCAST", "n", 8]])
     )
     assert copies < 2 * plain
+
+
+def test_terms_of_later_steps_take_registers() -> None:
+    """Squares of differences are computed before they are added, which leaves fewer registers for sums than products do. Where each
+    iteration adds one of them, no later one is begun."""
+
+    def terms(squares: bool, steps: int) -> bool:
+        kb = KernelBuilder("terms")
+        i, j, k = kb.axis("m", 64), kb.axis("n", 64), kb.axis("k", 64)
+        a, b = kb.input("a", (64, 64), float32), kb.input("b", (64, 64), float32)
+        d = a[i, k] - b[k, j]
+        total = kb.sum("total", (i, j), k, d * d if squares else a[i, k] * b[k, j])
+        kb.store("y", float32, (64, 64), (i, j), total[i, j])
+        unroll = [["UNROLL", "k", steps]] if steps > 1 else []
+        program = lower(apply(kb.build(), parse([["UPCAST", "m", 4], ["UPCAST", "n", 16], *unroll]), TARGET))
+        return any(map(several_terms, loops(tree(program, program.phases[0], TARGET.vector_bytes).root)))
+
+    assert terms(True, 4)
+    assert not terms(True, 1) and not terms(False, 4)
+
+
+def loops(node: LoopNode) -> Iterator[LoopNode]:
+    yield node
+    for child in node.children:
+        yield from loops(child)
 
 
 def test_what_moves_otherwise_meets_a_set_now_and_then() -> None:

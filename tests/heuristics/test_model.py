@@ -10,7 +10,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, seeds
 from tilewright.heuristics.machine import DEFAULT
-from tilewright.ir import sym
+from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.cost import cost as cost_of
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import Opts, actions, apply, parse
@@ -102,3 +102,18 @@ def test_measured_bandwidth_is_used() -> None:
 
     s = apply(kernels.make("add"), parse([["UPCAST", "n", 64]]), TARGET)
     assert estimate(s, 1, Slow()) > 2 * estimate(s, 1)
+
+
+def test_stored_rows_share_sets_with_those_that_are_read() -> None:
+    """Four rows of a page each that are stored, with the six that they are computed of, are more lines of a set than eight ways hold; rows
+    of another length are spread."""
+
+    def gain(w: int) -> float:
+        kb = KernelBuilder("rows")
+        i, j = kb.axis("h", 256), kb.axis("w", w)
+        x = kb.input("x", (258, w), float32)
+        kb.store("y", float32, (256, w), (i, j), x[i, j] + x[i + 1, j] + x[i + 2, j])
+        two, four = (cost(kb.build(), [["UPCAST", "w", 16], ["UPCAST", "h", n]]) for n in (2, 4))
+        return two / four
+
+    assert gain(1024) < 0.98 * gain(1040)

@@ -249,3 +249,15 @@ def test_a_kernel_that_nobody_holds_is_let_go(shape):
     del kernel, normal
     gc.collect()
     assert [r() for r in gone] == [None, None]
+
+
+def test_what_nobody_reads_is_left_out():
+    """Nor what only that reads; inputs stay parameters."""
+    kb = KernelBuilder("left")
+    i, j, k, o = kb.axis("m", 8), kb.axis("n", 4), kb.axis("m@2", 8), kb.axis("m@o", 8)
+    x, z = kb.input("x", (8, 4), float32), kb.input("z", (8,), float32)
+    kept = kb.sum("kept", (i,), j, x[i, j])
+    lone = kb.max("lone", (), k, z[k] + kept[k])
+    kb.value("unread", (o,), lone[()] * z[o])
+    kb.store("y", float32, (8,), (o,), kept[o] * 2)
+    assert list(same(kb.build()).values) == ["kept"]

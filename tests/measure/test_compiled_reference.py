@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tilewright.devices.cpu.device import CpuDevice
-from tilewright.ir import Kernel, KernelBuilder, cast, float32, float64, int8, sqrt, where
+from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, float64, int8, sqrt, where
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.ir.evaluation.work import evaluation_work, reduced_points
@@ -54,6 +54,20 @@ def test_compiled_code_gives_what_numpy_gives(light: None, whole: bool) -> None:
         assert want.weight is not None and e.weight is not None
         assert float((np.abs(e.value - want.value) * want.weight).max()) < 1e-6
         np.testing.assert_allclose(e.weight, want.weight, rtol=1e-6)
+
+
+def test_results_have_the_shape_that_the_kernel_says(light: None) -> None:
+    """What is compiled is in normal form, where both axes are one; what overflows on the way is looked for in the kernel's rows."""
+    kb = KernelBuilder("scaled")
+    i, j = kb.axis("m", 60), kb.axis("n", 100)
+    x, y = kb.input("x", (60, 100), float32), kb.input("y", (60, 100), float32)
+    kb.store("z", float32, (60, 100), (i, j), exp(x[i, j]) * y[i, j])
+    kernel = kb.build()
+    inputs = generate(kernel, {}, 3)
+    inputs["x"][44, 77], inputs["y"][44, 77] = 89.0, 1e-3  # its exponential is too large for float32
+    got, want = compiled_expectations(kernel, inputs, False), expectations(kernel, inputs, {})["z"]
+    assert got is not None and got["z"].shape == want.shape == (60, 100)
+    np.testing.assert_allclose(got["z"].value, want.value, rtol=1e-9)
 
 
 @pytest.mark.parametrize("fault", ["wrong", "killed"])

@@ -61,6 +61,19 @@ def test_refusals(text: str, axis: str, why: str) -> None:
         apply(einsum(text, i=2, j=3, k=4, l=5), (opt("FACTOR", axis),), named("avx2"))
 
 
+def test_an_axis_that_no_factor_has_is_refused() -> None:
+    kb = KernelBuilder("times")
+    i, j, k = kb.axis("i", 4), kb.axis("j", 6), kb.axis("k", 8)
+    a, b = kb.input("a", (4, 8), float32), kb.input("b", (8,), float32)
+    kb.store("y", float32, (4,), (i,), kb.sum("acc", (i,), (j, k), a[i, k] * b[k])[i])
+    kernel = kb.build()
+    with pytest.raises(OptError, match="no factor of acc depends on j"):
+        apply(kernel, (opt("FACTOR", "j"),), named("avx2"))
+    assert opt("FACTOR", "j") not in order_opts(kernel)
+    assert opt("FACTOR", "j") not in {o for step in proposals(apply(kernel, (), named("avx2"))) for o in step}
+    check_compiled(kernel, seeds(kernel, named("avx2"))[0], named("avx2"))
+
+
 def test_the_order_is_the_cheapest() -> None:
     assert best_orders(einsum("ij,jk,kl->il", i=2, j=64, k=64, l=64))[0].axes == ("j",)
     assert best_orders(einsum("ij,jk,kl->il", i=64, j=64, k=64, l=2))[0].axes == ("k",)

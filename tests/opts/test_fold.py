@@ -97,6 +97,19 @@ def test_it_is_proposed_once_where_it_is_legal() -> None:
     assert not foldable(einsum("mk,kn->mn", m=4, k=5, n=6))
 
 
+def test_a_component_may_reduce_other_axes_too() -> None:
+    """The fold is along the axis that the product spans, whichever of the component's axes comes first."""
+    kb = KernelBuilder("several")
+    m, k, n, j = (kb.axis(*a) for a in (("m", 8), ("k", 5), ("n", 6), ("m@2", 8)))
+    a, b, c = kb.input("a", (8, 5), float32), kb.input("b", (5,), float32), kb.input("c", (6,), float32)
+    dot = kb.sum("dot", (m,), k, a[m, k] * b[k])
+    kb.store("y", float32, (), (), kb.sum("total", (), (n, j), exp(dot[j]) * c[n])[()])
+    kernel = kb.build()
+    assert foldable(kernel) == "m"
+    for opts in ((opt("FOLD", "m"),), seeds(kernel, named("avx2"), 1)[0]):
+        check_floats(kernel, opts, named("avx2"))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_seeds_fold(form: str) -> None:
     kernel, target = FORMS[form], named("znver5")
