@@ -23,7 +23,8 @@ LINE = 64
 """Bytes of a cache line. Rows side by side are stored in turns, which takes long where that is in pieces of lines: half as long again as
 rows one after the other, measured on 32-byte stores and on rows of other lengths."""
 IN_PIECES = 2.0
-"""Loads that rows side by side must save for each store that is in pieces of lines."""
+"""Loads that rows side by side must save where their only store is in pieces of lines. (Several outputs are never stored so: two in four
+rows took twice as long as row by row, whatever they shared.)"""
 
 
 def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
@@ -39,7 +40,7 @@ def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) ->
     for a in found:
         pieces = sum((x.stride(a) or 0) * x.buffer.dtype.size % LINE > 0 for x in stored)
         for copies in (4, 2):
-            if pieces and _saved((at for key, at in places if key[0] is a), copies) < IN_PIECES * pieces:
+            if pieces > 1 or (pieces and _saved((at for key, at in places if key[0] is a), copies) < IN_PIECES):
                 continue
             if extent(a) >= 4 * copies and vectors * copies <= target.registers // 2:
                 first, *rest = rows(kernel, target, threads, vectors * lanes, False) or (None,)

@@ -64,7 +64,7 @@ class Kinds(Algebra):
         not make it overflow."""
         value, error = np.asarray(pair.value), pair.error
         if dtype.is_float and value.size and not self._small(value, error, OVERFLOW[dtype.compute.name]):
-            top = OVERFLOW[dtype.compute.name]
+            top = OVERFLOW[dtype.compute.name] if dtype.compute.size < 8 else np.inf  # (the largest float64 is one)
             own = rounding * self.slack * np.where(np.isfinite(value), np.abs(value), 0.0)
             over = np.isfinite(value) & ~(self._reach(pair) - own < top)
             if over.any():

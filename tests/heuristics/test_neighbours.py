@@ -59,6 +59,20 @@ def test_rows_that_are_no_whole_lines_are_stored_in_turns_where_they_share_much(
     assert opt("UPCAST", "m", 4) in seeds(kernel, AVX2, 1)[0]
 
 
+def test_several_outputs_are_not_stored_in_pieces_of_lines() -> None:
+    def two(w: int) -> Kernel:
+        kb = KernelBuilder("two")
+        i, j = kb.axis("m", 61), kb.axis("n", w)
+        x = kb.input("x", (63, w + 2), float32)
+        total = sum((x[i + p, j + q] for p in range(3) for q in range(3)), x[i, j] * 2.0)
+        kb.store("y", float32, (61, w), (i, j), total)
+        kb.store("z", float32, (61, w), (i, j), total * x[i + 1, j])
+        return kb.build()
+
+    assert list(neighbour_tiles(two(64), AVX2, 1, 8))
+    assert not list(neighbour_tiles(two(67), AVX2, 1, 8))
+
+
 def test_what_is_read_once_has_no_such_tiles() -> None:
     kb = KernelBuilder("copy")
     i, j = kb.axis("m", 64), kb.axis("n", 64)

@@ -79,6 +79,16 @@ def test_which_zero_is_larger_is_not_defined():
     assert not unsure.any()
 
 
+@pytest.mark.parametrize("type_", ["float64", "float32", "float16"])
+def test_the_largest_number_of_a_type_is_one(type_):
+    """And no infinity: the larger of it and another number is it, and its size is."""
+    top = float(np.finfo(type_).max)
+    value, loose, _ = pointwise(maximum, [top, -top, INF], [0.0, -1.0, top], type_=dtype(type_))
+    assert value.tolist() == [top, -1.0, INF] and not loose.any()
+    value, loose, _ = pointwise(abs, [top, -top, -INF], type_=dtype(type_))
+    assert value.tolist() == [top, top, INF] and not loose.any()
+
+
 def test_sums_that_overflow_in_some_order_are_loose():
     value, loose, unsure = summed(
         [
