@@ -49,7 +49,10 @@ def reverse(phase: Phase) -> None:
 
 
 def test_right_programs_have_no_culprit() -> None:
-    for target, opts, passes_ in ((AVX2, LIST, ["neighbours", "columns", "interleave", "shorten"]), (SM90, TILED, ["barriers"])):
+    for target, opts, passes_ in (
+        (AVX2, LIST, ["neighbours", "columns", "bytes", "narrowing", "interleave", "shorten"]),
+        (SM90, TILED, ["barriers"]),
+    ):
         found = bisect(MATMUL, opts, target)
         assert found.culprit == "" and [s for s, _ in found.stages] == ["emit", *passes_] and found.opts == opts
 
@@ -61,6 +64,8 @@ def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "emit",
         "neighbours",
         "columns",
+        "bytes",
+        "narrowing",
         "interleave",
         "shorten",
     ]
