@@ -10,8 +10,6 @@ is dozens of instructions in a processor without registers for masks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...program.ops import READS, WRITES
 from ...program.program import Instr, Program, Val, statements
 
@@ -25,16 +23,14 @@ def updated(program: Program) -> set[Val]:
     found: set[Val] = set()
     for phase in program.phases:
         code = list(statements(phase.body))
-        made = {s.out: s for s in code if isinstance(s, Instr) and s.out is not None}
         read = {(s.mem, s.args[0]) for s in code if isinstance(s, Instr) and s.op in READS and s.args[0].lanes == 1}
         written = {(s.mem, s.args[0]) for s in code if isinstance(s, Instr) and s.op in WRITES}
-        found |= {at for _, at in read & written if _of_lane(made, at)}
+        lanes: set[Val] = set()  # and what is made of them: each instruction is looked at once, however often its value is used
+        for s in code:
+            if isinstance(s, Instr) and s.out is not None and (s.op == "extract" or (s.op in ALONG and not lanes.isdisjoint(s.args))):
+                lanes.add(s.out)
+        found |= {at for _, at in read & written if at in lanes}
     return found
-
-
-def _of_lane(made: Mapping[Val, Instr], at: Val) -> bool:
-    s = made.get(at)
-    return s is not None and (s.op == "extract" or (s.op in ALONG and any(_of_lane(made, a) for a in s.args)))
 
 
 def chosen(program: Program) -> set[Val]:

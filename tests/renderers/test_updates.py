@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright import targets
-from tilewright.ir import KernelBuilder, float32, float64, int32
+from tilewright.ir import KernelBuilder, float32, float64, int32, maximum, minimum
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
@@ -44,6 +44,18 @@ def test_only_what_lanes_say_is_kept_whole(opts: str) -> None:
     assert text.count(BARRIER) == (0 if opts == "(none)" else 8)
     read = render(lower(apply(counts(False), parse("Un8"), target)), target).text
     assert BARRIER not in read
+
+
+def test_indices_whose_parts_are_used_twice_are_looked_at_once() -> None:
+    """A hash of many steps has two ways from each to the one before: as many ways in all as numbers of so many bits."""
+    kb = KernelBuilder("hashed")
+    i = kb.axis("n", N)
+    h = kb.input("x", (N,), int32, range=(0, V - 1))[i]
+    for _ in range(60):
+        h = h * h + h
+    kb.store("y", int32, (V,), (i,), 1, (maximum(minimum(cast(h, "int64"), V - 1), 0),), combine="add")
+    target = targets.named("znver4")
+    assert BARRIER not in render(lower(apply(kb.build(), (), target)), target).text
 
 
 @pytest.mark.parametrize("opts", ["Un8", "Un32", "Vy1x8 Un16", "Vy2x4 Un8"])
