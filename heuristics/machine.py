@@ -7,7 +7,7 @@ registers, lanes) is not here but in `targets.Target`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .gpu_machine import Gpu
@@ -93,6 +93,10 @@ class Core:
     """Instructions to note beside an extreme whether an element is a number."""
     noted_by_masks: float = 0.5
     """The same with registers for the truths of vectors."""
+    ordered: float = 4.0
+    """Instructions for the larger or the smaller of two floats, which may be no numbers."""
+    ordered_by_masks: float = 3.0
+    """The same with registers for the truths of vectors."""
     placed: float = 2.0
     """Instructions to keep the place of an extreme, but for one of each step."""
     placed_by_masks: float = 1.0
@@ -167,19 +171,29 @@ class Caches:
     """Index steps from here on leave a buffer: what is touched is bounded by its extent, not by the step."""
     usable: float = 0.8
     """The share of a cache that a working set may take."""
+    kept_whole: float = 0.75
+    """The share of a cache up to which a call's data is all there when the next call begins."""
+    kept_none: float = 1.25
+    """The same from which on nothing of it is."""
+    last: float = 0.5
+    """The share of the last cache that is taken to be ours from one call to the next."""
+    last_most: float = 4.0
+    """Second caches that it is taken to be at most: one that all cores share is seldom ours."""
     warm: float = 0.5
     """The share of the second cache that what earlier passes read may take and still be there."""
     scattered: float = 2.0
     """How much dearer lines are that data chooses: nothing fetches them ahead."""
     crowded: float = 25.0
-    """Cycles that a line waits which is written after another one of the same set, as down the columns of rows whose pitch is a power of two
-    (measured: 13 to 28 on one processor, 46 to 140 on another)."""
+    """Cycles that a line waits which is written after another one of the same set, as down columns whose pitch is a power of two (measured:
+    13 to 28 on one processor, 46 to 140 on another)."""
     beside: float = 0.25
     """The part of the traffic of the less busy levels that the busiest one does not hide."""
     unhidden: float = 0.2
     """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
     written: int = 2
     """How often a stored line passes: it is read before it is written."""
+    past: float = 1.0
+    """The rate of stores past the caches, as a share of memory's."""
     pieces: float = 10.0
     """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
     bursts: float = 0.6
@@ -198,6 +212,14 @@ class Caches:
     """Seconds to go on to the next work item, where there is one thread."""
     owned: float = 3.0
     """Cycles to read an index and compare it with the rows that an item owns (OWN)."""
+
+    def last_cache(self, l2: int, l3: int) -> float:
+        """Bytes that the last cache keeps from one call to the next, from the sizes of the second cache and of the last one."""
+        return max(float(l2), min(self.last * l3, self.last_most * l2))
+
+    def gone(self, whole: float, capacity: float) -> float:
+        """The share of a call's data, `whole` bytes, that a cache of so many has lost when the next call begins."""
+        return min(1.0, max(0.0, (whole / capacity - self.kept_whole) / (self.kept_none - self.kept_whole)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,20 +297,3 @@ SLOW |= {"expm1": "exp", "log1p": "log", "sin": "erf", "cos": "erf", "atan": "er
 
 DEFAULT = MachineModel()
 """What seeds and estimates use unless told otherwise."""
-
-ZEN = MachineModel(caches=Caches(l3=32.0))
-"""Processors whose cores share a last cache by a few, close by (AMD's since Zen: 32 bytes a cycle by their manuals), and not by the mesh of
-all cores: what it keeps is not worth storing past it."""
-
-
-ZEN4 = replace(ZEN, core=Core(issue=4.0, spill_carried=1.0), jumps=Jumps(asked=150.0))
-"""Zen 4, where requests for the rows that come next (FETCH) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
-at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is stored on the stack
-is there for the next load by its address's registers, without a wait for the cache."""
-
-
-def machine_of(cpu: str) -> MachineModel:
-    """The machine that is assumed for a processor, by LLVM's name of it."""
-    if cpu == "znver4":
-        return ZEN4
-    return ZEN if cpu.startswith("znver") else DEFAULT

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ...opts.schedule import Scheduled
 from ...program.program import Phase, Program
 from ...targets import Target
-from ..machine import Bandwidth, MachineModel, machine_of
+from ..machine import Bandwidth, MachineModel
+from ..processors import machine_of
 from .reuse import Reuse, sizes_of
 from .tree import Tree, tree
 from .units import Units
@@ -48,14 +49,13 @@ def _phase(
     reuse = Reuse(t, sizes, caches.line, caches.written, caches.scattered, span=span)
     whole = reuse.whole()
     levels = []
-    for capacity, rate in ((target.l1, caches.l2), (target.l2, caches.l3), (target.l3 / 2, dram)):
+    for capacity, rate in ((target.l1, caches.l2), (target.l2, caches.l3), (caches.last_cache(target.l2, target.l3), dram)):
         reuse.scattered = 1.0 if capacity == target.l1 else caches.scattered  # (near ones are waited for together)
-        # what does not quite fit is there in part when the next call begins
-        share = min(1.0, max(0.0, 2.0 * whole / capacity - 1.5))
+        share = caches.gone(whole, capacity)
         levels.append(share * reuse.moved(t.root, caches.usable * capacity) / rate if share else 0.0)
         if share and capacity <= target.l2:  # (farther ones are spread by more than the address's lower bits)
             levels[-1] += share * reuse.waiting(t.root, caches.usable * capacity) * caches.crowded
-    past = reuse.past(caches.open_lines, caches.pieces) / dram
+    past = reuse.past(caches.open_lines, caches.pieces) / (dram * caches.past)
     levels[0] += reuse.thrashed(target.l1 // span, span) / caches.l2
     return Counted(work, levels[0], levels[1], levels[2], past, _translated(t, sizes, machine), t.root.trips)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from ...opts.schedule import Scheduled
 from ...program.program import Program
 from ...targets import Target
-from ..machine import Bandwidth, MachineModel, machine_of
+from ..machine import Bandwidth, MachineModel
+from ..processors import machine_of
 from .counted import count, of_program
 from .tree import LoopNode, distinct, tree
 from .units import Units

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...ir import index as ix
-from ...ir.buffer import load_parts
+from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, walk
 from ...opts.analysis.numbered_places import as_number, offsets
@@ -18,6 +18,7 @@ from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
+from .shifted import kept
 
 Shift = tuple[int | None, ...]
 """By how many elements an expression is shifted along each axis; None where it does not vary."""
@@ -39,8 +40,12 @@ class Shapes:
         if n.op == "where" and holds_inside(self.scheduled, self.nest, n.src[0]):
             return self.found.get(n.src[1])
         if n.op == "load":
-            return self._load(n)
-        if n.op == "ref" or n.dtype is index:
+            buffer, indices, mask = load_parts(n)
+            return self._at(buffer, indices) if mask is None or holds_inside(self.scheduled, self.nest, mask) else None
+        if n.op == "ref":  # (of what is not kept, each copy has its own)
+            read = None if n.arg in self.nest.fills else kept(self.scheduled, n.arg, n.src)
+            return None if read is None else self._at(*read)
+        if n.dtype is index:
             return None
         parts = [self.found.get(s) for s in n.src]
         if any(p is None for p in parts):
@@ -53,10 +58,8 @@ class Shapes:
     def _number(self, shape: Hashable) -> int:
         return self.numbers.setdefault(shape, len(self.numbers))
 
-    def _load(self, n: Node) -> tuple[int, Shift] | None:
-        buffer, indices, mask = load_parts(n)
-        if mask is not None and not holds_inside(self.scheduled, self.nest, mask):
-            return None
+    def _at(self, buffer: Buffer, indices: Sequence[Node]) -> tuple[int, Shift] | None:
+        """The same of an element of an array."""
         shift: list[int | None] = [None] * len(self.axes)
         rest: list[Hashable] = []
         for i in indices:
@@ -81,7 +84,7 @@ def times_computed(
 ) -> dict[Node, int]:
     """How often each of some expressions is computed in a body that none before it in the list was; only of those that are alike."""
     beside = [p for p in regs if p is not lane and p.kind == "upcast" and p.axis in nest.axes and copies[p.name] > 1 and p.stride == 1]
-    if nest.kind != "store" or not beside or len({p.axis for p in beside}) < len(beside):
+    if nest.kind not in ("store", "point") or not beside or len({p.axis for p in beside}) < len(beside):
         return {}
     shapes = Shapes(s, nest, tuple(p.var for p in beside))
     for n in walk(*nest.evaluated):
@@ -92,7 +95,7 @@ def times_computed(
     out: dict[Node, int] = {}
     for n in nodes:
         found = shapes.found.get(n)
-        if found is None or n.op in ("load", "const"):
+        if found is None or n.op in ("load", "ref", "const"):
             continue
         number, shift = found
         varies = tuple(x is not None for x in shift)

@@ -131,6 +131,8 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
+        elif n.op in ("max", "min") and n.dtype.is_float and not s.target.keeps_nan:  # compared with itself, and chosen
+            arith += k * (core.ordered_by_masks if "avx512" in s.target.features else core.ordered)
         elif n.op in SLOW:
             arith += k * getattr(core, SLOW[n.op])
         elif n.op in COMPARE and n.src[0].dtype is index:

@@ -3,7 +3,8 @@
 For each nest the instructions of its innermost body are counted exactly as lowering will emit them (`compute.py`:
 each expression once for each assignment of the register parts it varies with), and set against issue width, load
 ports, the latency of accumulator chains and the register file. Memory traffic (`traffic.py`) follows Wolf & Lam's
-reuse argument: at each cache level, the outermost loop whose working set fits is the one whose data is fetched once.
+reuse argument: at each cache level, the outermost loop whose working set fits is the one whose data is fetched once. What fits a
+cache with all its arrays is there from the call before.
 The larger of compute and traffic counts. What anything costs is data: `machine.MachineModel`."""
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from statistics import fmean
 
 from ...ir.buffer import load_parts
 from ...ir.node import walk
+from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.ragged import share as share_reduced
 from ...opts.fold_tiles import share as share_run
 from ...opts.nests import FoldItem, Nest
 from ...opts.schedule import Scheduled
-from ..machine import DEFAULT, Bandwidth, MachineModel, machine_of
+from ..machine import DEFAULT, Bandwidth, MachineModel
+from ..processors import machine_of
 from .compute import compute_cycles
 from .gpu.estimate import estimate_gpu
 from .own import owned_work
@@ -29,11 +32,18 @@ from .trips import trips
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
     """Predicted seconds on `threads` threads of `machine` (the one of the schedule's target), whose bandwidth is that of `limits` where given.
     Symbolic extents count with their upper bounds."""
-    machine = machine or replace(DEFAULT, jumps=machine_of(scheduled.target.cpu).jumps)
+    if machine is None:  # (instructions are counted from options as that Xeon takes them)
+        mine = machine_of(scheduled.target.cpu)
+        machine = replace(DEFAULT, caches=mine.caches, jumps=mine.jumps)
     if scheduled.target.kind == "gpu":
         return estimate_gpu(scheduled, machine, limits)
-    if scheduled.phases:
-        return sum(estimate(p, threads, limits, machine) for p in scheduled.phases)
+    phases = scheduled.phases or (scheduled,)
+    arrays = {b.name: buffer_bytes(b.shape, b.dtype.size) for p in phases for b in p.kernel.buffers}
+    return sum(_phase(p, threads, limits, machine, float(sum(arrays.values()))) for p in phases)
+
+
+def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine: MachineModel, whole: float) -> float:
+    """Seconds of a phase of a call that touches `whole` bytes."""
     clock, caches = machine.core.clock, machine.caches
     dram = caches.dram
     if limits is not None:
@@ -43,7 +53,7 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
         items *= p.trips
     threads = max(1, min(threads, items))
     dram /= max(1.0, caches.scaling * threads)
-    traffic = Traffic(scheduled, machine, dram)
+    traffic = Traffic(scheduled, machine, dram, whole, threads)
     total = 0.0
     run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
     warm: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
@@ -41,11 +41,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The memory side of the model for one schedule; `dram`: bytes a cycle from memory for one of the threads that run."""
+    """The memory side of the model for one schedule; `dram`: bytes a cycle from memory for one of the `threads` that run; `whole`: bytes of
+    all arrays that a call touches."""
 
     scheduled: Scheduled
     machine: MachineModel
     dram: float
+    whole: float = inf
+    threads: int = 1
     _reaches: dict[tuple[Node, ...], list[list[tuple[str, float]]]] = field(default_factory=dict)
 
     def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
@@ -59,6 +62,21 @@ class Traffic:
         found = self._through_caches(nest, uses, staged, panels, near)
         jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
         return found + self.asked(nest) + jumped
+
+    @property
+    def last_cache(self) -> float:
+        """Bytes that the last cache keeps from one call to the next."""
+        return self.machine.caches.last_cache(self.scheduled.target.l2, self.scheduled.target.l3)
+
+    def gone(self, capacity: float) -> float:
+        """The share of the call's data that a cache of so many bytes has lost when the next call begins."""
+        return self.machine.caches.gone(self.whole if capacity == self.last_cache else self.whole / self.threads, capacity)
+
+    @property
+    def memory(self) -> float:
+        """Bytes a cycle of arrays in memory, or in the last cache as far as they are there."""
+        share = self.gone(self.last_cache)
+        return 1.0 / (share / self.dram + (1.0 - share) / self.machine.caches.l3)
 
     def _item(self, nest: Nest) -> set[str]:
         """The parts inside one work item."""
@@ -145,10 +163,10 @@ class Traffic:
         asked = 0.0
         if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
-            asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
+            asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
         for f in fetches(s).get(nest.name, ()):
             row = self._footprint(f.buffer, f.indices, item)
-            asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
+            asked += (1 if f.later else self.machine.caches.written) * row * items / self.memory
             if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
                 asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)
         return asked
@@ -185,9 +203,10 @@ class Traffic:
             per = [self._footprint(u.buffer, u.indices, inner, u.spread) * (caches.written if u.stored else 1) for u in uses]
             per += [_staged_inside(st, inner) for st in panels]
             prints.append((per, sum(_staged_inside(st, inner) for st in staged)))
-        sizes = [(s.target.l1, caches.l2), (s.target.l2, caches.l3), (max(s.target.l3, s.target.l2), self.dram)]
-        cycles = 0.0
+        sizes = [(float(s.target.l1), caches.l2), (float(s.target.l2), caches.l3), (self.last_cache, self.dram)]
+        levels = []
         for capacity, rate in sizes:
+            gone = self.gone(capacity)
             fits = next((d for d, (per, held) in enumerate(prints) if sum(per) + held <= caches.usable * capacity), len(loops))
             # the loop around the working set that fits streams its data once; loops further out fetch it again
             depth = max(fits - 1, 0)
@@ -196,8 +215,8 @@ class Traffic:
             here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= caches.usable * capacity for u in uses]
             here += [False] * len(panels)
             passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))
-            cycles += (passed + (0.0 if far else held)) * trips(loops[:depth]) / rate
-        return cycles
+            levels.append((gone * passed + (0.0 if far else held)) * trips(loops[:depth]) / rate)
+        return max(levels) + caches.beside * (sum(levels) - max(levels))
 
     def stage_cycles(self, name: str) -> float:
         """Cycles spent copying a staged tile, every time its loop comes round."""

@@ -13,7 +13,7 @@ from ...ir.body import Store, Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
-from ...opts.analysis.pages import is_far
+from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import extent, read_elsewhere, shared_axes, strides_of
 from ...opts.apply_options import apply
 from ...opts.defaults import fit, rows
@@ -21,6 +21,7 @@ from ...opts.opt import Opt, Opts, opt
 from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
 from ...targets import Target
+from .streamed import far_bytes
 
 TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
 """Register tiles: cache lines along the lanes, rows. (Pieces of lines that several rows store past the caches in turns are slow.)"""
@@ -65,7 +66,7 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
 def _past(kernel: Kernel, target: Target, copies: int) -> list[Opt]:
     """Stores past the caches, of outputs that are far: where each row begins at a vector, and of several rows in turns on a line, for
     else they store pieces of lines."""
-    far = [b for b in kernel.outputs if is_far(target, b.shape, b.dtype.size)]
+    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(target)]
     unit = LINE if copies > 1 else target.vector_bytes
     return [
         opt("NT", b.name) for b in far if len(b.shape) == 1 or (isinstance(b.shape[-1], int) and b.shape[-1] * b.dtype.size % unit == 0)

@@ -8,6 +8,7 @@ from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.analysis.structure import accesses
 from ...opts.opt import Opts, opt
+from ...targets import Target
 from ..model import estimate
 from .legal import Trials
 
@@ -27,8 +28,7 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
     if all_contractions(kernel):  # results leave register tiles in pieces of lines, and seldom
         yield from found
         return
-    least = max(LEAST, FAR_CACHES * target.l2)
-    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= least]
+    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(target)]
     for n, opts in enumerate(found):
         alone = trials.legal(opts) if far and n < favourites and not any(o.op == "NT" for o in opts) else None
         if alone is not None and few_rows(trials, alone):
@@ -36,6 +36,11 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
             if past is not None and past != alone and estimate(trials.apply(past), threads) < estimate(trials.apply(alone), threads):
                 yield past
         yield opts
+
+
+def far_bytes(target: Target) -> int:
+    """Bytes of an output from which on no cache keeps it for whoever reads it next."""
+    return max(LEAST, FAR_CACHES * target.l2)
 
 
 def few_rows(trials: Trials, opts: Opts) -> bool:

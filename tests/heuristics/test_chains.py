@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from chains import blur, blur_sums, clamped, halved
+from chains import blur, blur_sums, clamped, halved, total
 from checks import check_compiled
 from tilewright.heuristics import seeds, templates
+from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model import estimate
+from tilewright.heuristics.model.compute import compute_cycles
 from tilewright.heuristics.seeds import quick_seeds
 from tilewright.ir import KernelBuilder, OptError, clip, exp, float32
 from tilewright.opts import apply, parse
@@ -104,6 +106,27 @@ def test_the_model_knows_what_is_computed_again_and_what_goes_through_memory() -
     phase = seconds(["PHASE", "rows"], *wide)
     assert kept[32] < kept[2]  # a halo of two rows for two
     assert kept[32] < phase  # the value goes to memory and back
-    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8]) < seconds(["UPCAST", "x", 16])  # rows that copies share
+    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 4]) < seconds(["UPCAST", "x", 16])  # rows that copies share
     pieces = seconds(["UPCAST", "x", 8], ["UPCAST", "y", 8], ["NT", "out"])
     assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8], ["NT", "out"]) < pieces
+
+
+def test_what_the_caches_keep_from_call_to_call_does_not_come_from_memory() -> None:
+    """An image of 1 MB and one of 16 MB: a point of the large one is dearer, and computing counts less beside its memory."""
+    times = {n: [estimate(apply(blur(n, n), parse(o), TARGET), 1) / n**2 for o in ("Ux16", "Ux16 Uy4")] for n in (512, 2048)}
+    assert times[2048][1] > 1.5 * times[512][1]
+    assert times[512][0] / times[512][1] > times[2048][0] / times[2048][1]
+
+
+def test_rows_that_copies_share_are_computed_once_of_kept_values_too() -> None:
+    n = 1024
+    kb = KernelBuilder("pairs")
+    y1, x1, y, x = kb.axis("y1", n + 2), kb.axis("x1", n + 1), kb.axis("y", n), kb.axis("x", n)
+    v = kb.value("v", (y1, x1), exp(kb.input("a", (n + 2, n + 1), float32)[y1, x1]))
+    kb.store("out", float32, (n, n), (y, x), total(v[y + d, x] + v[y + d, x + 1] for d in range(3)))
+    works = []
+    for rows in ([], [["UPCAST", "y", 4]]):
+        s = apply(kb.build(), parse([["HALO", "y", 64], ["STAGE", "v", {"at": "y.h"}], ["UPCAST", "x", 16], *rows]), TARGET)
+        s = (s.phases or (s,))[-1]
+        works.append(next(compute_cycles(s, nest, DEFAULT) for nest in s.nests if nest.kind == "store"))
+    assert works[1] < 0.6 * works[0], "six sums of two and eight more for four rows, where one row takes three and two more"
