@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..ir.errors import MeasureError
+from ...ir.errors import MeasureError
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
-    from .pipeline import MeasurerLike
+    from ...measure import Duel, Measurement
+    from ..builds.pipeline import MeasurerLike
 
 CLEAR = 3.0
 """A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
@@ -264,7 +264,7 @@ class _Final:
 
 
 def _wrong(f: Finalist, detail: str) -> Measurement:
-    from ..measure.outcome import Outcome
+    from ...measure.outcome import Outcome
 
     return dataclasses.replace(f.measurement, outcome=Outcome.wrong, detail=detail, t_min=None, t_med=None, n=0, checks=())
 
