@@ -33,8 +33,9 @@ EACH = frozenset(
 Vectors = tuple[Val, ...]
 
 
-def flatten(program: Program) -> bool:
-    """Replace in place what stores of groups need. False where there are none."""
+def flatten(program: Program, permutes: bool = False) -> bool:
+    """Replace in place what stores of groups need. `permutes`: any lanes of two vectors are put together by one instruction, but for
+    bytes. False where there is nothing to replace."""
     found = [s for phase in program.phases for s in statements(phase.body)]
     made = {s.out: s for s in found if isinstance(s, Instr) and s.out is not None}
     uses = Counter(v for s in found for v in operands(s))
@@ -44,7 +45,7 @@ def flatten(program: Program) -> bool:
 
     def flattened(run: list[Instr]) -> list[Instr]:
         nonlocal changed
-        out = _Straight(run, made, read, new).rewritten(uses, program.shared_params)
+        out = _Straight(run, made, read, new, permutes).rewritten(uses, program.shared_params)
         changed |= out is not run
         return out
 
@@ -56,8 +57,8 @@ def flatten(program: Program) -> bool:
 class _Straight:
     """A straight run, and what is put into it. `made`: what makes each value of the program. `read`: parameters that nothing writes."""
 
-    def __init__(self, run: list[Instr], made: Mapping[Val, Instr], read: frozenset[int], new: count[int]) -> None:
-        self.run, self.made, self.read, self.new = run, made, read, new
+    def __init__(self, run: list[Instr], made: Mapping[Val, Instr], read: frozenset[int], new: count[int], permutes: bool) -> None:
+        self.run, self.made, self.read, self.new, self.permutes = run, made, read, new, permutes
         self.place = {s.out: i for i, s in enumerate(run) if s.out is not None}
         self.depth = next((v.depth for v in self.place), 0)
         self.added: dict[int, list[Instr]] = {}
@@ -174,12 +175,25 @@ class _Straight:
         if any(
             s is None or s.op != "load" or len(s.args) > 1 or s.mem.space != "param" or s.mem.base not in self.read for s in loads.values()
         ):
-            return None
+            return self.permuted(at, found, width)
         places = [(s.mem.base, s.mem.dtype, s.args[0], s.mem.offset + lane) for v, lane in found if (s := loads[v]) is not None]
         base, dtype, index, start = places[0]
         if places != [(base, dtype, index, start + k) for k in range(width * many)]:
-            return None
+            return self.permuted(at, found, width)
         return self.added_at(at, group, lambda part: ("load", (index,), Mem("param", base, dtype, start + part.start, dtype.size)))
+
+    def permuted(self, at: int, found: list[tuple[Val, int]], width: int) -> Vectors | None:
+        """Elements of vectors as long as the wanted ones, put together, where two vectors have all of each: what is shared by the components
+        of a group, or lies between them."""
+        sources = [list(dict.fromkeys(v for v, _ in found[k : k + width])) for k in range(0, len(found), width)]
+        if not self.permutes or found[0][0].dtype.size == 1 or any(len(vs) > 2 or any(v.lanes != width for v in vs) for vs in sources):
+            return None
+
+        def made(part: range) -> tuple[str, Vectors, Attr]:
+            vs = sources[part.start // width]
+            return "shuffle", (vs[0], vs[-1]), tuple(lane + width * (v is not vs[0]) for v, lane in found[part.start : part.stop])
+
+        return self.added_at(at, tuple(found[k][0] for k in range(0, len(found), width)), made)
 
     def added_at(self, at: int, group: Vectors, made: Callable[[range], tuple[str, Vectors, Attr]]) -> Vectors:
         """New vectors behind the instruction at a place (-1: before the first)."""

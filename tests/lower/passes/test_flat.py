@@ -56,6 +56,17 @@ def swapped(n: int) -> Kernel:
     return kb.build()
 
 
+def over(n: int, kind: str = "float32") -> Kernel:
+    """Three components of pixels beside a weight that they share, over three."""
+    kb = KernelBuilder("over")
+    i, c = kb.axis("w", n), kb.axis("c", 3)
+    x, y = kb.input("x", (n, 4), kind), kb.input("y", (n, 3), kind)
+    wide = "int32" if kind.startswith("u") else "float32"
+    weight = cast(x[i, 3], wide)
+    kb.store("z", kind, (n, 3), (i, c), cast(cast(x[i, c], wide) * weight - cast(y[i, c], wide) * (1 - weight), kind))
+    return kb.build()
+
+
 def inner(program: Program) -> Counter[str]:
     """Operations in loops."""
     loops = [s for p in program.phases for s in statements(p.body) if isinstance(s, For)]
@@ -84,6 +95,18 @@ def test_what_goes_different_ways_is(made: Kernel) -> None:
     assert inner(lowered(made, opts, "avx2"))["shuffle"]
     check_twin(made, parse(opts), targets.named("avx2"))
     check_compiled(made, parse(opts))
+
+
+@pytest.mark.parametrize("kind", ["float32", "uint16"])
+def test_what_components_share_is_spread_by_one_shuffle(kind: str) -> None:
+    """Where any lanes of two vectors come together at once: those of the picture with a weight, and the weight, three vectors each."""
+    made = over(331, kind)
+    assert inner(lowered(made, "Uw16 Uc3", "x86-64-v4"))["shuffle"] == 6
+    assert inner(lowered(over(331, "uint8"), "Uw16 Uc3", "x86-64-v4"))["shuffle"] > 6  # (not of bytes)
+    for level in LEVELS:
+        check_twin(made, parse("Uw16 Uc3"), targets.named(level))
+    check_compiled(made, parse("Uw16 Uc3"))
+    check_compiled(made, parse("Uw32 Uc3"))
 
 
 @pytest.mark.many
