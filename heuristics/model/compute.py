@@ -13,6 +13,7 @@ from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
 from ...opts.analysis.neighbours import joined
 from ...opts.analysis.thresholds import holds_inside
+from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
@@ -122,6 +123,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
     nodes = evaluated(s, nest, roots)
     shifted |= times_computed(s, nest, nodes, body.regs, body.copies, body.lane) if shifted else {}
+    known = {*known, *masks(s, nest)}
     for n in nodes:
         if n in known:
             continue

@@ -237,9 +237,10 @@ COLUMNS = 8192
 def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
     """A scan along `axis`, of columns that lie next to each other along another one."""
     strip = COLUMNS if outer else min(COLUMNS, -(-extent(along) // threads))
-    for vectors, copies in ((2, 4), (4, 4), (2, 2)):  # (a state is read and written once for the steps that are taken at once)
+    # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
+    for vectors, copies in ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1)):
         width = fit(extent(along), vectors * lanes)
-        strip -= strip % width
+        strip = -(-strip // width) * width
         cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)
         if 0 < strip < extent(along):
             name = site_name(along)
