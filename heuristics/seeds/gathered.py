@@ -100,14 +100,14 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         return
     yield from online_seeds(trials, lambda k: seeds(k, target, threads))
     computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
-    if computed and found:
-        computed += best_contractions(trials, threads, max(found, key=lambda c: work(c.nest)))
+    main = max(found, key=lambda c: work(c.nest), default=None)
+    if computed and main is not None:
+        computed += best_contractions(trials, threads, main)
     yield from _ranked(trials, threads, computed)[:8]
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
     plain = {o: estimate(trials.apply(o), threads) for o in neighbours}
-    if found:
-        main = max(found, key=lambda c: work(c.nest))
+    if main is not None:
         best = best_contractions(trials, threads, main)
         if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= target.lanes(main.nest.expr.dtype):
             yield from best
@@ -146,8 +146,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         opts = trials.legal(wish)
         if opts is not None:
             plain[opts] = estimate(trials.apply(opts), threads)
-    for opts in transposed(kernel, target, lanes):
-        plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
+    plain |= dict.fromkeys(transposed(kernel, target, lanes), 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
 
 
