@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from checks import check_twin
 from tilewright import heuristics, targets
+from tilewright.heuristics.seeds.short_rows import reduced_rows
 from tilewright.ir import KernelBuilder, float32, int16, int32, where
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel
@@ -48,6 +49,14 @@ def test_neighbours_are_joined_where_sums_are_long_enough(target: targets.Target
     s = apply(kernel, heuristics.seeds(kernel, target, 1)[0], target)
     lane = s.lanes(s.nests[0]).lane
     assert lane is not None and lane.axis.arg.name == along
+
+
+def test_few_phases_are_no_short_rows() -> None:
+    kernel = phases(2, 10007, 16)
+    assert reduced_rows(kernel) is None
+    s = apply(kernel, heuristics.seeds(kernel, AVX512, 1)[0], AVX512)
+    lane = s.lanes(s.nests[0]).lane
+    assert lane is not None and lane.axis.arg.name == "n"
 
 
 def test_items_of_joined_sums_are_more_than_a_few_results() -> None:
