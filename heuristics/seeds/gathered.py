@@ -6,7 +6,7 @@ Read `opts/analysis/structure.py` first. Contractions have their seeds in `contr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain
 
 from ...ir.kernel import Kernel
@@ -92,7 +92,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
     neighbours = list(groups(trials, row_lanes(kernel, target))) if reduced_rows(kernel) is None else []
     if not any(n.kind == "scan" for n in nests(kernel)):  # (along a scan its steps wait for each other: other lanes may be better)
-        yield from neighbours
+        yield from _beside_tiles(trials, threads, neighbours)
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):
@@ -148,6 +148,16 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
             plain[opts] = estimate(trials.apply(opts), threads)
     plain |= dict.fromkeys(transposed(kernel, target, lanes), 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def _beside_tiles(trials: Trials, threads: int, neighbours: list[Opts]) -> Iterator[Opts]:
+    """Groups of neighbours, after those tiles of results that share them which are better by the model."""
+    if neighbours:
+        least = min(estimate(trials.apply(o), threads) for o in neighbours)
+        lanes = row_lanes(trials.kernel, trials.target)
+        tiles = _ranked(trials, threads, reused_reads(trials.kernel, trials.target, lanes))[:2]
+        yield from (o for o in tiles if estimate(trials.apply(o), threads) < least)
+    yield from neighbours
 
 
 def by_points(n: Nest) -> bool:
