@@ -63,7 +63,7 @@ class _Running:
             if len(nests) == 1:
                 low.storage.values[n.name] = self.array
         elif self._is_state() and not low.sched.nt:
-            self.array = alias(low, n)
+            self.array = alias(low, n, self.axis)
         self.states: dict[int, Array] = {}
         self.results = self._is_state() and self.array is not None and self._in_runs(self.array)
         """Whether states are where results are, and have no room of their own."""

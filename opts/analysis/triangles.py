@@ -14,7 +14,7 @@ from ...ir.operators import substitute
 from ..nests import Nest
 from ..schedule import Scheduled
 from .places import combine_of
-from .ragged import LONG, conditions, selected
+from .ragged import LONG, conditions, left_out, selected
 from .thresholds import cuttable, operations
 
 SAMPLES = 16
@@ -50,8 +50,10 @@ def _left(found: tuple[Node, ...]) -> float:
 
 def masks(s: Scheduled, nest: Nest) -> frozenset[Node]:
     """What steps do not compute where they are taken for all register copies: the conditions, the selection by them, and the product
-    that it selects, which is part of the sum then."""
+    that it selects, which is part of the sum then. Where data leaves out whole steps (`ragged.left_out`), the selection."""
     found = triangles(s, nest)
+    if not found and nest.kind == "reduce" and left_out(s, nest):
+        return frozenset(n for n in (selected(nest),) if n is not None)
     if not found or operations(s, nest) > LONG:
         return frozenset()
     where, out = selected(nest), {n for c in found for n in walk(c)}
