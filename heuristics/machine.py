@@ -69,6 +69,8 @@ class Core:
     """Iterations of a loop up to which its end is foreseen."""
     mispredicted: float = 15.0
     """Cycles lost where it is not."""
+    unforeseen: float = 0.5
+    """The share of branches by data that is guessed wrongly: of two ways that are as likely."""
     gathered: float = 2.4
     """Loads that an element costs where the lanes of a vector lie apart in memory."""
     gathered_masked: float = 5.0

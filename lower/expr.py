@@ -18,6 +18,7 @@ from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
 from .access.memory_access import MemoryAccess
+from .access.present import read_masked
 from .access.transpose import transposed_read
 from .arithmetic import integers, shortcuts
 from .indices import unbounded
@@ -188,7 +189,7 @@ class NestEval(MemoryAccess):
             invariant = False
         m = None if mask is None else self.b.const(True, bool_) if held else self._apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
-            return self.read(mem, address, asg, m, invariant)
+            return read_masked(self, node, mem, address, asg, m, invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)
         if part is None:
             return tile_read.read(self, staged[0], mem, address, asg)
@@ -271,8 +272,7 @@ class NestEval(MemoryAccess):
             return b.extract(store.vals[store.key(local)], at % store.width)
         if store.lane is self.lane:
             return store.vals[store.key(asg)]
-        # held as scalars (or along other lanes): collect one vector along ours
-        out = None
+        out = None  # held as scalars (or along other lanes): collect one vector along ours
         for i in range(self.width):
             local = {**asg, self.lane.name: asg[self.lane.name] * self.width + i}
             if store.lane is not None:

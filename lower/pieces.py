@@ -81,6 +81,15 @@ def cut(lo: Node, hi: Node, full: int, axes: frozenset[Node]) -> list[Piece]:
     return [p for p in (first, last) if p.between is not None and ix.compare("lt", *p.between) is not const(False)]
 
 
+def begun(sched: Scheduled, scope: Scope, part: Part, found: Sequence[Piece]) -> list[Piece]:
+    """The pieces of a loop with its first iteration apart, where their numbers are known."""
+    lo, hi = found[0].between or (const(0), trips(sched, scope, part))
+    if lo is not const(0) or hi.op != "const" or hi.arg <= 1:
+        return list(found)
+    first = replace(found[0], between=(lo, const(1)), at=0, border=True)
+    return [first, replace(found[0], between=(const(1), hi)), *found[1:]]
+
+
 def splits(sched: Scheduled, scope: Scope, axis: Node) -> bool:
     """Whether loops of an axis are done in pieces here."""
     others = scope.ragged - scope.whole

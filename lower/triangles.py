@@ -14,17 +14,16 @@ from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
 from ..ir.order import order_key
+from ..opts.analysis.ragged import LONG as WRITTEN
 from ..opts.analysis.ragged import conditions
-from ..opts.analysis.thresholds import SHORT, cuttable, operations
+from ..opts.analysis.thresholds import cuttable, operations
+from ..opts.analysis.triangles import LEAST
 from ..opts.axis_plan import Part
 from ..opts.schedule import Scheduled
 from . import ragged
 from .limits import LoopLimit, solved
 from .lowering import Lowering
 from .pieces import Piece, trips
-
-LONG = 8
-"""Iterations from which on a loop is worth limits of its own."""
 
 
 def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
@@ -58,8 +57,6 @@ def _plain(s: Scheduled, part: Part) -> bool:
 def _limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     """What a comparison says of a loop; None where it says nothing, or the same to all iterations of the loops around it."""
     plans = low.sched.plans
-    if sum(operations(low.sched, n) for n in low.scope.nests) > SHORT:
-        return None
     if cond.src[0].dtype is not index:
         return None
     place = ix.add(cond.src[0], cond.src[1], -1)
@@ -76,13 +73,15 @@ def _limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     least, most = ix.bounds(ix.linear({t: x for t, x in terms.items() if t not in open_vars}, c))
     rest = ix.linear(around, 0)
     found = solved(cond, k, (rest, rest), least, most)
+    if sum(operations(low.sched, n) for n in low.scope.nests) > WRITTEN:  # (one piece of code, with its masks)
+        found = replace(found, sure=const(part.trips if found.begins else 0))
     return found if _varies(part, found.some) else None
 
 
 def _varies(part: Part, limit: Node) -> bool:
     """Whether a limit goes through most of a loop that is not short. (Else it is that of a window at a border, see `cuts`.)"""
     lo, hi = ix.bounds(limit)
-    return part.trips >= LONG and 2 * (min(hi, part.trips) - max(lo, 0)) >= part.trips
+    return part.trips >= LEAST and 2 * (min(hi, part.trips) - max(lo, 0)) >= part.trips
 
 
 def _within(low: Lowering, part: Part, piece: Piece, limit: LoopLimit) -> Iterator[Piece]:

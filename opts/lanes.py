@@ -89,7 +89,7 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
 
 def _saved(nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
     """What the arithmetic counts that lanes along a part save, however elements are read."""
-    if nest.kind not in ("store", "point") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
+    if nest.kind not in ("store", "point", "reduce") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
         return 0.0
     return SAVED * arithmetic(part.axis, exprs)
 

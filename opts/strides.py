@@ -14,6 +14,8 @@ from .nests import Nest
 
 TURNED = 4
 """Neighbours that are turned together: 16 bytes or more, which a load brings at once."""
+WHOLE = 4
+"""Whole steps beside which one with masks is little."""
 LONGEST = 16
 """Components of the longest group that is turned, such as a matrix of four rows."""
 
@@ -37,7 +39,7 @@ def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
     plan = s.stages.get(buffer.name)
     mine = plan is not None and any(n is nest for n in plan.nests)
     # a mask, or copies past the extent, of what is not staged: elements that may not exist
-    unsafe = not mine and (mask is not None or s.plans[part.axis].masked)
+    unsafe = not mine and (mask is not None or _mostly_masked(s, part.axis))
     if s.target.kind == "gpu" or (mine and plan is not None and plan.order == "panel"):
         return None
     step = stride(s, nest, buffer.name, indices, buffer.shape, part)
@@ -46,6 +48,13 @@ def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
     if turns(step, buffer.dtype.size):
         return step if plan is None and mask is None and _turned(s, nest, load, part, step) else None
     return step if picks(step) and not (unsafe and (mask is not None or not grouped(buffer.shape, step))) else None
+
+
+def _mostly_masked(s: Loops, axis: Node) -> bool:
+    """Whether register copies along an axis can reach past its extent elsewhere than in the last of several steps, which has code of
+    its own."""
+    plan = s.plans[axis]
+    return plan.masked and (not isinstance(plan.extent, int) or bool(s.target.groups) or plan.extent < WHOLE * plan.block)
 
 
 def _turned(s: Loops, nest: Nest, load: Node, part: Part, step: int) -> bool:

@@ -61,19 +61,19 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = (), maybe: bool = False, guarded: bool = False
+        self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = (), maybe: bool = False, once: bool = False
     ) -> Iterator[Loop]:
-        """Open a loop; set `.yields` before leaving it, read `.results` after. `maybe`: it may have no iteration; `guarded`: then
-        nothing in it is to be read either."""
+        """Open a loop; set `.yields` before leaving it, read `.results` after. `maybe`: it may have no iteration; `once`: it has one at
+        most, and nothing in it is to be read where it has none."""
         depth = len(self._scopes)
         body = Block()
         var = self._val(index, 1, depth, "")
         loop = Loop(var, [self._val(v.dtype, v.lanes, depth) for v in init])
-        self._scopes.append(_Scope(body, guarded))
+        self._scopes.append(_Scope(body, once))
         yield loop
         self._scopes.pop()
         loop.results = [self._val(v.dtype, v.lanes, depth - 1) for v in init]
-        made = For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results, maybe)
+        made = For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results, maybe, once)
         self._scopes[-1].block.stmts.append(made)
 
     @contextmanager

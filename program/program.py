@@ -159,7 +159,8 @@ class Block:
 @dataclass(slots=True)
 class For:
     """for var in range(lo, hi, step), at least one iteration unless there may be none (`maybe`). `carried[i]` starts as `init[i]`, is replaced by `yields[i]`
-    after each iteration, and its final value is `results[i]` (defined in the enclosing block). `label` names the axis part."""
+    after each iteration, and its final value is `results[i]` (defined in the enclosing block). `label` names the axis part. `once`: `hi` is
+    `lo` or one more, so that the loop is a branch."""
 
     label: str
     var: Val
@@ -172,6 +173,7 @@ class For:
     yields: list[Val]
     results: list[Val]
     maybe: bool = False
+    once: bool = False
 
 
 @dataclass(slots=True)

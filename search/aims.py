@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..measure import Measurement
     from .budget import Budget
-    from .finals import Finalist
+    from .decision.finals import Finalist
 
 WATTS = 100.0
 SCRATCH = 64 << 10

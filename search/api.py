@@ -18,19 +18,19 @@ from ..opts.opt import parse
 from . import aims
 from . import strategy as strategies
 from .budget import Budget, Meter
-from .effort import GLANCE, Effort
 from .garbage import seldom_collected
 from .interrupts import SignalWatch, release
-from .known import known
 from .notebook import shown
 from .prepared import Measuring, begin_helpers, measurer_of, recorder_of
 from .progress import Progress
+from .remembered.effort import GLANCE, Effort
+from .remembered.known import known
+from .remembered.warm import answer, front_of, related, stored
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
 from .space import OptEngine, Space
 from .start import Start
 from .task import TuningTask
-from .warm import answer, front_of, related, stored
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row

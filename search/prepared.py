@@ -10,12 +10,12 @@ from ..cache.objectives import TIME
 from ..cache.rows import OBJECTIVE
 from .aims import Aim
 from .budget import Budget
-from .record import CacheRecorder
+from .remembered.record import CacheRecorder
 
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..measure import Measurer
-    from .pipeline import MeasurerLike
+    from .builds.pipeline import MeasurerLike
     from .result import Job
     from .space import Space
     from .task import TuningTask

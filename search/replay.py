@@ -24,7 +24,7 @@ __all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "Replay", "random_e
 
 if TYPE_CHECKING:
     from ..measure import Measurement
-    from .pipeline import MeasurerLike
+    from .builds.pipeline import MeasurerLike
     from .space import Schedule
 
 

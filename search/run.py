@@ -14,16 +14,16 @@ from ..log import logger
 from ..opts.opt import short
 from .aims import Aim
 from .budget import second_check
-from .bulky import Bulky
-from .candidate_cost import CandidateCost
-from .conclusion import Ended, conclude, snapshot
-from .deciding import Deciding
-from .effort import Effort
-from .finals import Decision
+from .builds.bulky import Bulky
+from .builds.candidate_cost import CandidateCost
+from .builds.pipeline import Pipeline, meanwhile, width_of
+from .decision.conclusion import Ended, conclude, snapshot
+from .decision.deciding import Deciding
+from .decision.finals import Decision
 from .interrupts import hold
-from .known import NOTHING, Known
-from .pipeline import Pipeline, meanwhile, width_of
-from .record import NoRecord
+from .remembered.effort import Effort
+from .remembered.known import NOTHING, Known
+from .remembered.record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
 from .strategy import BUSY, Strategy, ask
@@ -31,9 +31,9 @@ from .strategy import BUSY, Strategy, ask
 if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
-    from .pipeline import MeasurerLike
+    from .builds.pipeline import MeasurerLike
     from .progress import Progress
-    from .record import Recorder
+    from .remembered.record import Recorder
     from .result import Job, Result
     from .space import Schedule, Space, State
 

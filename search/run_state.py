@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache.objectives import TIME
 from ..opts.opt import short
 from .aims import KEPT, Aim
-from .finals import Finalist
+from .decision.finals import Finalist
 from .strategy import seconds
 
 if TYPE_CHECKING:

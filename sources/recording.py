@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..search.effort import Effort
-from ..search.record import CacheRecorder
+from ..search.remembered.effort import Effort
+from ..search.remembered.record import CacheRecorder
 from ..search.result import Result
 from . import text
 from .configurations import texts

@@ -16,16 +16,16 @@ from ..log import logger
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
-from ..search.effort import GLANCE, Effort
 from ..search.interrupts import SignalWatch, release
-from ..search.known import known
 from ..search.notebook import shown
 from ..search.progress import Progress
+from ..search.remembered.effort import GLANCE, Effort
+from ..search.remembered.known import known
+from ..search.remembered.warm import stored
 from ..search.result import INTERRUPTED, Result
 from ..search.run import TuningRun
 from ..search.space import Space
 from ..search.start import Start
-from ..search.warm import stored
 from . import building, references
 from .configurations import ParameterEngine, ParameterNames, schedule
 from .measuring import SourceMeasurer

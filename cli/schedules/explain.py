@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
     from ...opts.opt import Opt
-    from ...search.explain import Explanation, Ratio
+    from ...search.decision.explain import Explanation, Ratio
 
 INTERRUPTED = 130
 UNCLEAR = 0.1
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     from ...heuristics.contraction_order import order_lines
     from ...ir.normal_form.normalise import normalise
     from ...search.budget import parse_seconds
-    from ...search.explain import explain
+    from ...search.decision.explain import explain
     from ..functions.asked import kernel_of
 
     kernel = normalise(kernel_of(args))

@@ -20,7 +20,7 @@ from .subject import subject
 
 if TYPE_CHECKING:
     from ...search.budget import Budget
-    from ...search.pipeline import MeasurerLike
+    from ...search.builds.pipeline import MeasurerLike
     from ...search.result import Result
     from ...search.task import TuningTask
 

@@ -13,6 +13,7 @@ from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
 from ...opts.analysis.neighbours import joined
 from ...opts.analysis.thresholds import holds_inside
+from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
@@ -22,11 +23,11 @@ from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .alike import times_computed
 from .dots import dot_work
-from .evaluated import evaluated
+from .evaluated import added, evaluated
 from .extremes import beside
 from .scans import scan_work
 from .shifted import vectors_loaded
-from .trips import trips
+from .trips import trips, unforeseen
 from .windows import window_work
 
 
@@ -122,6 +123,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
     nodes = evaluated(s, nest, roots)
     shifted |= times_computed(s, nest, nodes, body.regs, body.copies, body.lane) if shifted else {}
+    known = {*known, *masks(s, nest)}
     for n in nodes:
         if n in known:
             continue
@@ -209,7 +211,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     busy = max(arith / core.ports, work.loads / core.load_ports, chain, (arith + work.loads + core.overhead) / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
-    cycles += core.branch if cycles < core.short else 0.0
+    cycles += (core.branch if cycles < core.short else 0.0) + unroll * unforeseen(s, nest, core)
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry)
 
 
@@ -218,7 +220,8 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     core, dots, registers = body.core, body.machine.dots, body.scheduled.target.registers
     lanes = [p for p in space if p is body.lane]
     if body.dot is None:
-        live = accs + (sum(body.copies[p.name] for p in lanes) + core.operands)
+        reads = sum(body.copies[p.name] for p in lanes)  # (what no other copy reads is part of the instruction that uses it, or soon gone)
+        live = accs + core.operands + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
     else:  # a matrix instruction reads its panel from memory
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept

@@ -17,6 +17,7 @@ from ...ir.buffer import load_parts
 from ...ir.node import walk
 from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.ragged import share as share_reduced
+from ...opts.analysis.triangles import share as share_ordered
 from ...opts.fold_tiles import share as share_run
 from ...opts.nests import FoldItem, Nest
 from ...opts.schedule import Scheduled
@@ -63,7 +64,7 @@ def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine
             share = scheduled.rings[nest.name].computed
             compute, memory = compute * share, memory * fmean((1.0, share))
         again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
-        part = run.get(nest.name, share_reduced(scheduled, nest))
+        part = run.get(nest.name, share_reduced(scheduled, nest) * share_ordered(scheduled, nest))
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
         warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)

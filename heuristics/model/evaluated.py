@@ -33,3 +33,9 @@ def evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
         elif not (n.op in COMPARE and n.src[0].dtype is index):
             stack.extend(n.src)
     return list(out)
+
+
+def added(nest: Nest) -> bool:
+    """Whether a reduction takes elements as they are in memory, or times something else: they need no register of their own."""
+    e = nest.expr.src[1] if nest.expr.op == "where" else nest.expr
+    return e.op == "load" or (e.op == "mul" and any(x.op == "load" for x in e.src))

@@ -1,10 +1,14 @@
-"""How often loops run."""
+"""How often loops run, and what steps cost that data may leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...opts.analysis.ragged import left_out
 from ...opts.axis_plan import Part
+from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
+from ..machine import Core
 
 
 def trips(parts: Iterable[Part]) -> float:
@@ -18,3 +22,8 @@ def trips(parts: Iterable[Part]) -> float:
         else:
             out *= p.trips
     return max(out, 1.0)
+
+
+def unforeseen(s: Scheduled, nest: Nest, core: Core) -> float:
+    """Cycles a step that are lost by guessing wrongly whether data leaves it out."""
+    return core.mispredicted * core.unforeseen if left_out(s, nest) else 0.0

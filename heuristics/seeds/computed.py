@@ -16,6 +16,7 @@ from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.operands import has_computed, operands
+from ...opts.options.operands import regrouped as is_regrouped
 from ...targets import Target
 from .contractions import best_contractions
 from .legal import Trials
@@ -38,7 +39,7 @@ def regrouped(kernel: Kernel) -> Iterator[tuple[Opts, Kernel, Nest, Node]]:
     for p in products(kernel):
         nest = next(n for n in nests(kernel) if n.name == p.value.name)
         lane = lane_axis(kernel, nest)
-        if lane is not None and has_computed(p, lane):
+        if lane is not None and has_computed(p, lane) and not is_regrouped(kernel, p.value.name):
             new = operands(kernel, p.value.name, str(lane.arg.name))
             found = next(n for n in nests(new) if n.name == p.value.name)
             yield (opt("OPERANDS", p.value.name, n=str(lane.arg.name)),), new, found, lane

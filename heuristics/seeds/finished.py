@@ -9,7 +9,7 @@ from ...ir.node import Node
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import contiguous, extent
-from ...opts.defaults import site_name
+from ...opts.defaults import site_name, waste
 from ...opts.opt import Opts, opt
 from ...opts.options.fetch import rows_stay
 from ...opts.schedule import Scheduled
@@ -23,6 +23,8 @@ FAVOURITES = 2
 """Seeds for which it is tried."""
 BETTER = 0.97
 """How much of the time without them lanes may take at most."""
+VECTORS = (1, 2)
+"""Vectors that such lanes are."""
 STEPS = 16
 """Steps of a contraction whose results are stored as often as those of a pointwise kernel."""
 CACHED, WRITTEN = 1.5, 0.7
@@ -56,9 +58,11 @@ def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
         if lane is None or any(state.plans[a].copies > 1 for a in n.all_axes):
             continue
         lanes = trials.target.lanes(n.expr.dtype.compute)
-        for width in (lanes, 2 * lanes):
-            wish = (*opts, opt("UPCAST", site_name(lane), width))
-            if width > extent(lane) or not trials.is_legal(wish) or not _in_registers(trials.apply(wish), lane):
+        whole = -(-extent(lane) // lanes) * lanes
+        for width in dict.fromkeys(min(k * lanes, whole) for k in VECTORS):
+            pad = (opt("PADTO", site_name(lane), -(-whole // width) * width),) if waste(extent(lane), width) > 0.25 else ()
+            wish = (*opts, *pad, opt("UPCAST", site_name(lane), width))
+            if lanes > extent(lane) or not trials.is_legal(wish) or not _in_registers(trials.apply(wish), lane):
                 continue
             if (t := estimate(trials.apply(wish), threads)) < least:
                 best, least = wish, t

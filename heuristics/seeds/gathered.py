@@ -6,7 +6,7 @@ Read `opts/analysis/structure.py` first. Contractions have their seeds in `contr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain
 
 from ...ir.kernel import Kernel
@@ -31,7 +31,7 @@ from .effects import EXACT
 from .finished import finished
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
-from .groups import groups, paired_results, paired_sums
+from .groups import groups, paired_results, paired_sums, woven_sums
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -41,7 +41,7 @@ from .picked_rows import gathers, picked_rows
 from .placed import joined_places
 from .ragged import ragged_rows
 from .reused_reads import reused_reads
-from .rows import columns, scans, slid_windows, windows
+from .rows import columns, few_columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
@@ -90,8 +90,9 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    if reduced_rows(kernel) is None:
-        yield from groups(trials, row_lanes(kernel, target))
+    neighbours = list(groups(trials, row_lanes(kernel, target))) if reduced_rows(kernel) is None else []
+    if not any(n.kind == "scan" for n in nests(kernel)):  # (along a scan its steps wait for each other: other lanes may be better)
+        yield from _beside_tiles(trials, threads, neighbours)
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):
@@ -99,14 +100,14 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         return
     yield from online_seeds(trials, lambda k: seeds(k, target, threads))
     computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
-    if computed and found:
-        computed += best_contractions(trials, threads, max(found, key=lambda c: work(c.nest)))
+    main = max(found, key=lambda c: work(c.nest), default=None)
+    if computed and main is not None:
+        computed += best_contractions(trials, threads, main)
     yield from _ranked(trials, threads, computed)[:8]
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
-    plain: dict[Opts, float] = {}
-    if found:
-        main = max(found, key=lambda c: work(c.nest))
+    plain = {o: estimate(trials.apply(o), threads) for o in neighbours}
+    if main is not None:
         best = best_contractions(trials, threads, main)
         if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= target.lanes(main.nest.expr.dtype):
             yield from best
@@ -131,22 +132,32 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
-        *chain(columns(kernel, target, lanes, threads), picked_rows(kernel, lanes)),
+        *chain(columns(kernel, target, lanes, threads), few_columns(kernel, lanes), picked_rows(kernel, lanes)),
         *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *chain(neighbour_tiles(kernel, target, threads, lanes), reused_reads(kernel, target, lanes)),
         *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),
         *narrow_sums(kernel, target, lanes),
         *chain(paired_sums(kernel, target, threads, lanes), paired_results(kernel, target, threads, lanes)),
+        *woven_sums(kernel, target, lanes),
         *scaled_groups(kernel, target, threads, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)
         if opts is not None:
             plain[opts] = estimate(trials.apply(opts), threads)
-    for opts in transposed(kernel, target, lanes):
-        plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
+    plain |= dict.fromkeys(transposed(kernel, target, lanes), 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def _beside_tiles(trials: Trials, threads: int, neighbours: list[Opts]) -> Iterator[Opts]:
+    """Groups of neighbours, after those tiles of results that share them which are better by the model."""
+    if neighbours:
+        least = min(estimate(trials.apply(o), threads) for o in neighbours)
+        lanes = row_lanes(trials.kernel, trials.target)
+        tiles = _ranked(trials, threads, reused_reads(trials.kernel, trials.target, lanes))[:2]
+        yield from (o for o in tiles if estimate(trials.apply(o), threads) < least)
+    yield from neighbours
 
 
 def by_points(n: Nest) -> bool:

@@ -9,6 +9,7 @@ from math import prod
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.analysis.neighbours import factors
 from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
@@ -22,6 +23,12 @@ SHORT = 16
 """Steps of the longest reduction that is spelled out."""
 ROWS = 16
 """Rows of long sums that are a work item."""
+STEPS = 4
+"""Vectors of a sum from which on lanes along it pay, where neighbours are joined: adding them up in the end costs as much as a few steps."""
+SPELLED = 32
+"""Steps of a sum that are spelled out where few results lie side by side."""
+ITEM = 512
+"""Places that are a work item then."""
 ITEMS = 64
 """Work items that are enough for any number of threads."""
 
@@ -123,6 +130,29 @@ def paired_results(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
     rest = tuple(o for o in rows(kernel, target, threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
     for vectors in (2, 4, 1):
         yield (opt("UPCAST", site_name(along), fit(extent(along), vectors * lanes)), *rest)
+
+
+def woven_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
+    """Long sums of which a few lie side by side for every place (the phases of a filter that resamples): lanes over the places, the few in
+    registers, so that what is read along the places is read once for all of them. Perhaps illegal; none where results lie otherwise, nor
+    of whole numbers whose neighbours one instruction multiplies and adds, in sums of some steps (`narrow_sums`)."""
+    long = [n for n in nests(kernel) if n.kind == "reduce" and prod(map(extent, n.reduce_axes)) > SHORT]
+    groups = [g for n in nests(kernel) if n.kind == "store" for g in (_of(kernel, n),) if g is not None and g.near is not None]
+    if not long or not groups or any(g != groups[0] for g in groups):
+        return
+    over, near = groups[0].over, groups[0].near
+    assert near is not None
+    reads = [x for n in long for x in accesses(kernel, n) if not x.store]
+    side_by_side = all(x.stride(over) in (0, 1) for x in reads) and any(x.stride(over) == 1 and not x.stride(near) for x in reads)
+    joined = all(factors(n, target) is not None and extent(n.reduce_axes[-1]) >= STEPS * lanes for n in long)
+    if joined or not side_by_side or extent(over) < lanes or any(near not in n.axes for n in long):
+        return
+    steps = tuple(opt("UNROLL", site_name(a), extent(a)) for n in long for a in n.reduce_axes[-1:] if extent(a) <= SPELLED)
+    block = (opt("TILE", site_name(over), ITEM),) if extent(over) >= ITEMS * ITEM else ()
+    outer = tuple(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1])
+    for vectors in (2, 4, 1):
+        cut = (opt("UPCAST", site_name(over), fit(extent(over), vectors * lanes)), opt("UPCAST", site_name(near), extent(near)))
+        yield from ((*cut, *more, *block, *outer) for more in dict.fromkeys((steps, ())))
 
 
 def _slides_inside(kernel: Kernel, nest: Nest, axis: Node) -> bool:

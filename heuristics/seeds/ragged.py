@@ -21,6 +21,8 @@ RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""
 STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
+ROWS, ITEMS = 16, 64
+"""Rows of a work item, and how many of those are enough for any number of threads."""
 PICKED = 4
 """Elements that are picked in a step, as many at once as cost no more than one by one."""
 
@@ -31,7 +33,10 @@ def ragged_rows(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
     for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(kernel, n, lanes) for more in _beside(kernel, n, lanes)):
         for together in [*((opt("FUSE", name),) for name in joined), ()]:
-            yield (*wish, *(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]), *together)
+            outer = shared_axes(kernel)[:1]
+            if threads > 1 and outer and extent(outer[0]) >= ITEMS * ROWS:  # short rows are no work items of their own
+                yield (*wish, opt("TILE", site_name(outer[0]), ROWS), opt("PARALLEL", site_name(outer[0])), *together)
+            yield (*wish, *(opt("PARALLEL", site_name(a)) for a in outer), *together)
             if threads == 1:
                 yield (*wish, *together)
 

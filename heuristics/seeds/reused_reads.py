@@ -1,5 +1,6 @@
-"""Seeds of reductions that are no products, but whose results share what they read all the same: how many of each column lie below each
-of some thresholds, a column's sums at each of some scales. A register tile of results loads each element once for several of them."""
+"""Seeds of kernels that are no products, but whose results share what they read all the same: how many of each column lie below each of
+some thresholds, a column's sums at each of some scales, how much each of some boxes overlaps each of others. A register tile of results
+loads each element, and computes what is of it alone, once for several of them."""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ def reused_reads(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
     products, which has tiles of its own."""
     if contractions(kernel) or target.kind == "gpu":
         return
+    map_only = all(n.kind == "store" for n in nests(kernel))
     for n in nests(kernel):
-        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
+        lane = lane_axis(kernel, n) if n.kind == "reduce" or map_only else None
         if lane is None:
             continue
         grid = tuple(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1])
-        for a in _sharing(kernel, n, lane):
+        for a in _mapped(kernel, n, lane) if map_only else _sharing(kernel, n, lane):
             for vectors in (1, 2, 4):
                 idle = waste(extent(lane), vectors * lanes)
                 if idle > PADDED:
@@ -49,3 +51,9 @@ def _sharing(kernel: Kernel, n: Nest, lane: Node) -> list[Node]:
         return []
     over = [x for x in along if set(n.reduce_axes) & set(x.strides)]
     return [a for a in n.axes if a is not lane and extent(a) >= 4 and any(a not in x.strides for x in over)]
+
+
+def _mapped(kernel: Kernel, n: Nest, lane: Node) -> list[Node]:
+    """The axes of a map's results that several of its reads along the lanes do not vary with. (One alone costs little beside the store.)"""
+    along = [x for x in accesses(kernel, n) if not x.store and x.stride(lane)]
+    return [a for a in n.axes if a is not lane and extent(a) >= 4 and sum(x.stride(a) == 0 for x in along) >= 2]

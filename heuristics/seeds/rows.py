@@ -73,6 +73,24 @@ def columns(kernel: Kernel, target: Target, lanes: int, threads: int) -> Iterato
             yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
 
 
+def few_columns(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where reductions run down few columns, which other loops go along as well (statistics of channels, and what is made with them):
+    the results of all columns in registers, so that each reduction reads whole rows. Those that may share a loop do."""
+    found = [n for n in nests(kernel) if n.kind == "reduce"]
+    beside = [next((b for b in n.axes for a in n.reduce_axes if _down(kernel, n, a, b)), None) for n in found]
+    if not found or len({b.arg.family if b is not None else None for b in beside}) != 1:
+        return
+    lane = beside[0]
+    if lane is None or len(kernel.families.get(lane.arg.family, ())) < 2:
+        return
+    families = [a.arg.family for n in found for a in n.reduce_axes]
+    fused = tuple(opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1)
+    width = -(-extent(lane) // lanes) * lanes
+    if width <= NARROW * lanes:
+        pad = (opt("PADTO", family_name(kernel, lane), width),) if waste(extent(lane), width) > 0.25 else ()
+        yield (*pad, opt("UPCAST", family_name(kernel, lane), width), *fused)
+
+
 def _whole_rows(kernel: Kernel, target: Target, lane: Node, lanes: int, threads: int) -> Iterator[Opts]:
     """Everything that goes down the columns, stores too, row by row: each row whole, or a strip of it for each thread, in the order in
     which memory has it. The columns' results stay in the first cache meanwhile."""
@@ -237,9 +255,10 @@ COLUMNS = 8192
 def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
     """A scan along `axis`, of columns that lie next to each other along another one."""
     strip = COLUMNS if outer else min(COLUMNS, -(-extent(along) // threads))
-    for vectors, copies in ((2, 4), (4, 4), (2, 2)):  # (a state is read and written once for the steps that are taken at once)
+    # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
+    for vectors, copies in ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1)):
         width = fit(extent(along), vectors * lanes)
-        strip -= strip % width
+        strip = -(-strip // width) * width
         cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)
         if 0 < strip < extent(along):
             name = site_name(along)

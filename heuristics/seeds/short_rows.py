@@ -36,6 +36,8 @@ def reduced_rows(kernel: Kernel) -> tuple[Node, tuple[Node, ...]] | None:
     if not reducing or not shared or any(n.kind == "scan" for n in nests(kernel)):
         return None
     rows, along = shared[-1], []
+    if extent(rows) <= TINY:  # (few of everything side by side, such as phases)
+        return None
     for n in reducing:
         if len(n.reduce_axes) != 1 or n.axes[-1:] != (rows,) or not 4 < extent(n.reduce_axes[0]) <= SHORT:
             return None

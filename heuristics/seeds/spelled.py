@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.lane_work import arithmetic
 from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
 from ...opts.defaults import fit, site_name
 from ...opts.nests import Nest
@@ -18,6 +19,10 @@ from ...opts.opt import Opts, opt
 
 STEPS = 16
 """Steps of a sum that are spelled out."""
+LOOKED_UP = 64
+"""The same where a step is little more than a number that is looked up."""
+FEW = 4.0
+"""Operations, in additions, that are little."""
 RUN = 1024
 """Results that are a work item."""
 ITEMS = 64
@@ -31,7 +36,9 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     found = nests(kernel)
     summed = [n for n in found if n.kind == "reduce"]
     along = list(dict.fromkeys(a for n in summed for a in n.reduce_axes if extent(a) > 1))
-    if not along or any(extent(a) > STEPS for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
+    looked_up = all(_looked_up(kernel, n) for n in summed)
+    plain = looked_up and all(arithmetic(a, n.nodes) <= FEW for n in summed for a in n.reduce_axes)
+    if not along or any(extent(a) > (LOOKED_UP if plain else STEPS) for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
         return
     if any(n.kind in ("scan", "init") for n in found) or not shared_axes(kernel):
         return
@@ -42,7 +49,7 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
         *((opt("TILE", site_name(rows), RUN),) if extent(rows) >= ITEMS * RUN else ()),
         opt("PARALLEL", site_name(shared_axes(kernel)[0])),
     )
-    if all(_looked_up(kernel, n) for n in summed):
+    if looked_up:
         # (no lanes: elements from anywhere are loaded one by one)
         for copies in (4, 2, 1):
             beside = (opt("UPCAST", site_name(rows), copies),) if copies > 1 else ()

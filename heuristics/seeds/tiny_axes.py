@@ -19,10 +19,15 @@ from ...targets import Target
 TINY = 4
 """Elements of an axis that are all kept in registers."""
 
+LONG = 256
+"""Points of a sum beside which adding up its vector of partial results is little."""
+SHARED = 8
+"""Sums for each of which a point has an operand in registers, beside vectors of points."""
+
 
 def tiny_axes(kernel: Kernel) -> list[Node]:
-    """Spatial axes of at most TINY elements (LONGEST, where they choose among expressions) over which some nest shares work: an operation
-    that does not vary along them. None of a
+    """Spatial axes of at most TINY elements (more, where each costs little beside what they share) over which some nest shares work: an
+    operation that does not vary along them, or a value that was computed before. None of a
     kernel with sums of products or folds, whose register tiles have seeds of their own."""
     if contractions(kernel) or any(isinstance(i, Fold) for i in kernel.body):
         return []
@@ -33,13 +38,17 @@ def tiny_axes(kernel: Kernel) -> list[Node]:
 
 
 def _most(n: Nest, a: Node) -> int:
-    """How long an axis may be: longer where it chooses among expressions, each of which would be computed at every place."""
+    """How long an axis may be: longer where long sums share what was computed before of each of their points, and where it chooses among
+    expressions, each of which would be computed at every place."""
+    long = frozenset(r for r in n.reduce_axes if isinstance(r.arg.extent, int) and extent(r) >= LONG)
+    if n.kind == "reduce" and any(x.op == "ref" and a not in axes_of(x) and axes_of(x) & long for x in n.nodes):
+        return SHARED
     chooses = n.store is not None and any(x.op == "where" and x.src[0].op == "eq" and axes_of(x.src[0]) == {a} for x in n.nodes)
     return LONGEST if chooses else TINY
 
 
 def _shares(n: Nest, a: Node) -> bool:
-    return any(x.op not in ("load", "cast", "const", "ref") and x.dtype is not index and x.src and a not in axes_of(x) for x in n.nodes)
+    return any(x.op not in ("load", "cast", "const") and x.dtype is not index and x.src and a not in axes_of(x) for x in n.nodes)
 
 
 def copies(kernel: Kernel) -> Opts:

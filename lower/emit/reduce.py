@@ -78,7 +78,8 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
 
     def blocks() -> None:
         if any(r.cleared for r in each):
-            through(low, [p for p, r in zip(outer[first:], reducing[first:]) if not r], cleared)
+            with low.within(nests=()):  # what is cleared reads nothing: no tile is filled in these loops
+                through(low, [p for p, r in zip(outer[first:], reducing[first:]) if not r], cleared)
         through(low, outer[first:], body)
 
     through(low, outer[:first], blocks)

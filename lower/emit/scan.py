@@ -1,22 +1,27 @@
 """Emits prefix scans, and in the same loop what reads them at the points where they are made.
 
 The state of a scan whose loops are innermost is carried through them. Where other loops run inside, so that rows are gone through in
-the order in which they lie in memory, every point of those has a state of its own, in scratch. What is read at the same point only
+the order in which they lie in memory, every point of those has a state of its own: the result before it, where that is kept or stored as
+it is, else one in scratch. The first step, before which there is no state, has code of its own. What is read at the same point only
 (`opts.loop_tree.Chain`) stays in registers, so that a scan, a second one along another axis, and the store of both are one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 
+from ...ir import index as ix
 from ...ir.body import Scan, Value
 from ...ir.node import const
 from ...ir.operators import substitute
+from ...opts.analysis.thresholds import cuttable
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..narrow import bounds
+from ..pieces import Piece, begun
 from ..storage import Array, Assignment, Registers
 from .alias import alias
 from .fills import prepare_fills
@@ -57,7 +62,23 @@ class _Running:
             self.array = low.storage.reserved.get(n.name) or (None if low.sched.nt else alias(low, n)) or low.array(n.value, n.axes)
             if len(nests) == 1:
                 low.storage.values[n.name] = self.array
+        elif self._is_state() and not low.sched.nt:
+            self.array = alias(low, n, self.axis)
         self.states: dict[int, Array] = {}
+        self.results = self._is_state() and self.array is not None and self._in_runs(self.array)
+        """Whether states are where results are, and have no room of their own."""
+
+    def _is_state(self) -> bool:
+        """Whether a result is all that the next one takes of what came before, other loops run in between, and one thread all of them."""
+        rule = self.rule()
+        return not self.carried and cuttable(self.low.sched) and rule.kept == (rule.result,) and not rule.along_lanes
+
+    def _in_runs(self, array: Array) -> bool:
+        """Whether results lie in an array as states do: side by side along the lanes, in the type of the scan."""
+        lane = self.low.sched.lanes(self.n).lane
+        strides = dict(zip(array.axes, array.strides, strict=True))
+        same = array.mem.dtype is self.n.expr.dtype and array.ring is None and not array.own
+        return same and (lane is None or strides.get(lane.axis) == 1)
 
     def rule(self) -> ScanRule:
         """How elements are put together at the builder's position."""
@@ -76,6 +97,8 @@ class _Running:
 
     def room(self) -> None:
         """Room for the state of every point of the loops inside those over the axis, under the loops that are open."""
+        if self.results:
+            return
         rule = self.rule()
         lane = rule.ev.lane
         axes = tuple(sorted((a for a in self.n.axes if a is not self.axis), key=lambda a: lane is not None and a is lane.axis))
@@ -111,12 +134,27 @@ class _Running:
     def _before(self, rule: ScanRule, asg: Assignment) -> State:
         """The state that the last step left, or the neutral one at the first place."""
         low, b, ev = self.low, self.low.b, rule.ev
-        index = substitute(low.ctx.axis_index[self.axis], {p.var: const(0) for p in ev.regs if p.axis is self.axis})
-        inside = b.op("lt", b.const(0), low.scalar(index))
-        mask, start, out = b.splat(inside, ev.width if ev.lane is not None else 1), rule.start(), State()
-        for c, room in self.states.items():
-            old = wide(ev, ev.read(room.mem, room.address(low.point(room)), asg, mask))
-            out[c] = b.op("select", inside, old, start[c], dtype=start[c].dtype)
+        place = low.known(substitute(low.ctx.axis_index[self.axis], {p.var: const(0) for p in ev.regs if p.axis is self.axis}))
+        least, most = bounds(place, low.scope.ranges)
+        if most <= 0:
+            return rule.start()
+        width, start, out = ev.width if ev.lane is not None else 1, rule.start(), State()
+        if self.results:
+            assert self.array is not None
+            there = ev.holding(ev.guards(self.array, tuple(a for a in self.n.axes if a is not self.axis)), asg)
+            if there is None:
+                return start
+            at = [ix.add(i, const(-1)) if a is self.axis else i for a, i in zip(self.array.axes, low.point(self.array), strict=True)]
+            rooms, conds = {rule.kept[0]: (self.array, tuple(at))}, [b.splat(c, width) for c in there if c is not None]
+            asg = {**asg, **{p.name: 0 for p in ev.regs if p.axis is self.axis}}
+        else:
+            rooms, conds = {c: (room, low.point(room)) for c, room in self.states.items()}, []
+        inside = b.op("lt", b.const(0), low.scalar(place)) if least <= 0 else None
+        conds += [b.splat(inside, width)] if inside is not None else []
+        mask = reduce(lambda x, y: b.op("and", x, y), conds) if conds else None
+        for c, (room, at_room) in rooms.items():
+            old = wide(ev, ev.read(room.mem, room.address(at_room), asg, mask))
+            out[c] = old if inside is None else b.op("select", inside, old, start[c], dtype=start[c].dtype)
         return out
 
 
@@ -139,9 +177,22 @@ class _Chain:
             sizes = [len(s) for s in starts]
             carry(low, self.loops[depth:], [v for s in starts for v in s], partial(self._body, sizes))
             return
-        for piece in low.versions(low.pieces(self.loops[depth])):
+        for piece in low.versions(self._begun(depth)):
             with low.open(self.loops[depth], piece=piece):
                 self.descend(depth + 1)
+
+    def _begun(self, depth: int) -> list[Piece]:
+        """The pieces of a loop. Where some scans read their states and have none at the first step of it, this is one of them."""
+        low, part = self.low, self.loops[depth]
+        found = low.pieces(part)
+        places = [low.ctx.axis_index[r.axis] for r in self.scans.values() if not r.carried and r.axis is part.axis]
+        if not places or not cuttable(low.sched):
+            return found
+        outer = {
+            p.var: const(0) for p in low.sched.plans[part.axis].parts if p.var not in low.scope.fixed and p.name not in low.scope.opened
+        }
+        first = all(bounds(substitute(low.known(place), outer), low.scope.ranges)[0] <= 0 for place in places)
+        return begun(low.sched, low.scope, part, found) if first else found
 
     def _body(self, sizes: Sequence[int], accs: list[Val]) -> list[Val]:
         """One step of every nest, in order; what those that are carried leave."""

@@ -24,10 +24,13 @@ State = dict[int, Val]
 
 
 class ScanRule(Protocol):
-    """What the loops of a scan ask. `kept`: the components that its result needs."""
+    """What the loops of a scan ask. `kept`: the components that its result needs; `result`: the one that it is; `along_lanes`: whether
+    lanes hold elements that follow each other."""
 
     ev: NestEval
     kept: tuple[int, ...]
+    result: int
+    along_lanes: bool
 
     def dtype(self, component: int) -> DType:
         """The type of a component."""
@@ -43,6 +46,7 @@ class PlainRule:
     """A scan that combines by an operation."""
 
     kept: tuple[int, ...] = (0,)
+    result = 0
 
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, axis: Node) -> None:
         assert n.value is not None and isinstance(n.value.expr, Scan)
@@ -79,7 +83,7 @@ class TupleRule:
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, axis: Node) -> None:
         self.low, self.ev, self.scan = low, ev, tuple_scan(n.expr)
         self.along_lanes = ev.lane is not None and ev.lane.axis is axis
-        self.kept = tuple(self.scan.needed(self.along_lanes))
+        self.kept, self.result = tuple(self.scan.needed(self.along_lanes)), self.scan.pick
 
     def dtype(self, component: int) -> DType:
         """The type of a component."""

@@ -36,7 +36,7 @@ class SkippedStep:
         some = found[0] if len(found) == 1 else b.op("and", *found)
         held = low.scope.holds | {(c, self.axis) for c in self.conds}
         with (
-            b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, carried, maybe=True, guarded=True) as loop,
+            b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, carried, maybe=True, once=True) as loop,
             low.within(holds=held),
         ):
             ev.reset()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, bytes_together, columns, interleave, narrowing, neighbours, shorten
+from . import barriers, bytes_together, columns, flat, interleave, narrowing, neighbours, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ def _shorten(program: Program, target: Target) -> bool:
 
 
 PASSES = (
+    Pass("flat", lambda target: not target.groups, lambda program, target: flat.flatten(program, "avx512" in target.features)),
     Pass("neighbours", lambda target: target.adds_neighbours, lambda program, _: neighbours.join(program)),
     Pass("columns", lambda target: not target.groups, columns.carry_over),
     Pass("bytes", lambda target: target.packs_bytes, lambda program, target: bytes_together.join(program, target.vector_bytes // 4)),

@@ -154,7 +154,9 @@ def contiguous(kernel: Kernel, nest: Nest) -> Sequence[Node]:
         for a, s in acc.strides.items():
             if a in nest.all_axes and a not in ordered:
                 score[a] = score.get(a, 0.0) + ((2.0 if acc.store else 1.0) if s == 1 else -0.75 if s is None or s > 1 else 0.0)
-    if nest.kind in ("store", "point") and score and max(score.values()) <= 0.0:  # much that is computed is worth lanes all the same
+    if (
+        nest.kind in ("store", "point", "reduce") and score and max(score.values()) <= 0.0
+    ):  # much that is computed is worth lanes all the same
         best = max(score, key=score.__getitem__)
         score[best] += SAVED * arithmetic(best, nest.nodes)
     return [a for a, v in sorted(score.items(), key=lambda av: -av[1]) if v > 0]

@@ -44,10 +44,17 @@ def operands(kernel: Kernel, name: str, lane: str) -> Kernel:
             f"OPERANDS({name}, n={lane}): {'no' if not wide else 'every'} factor of {name} depends on {lane}; there are no two operands"
         )
     made: list[Value] = []
+    if regrouped(kernel, name):
+        raise OptError(f"OPERANDS({name}): {name} has two operands already")
     sides = [_side(p, f, f"{name}.{end}", axis, made) for f, end in ((tall, "m"), (wide, "n"))]
     new = replace(p.value, expr=replace(p.sum, expr=product(sides)))
     body = [x for item in kernel.body for x in ((*made, new) if item is p.value else (item,))]
     return replace(kernel, body=needed(body, (r for s in kernel.stores for r in store_roots(s))))
+
+
+def regrouped(kernel: Kernel, name: str) -> bool:
+    """Whether a sum has the operands that OPERANDS makes, as in a phase of a kernel where it did."""
+    return any(v in kernel.values for v in (f"{name}.m", f"{name}.n"))
 
 
 def _side(p: SumOfProducts, factors: tuple[Node, ...], name: str, lane: Node, made: list[Value]) -> Node:
@@ -81,7 +88,8 @@ def rewrite(r: Rewriting) -> Scheduled:
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Sums of products with a computed operand, with the lanes along any of their axes."""
     for p in products(near.kernel):
-        open_still = len(p.factors) > 1 and ("OPERANDS", p.value.name) not in near.taken
+        taken = ("OPERANDS", p.value.name) in near.taken or regrouped(near.kernel, p.value.name)
+        open_still = len(p.factors) > 1 and not taken
         for a in p.value.axes if open_still else ():
             if extent(a) > 1 and has_computed(p, a):
                 yield (opt("OPERANDS", p.value.name, n=str(a.arg.name)),)

@@ -1,7 +1,7 @@
 """Conversions of the storage types in C-like languages, in integer code unless the language has an instruction for it.
 
 The arithmetic is that of `renderers.llvm.half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
-float32; the 8-bit floats are converted as float16 is. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
+float32; the 8-bit floats are converted as float16 is. A conversion is a function of a vector, so that kernels stay short."""
 
 from __future__ import annotations
 
@@ -43,21 +43,34 @@ def _bits(name: str) -> DType:
 
 
 def _widen(e: CFamilyEmitter, name: str, width: int) -> list[str]:
-    u, f = e.type(uint32, width), e.type(float32, width)
+    u = e.type(uint32, width)
     bits = f"{u} bits = {e.convert('x', _bits(name), uint32, width)};"
     if name in FORMATS:
         return [bits, *_widen8(e, FORMATS[name], width)]
     if name == "bfloat16":
         return [bits, f"return {e.reinterpret('bits << 16', uint32, float32, width)};"]
-    scaled = e.reinterpret("scaled", float32, uint32, width)
     return [
         bits,
         f"{u} magnitude = bits & 0x7fffu;",
         f"{u} sign = (bits ^ magnitude) << 16;",
-        "// read as float32 the exponent is 112 too small; the product also makes subnormals right",
-        f"{f} scaled = {e.reinterpret('magnitude << 13', uint32, float32, width)} * 0x1p+112f;",
-        f"{u} special = {_pick(e, 'magnitude >= 0x7c00u', '0x7f800000u', '0u', width)};",
-        f"return {e.reinterpret(f'{scaled} | special | sign', uint32, float32, width)};",
+        *_scaled(e, 10, 15, 0x7C00, width),
+    ]
+
+
+def _scaled(e: CFamilyEmitter, mantissa: int, bias: int, top: int, width: int) -> list[str]:
+    """A `magnitude` of another format as float32, with its `sign`; from `top` it is infinite or NaN. No float32 that is subnormal comes
+    into being, which devices may take for 0."""
+    u, f = e.type(uint32, width), e.type(float32, width)
+    over = e.reinterpret(f"low + {(128 - bias) << 23:#x}u", uint32, float32, width)
+    return [
+        f"{u} low = magnitude << {23 - mantissa};",
+        f"{u} normal = low + {(127 - bias) << 23:#x}u;",
+        "// with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more",
+        f"{f} past = {over} - 0x1p{1 - bias}f;",
+        f"{u} small = {e.reinterpret('past', float32, uint32, width)};",
+        f"{u} finite = {_pick(e, 'small < normal', 'small', 'normal', width)};",
+        f"{u} special = {_pick(e, f'magnitude >= {top:#x}u', '0x7f800000u', '0u', width)};",
+        f"return {e.reinterpret('finite | special | sign', uint32, float32, width)};",
     ]
 
 
@@ -89,15 +102,8 @@ def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
 
 
 def _widen8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:
-    u, shift = e.type(uint32, width), 23 - f.mantissa
-    scaled = e.reinterpret("scaled", float32, uint32, width)
-    return [
-        f"{u} magnitude = bits & 0x7fu;",
-        f"{u} sign = (bits ^ magnitude) << 24;",
-        f"{e.type(float32, width)} scaled = {e.reinterpret(f'magnitude << {shift}', uint32, float32, width)} * 0x1p+{127 - f.bias}f;",
-        f"{u} special = {_pick(e, f'magnitude >= {f.top:#x}u', '0x7f800000u', '0u', width)};",
-        f"return {e.reinterpret(f'{scaled} | special | sign', uint32, float32, width)};",
-    ]
+    u = e.type(uint32, width)
+    return [f"{u} magnitude = bits & 0x7fu;", f"{u} sign = (bits ^ magnitude) << 24;", *_scaled(e, f.mantissa, f.bias, f.top, width)]
 
 
 def _narrow8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:

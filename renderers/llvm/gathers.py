@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...ir.dtypes import int32, int64
+from ...ir.dtypes import int64
 from ...program.program import Block, Instr, Mem, Program, Val, bodies
 from .emitter import LlvmEmitter
 from .types import SCALAR, memory, type_of, vector
@@ -32,7 +32,7 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     for x in scalars:
         pointer = e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {x}")
     lanes, align = s.result.lanes, min(s.mem.align, s.mem.dtype.size)
-    where = [e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {_lane(e, left, i)}") for i in range(lanes)]
+    where = _places(e, ty, pointer, left, lanes)
     if second is None:
         return _together(e, ty, [e.emit(f"load {ty}, ptr {w}, align {align}") for w in where])
     pairs = [e.emit(f"load <2 x {ty}>, ptr {w}, align {align}") for w in where]
@@ -50,6 +50,25 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     return e.gathered[s.result.id]
 
 
+def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int) -> list[str]:
+    """The address of each lane's element."""
+    terms = _terms(e.indices, left) or []
+    if len(terms) < 2:
+        return [e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {_lane(e, left, i)}") for i in range(lanes)]
+    for _, s in terms:
+        if s.op == "splat":
+            pointer = e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {e.of(s.args[0])}")
+    out = []
+    for i in range(lanes):
+        place = pointer
+        for v, s in sorted(terms, key=lambda t: t[1].op == "const"):  # (what is known is a part of the instruction)
+            if s.op != "splat":
+                step = s.picks[i] if isinstance(s.attr, tuple) else s.attr if s.op == "const" else _lane(e, v, i)
+                place = e.emit(f"getelementptr {ty}, ptr {place}, i64 {step}")
+        out.append(place)
+    return out
+
+
 def _together(e: LlvmEmitter, ty: str, elements: list[str]) -> str:
     """A vector of scalars."""
     whole, x = vector(ty, len(elements)), "poison"
@@ -64,7 +83,7 @@ def _lane(e: LlvmEmitter, v: Val, lane: int) -> str:
     found = e.lanes.get(key)
     if found is None:
         s = e.indices.get(v)
-        source = s.args[0] if s is not None and s.op == "cast" and s.args[0].dtype in (int32, int64) else v
+        source = s.args[0] if s is not None and s.op == "cast" and s.args[0].dtype.is_int else v
         ty, from_memory = SCALAR[source.dtype.name], e.indices.get(source)
         if from_memory is not None and from_memory.op == "load":
             at = e.where[source.id]
@@ -73,9 +92,31 @@ def _lane(e: LlvmEmitter, v: Val, lane: int) -> str:
         else:
             found = e.emit(f"extractelement {type_of(source)} {e.of(source)}, i32 {lane}")
         if ty != "i64":
-            found = e.emit(f"sext {ty} {found} to i64")
+            found = e.emit(f"{'sext' if source.dtype.kind == 'i' else 'zext'} {ty} {found} to i64")
         e.lanes[key] = found
     return found
+
+
+def _terms(indices: Mapping[Val, Instr], at: Val) -> list[tuple[Val, Instr]] | None:
+    """What an index is the sum of, where that is known of each lane without taking vectors apart: numbers that lie in memory, constants,
+    and what all lanes have in common."""
+    s = indices.get(at)
+    if s is None:
+        return None
+    if s.op == "mul":
+        other = next((b for a, b in (s.args, s.args[::-1]) if _is_one(indices, a)), None)
+        return None if other is None else _terms(indices, other)
+    if s.op == "add":
+        first, second = (_terms(indices, a) for a in s.args)
+        return None if first is None or second is None else first + second
+    known = s.op in ("splat", "const", "load") or (s.op == "cast" and (of := indices.get(s.args[0])) is not None and of.op == "load")
+    return [(at, s)] if known else None
+
+
+def _is_one(indices: Mapping[Val, Instr], at: Val) -> bool:
+    s = indices.get(at)
+    of = indices.get(s.args[0]) if s is not None and s.op == "splat" else None
+    return of is not None and of.op == "const" and of.attr == 1
 
 
 def common(indices: Mapping[Val, Instr], at: Val) -> tuple[list[Val], Val]:
@@ -98,14 +139,14 @@ def common(indices: Mapping[Val, Instr], at: Val) -> tuple[list[Val], Val]:
 
 def indices(program: Program) -> dict[Val, Instr]:
     """The instructions behind vectors of indices: sums, products, what is the same in all lanes, what they are cast and read from; and
-    constant indices."""
+    constants."""
     made = {s.out: s for p in program.phases for b in _blocks(p.body) for s in b.stmts if isinstance(s, Instr) and s.out is not None}
     whole = {v: s for v, s in made.items() if v.dtype is int64}
     found = {v: s for v, s in whole.items() if v.lanes > 1 and s.op in ("add", "mul", "splat", "cast", "load")}
     behind = [s.args[0] for s in found.values() if s.op == "cast"]
     found |= {v: made[v] for v in behind if v in made and made[v].op == "load"}
     found = {v: s for v, s in found.items() if s.op != "load" or (len(s.args) == 1 and _constant(program, s.mem))}
-    return found | {v: s for v, s in whole.items() if s.op == "const" and v.lanes == 1}
+    return found | {v: s for v, s in whole.items() if s.op == "const"}
 
 
 def pairs(program: Program, indices: Mapping[Val, Instr]) -> dict[Val, tuple[Instr, Instr]]:

@@ -30,12 +30,24 @@ def widen(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
         return e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {wide}, {_i(16, lanes)}')} to {f32}")
     magnitude = e.emit(f"and {i32} {wide}, {_i(0x7FFF, lanes)}")
     sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(16, lanes)}")
-    # the exponent field read as float32's is 112 too small; the multiplication also makes subnormals right
-    low = e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {magnitude}, {_i(13, lanes)}')} to {f32}")
-    scaled = e.emit(f"fmul {f32} {low}, {e.number(2.0**112, lanes)}")
-    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(0x7C00, lanes)}")
+    return _scaled(e, magnitude, sign, 10, 15, 0x7C00, lanes)
+
+
+def _scaled(e: LlvmEmitter, magnitude: str, sign: str, mantissa: int, bias: int, top: int, lanes: int) -> str:
+    """A magnitude of another format as float32, with a sign; from `top` it is infinite or NaN. Exact in a process too where subnormal
+    float32 numbers count as 0, which every library linked with -ffast-math may ask for: none comes into being."""
+    f32, i32 = vector("float", lanes), vector("i32", lanes)
+    low = e.emit(f"shl {i32} {magnitude}, {_i(23 - mantissa, lanes)}")
+    normal = e.emit(f"add {i32} {low}, {_i((127 - bias) << 23, lanes)}")
+    # with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
+    over = e.emit(f"bitcast {i32} {e.emit(f'add {i32} {low}, {_i((128 - bias) << 23, lanes)}')} to {f32}")
+    past = e.emit(f"fsub {f32} {over}, {e.number(2.0 ** (1 - bias), lanes)}")
+    small = e.emit(f"bitcast {f32} {past} to {i32}")
+    less = e.emit(f"icmp ult {i32} {small}, {normal}")
+    finite = e.select(less, small, normal, "i32", lanes)
+    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(top, lanes)}")
     exponent = e.select(special, _i(0x7F800000, lanes), _i(0, lanes), "i32", lanes)
-    bits = e.emit(f"or {i32} {e.emit(f'bitcast {f32} {scaled} to {i32}')}, {exponent}")
+    bits = e.emit(f"or {i32} {finite}, {exponent}")
     return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
 
 
@@ -89,16 +101,11 @@ def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
 
 
 def _widen8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
-    f32, i32 = vector("float", lanes), vector("i32", lanes)
+    i32 = vector("i32", lanes)
     wide = e.emit(f"zext {vector('i8', lanes)} {x} to {i32}")
     magnitude = e.emit(f"and {i32} {wide}, {_i(0x7F, lanes)}")
     sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(24, lanes)}")
-    low = e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {magnitude}, {_i(23 - f.mantissa, lanes)}')} to {f32}")
-    scaled = e.emit(f"fmul {f32} {low}, {e.number(2.0 ** (127 - f.bias), lanes)}")
-    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(f.top, lanes)}")
-    exponent = e.select(special, _i(0x7F800000, lanes), _i(0, lanes), "i32", lanes)
-    bits = e.emit(f"or {i32} {e.emit(f'bitcast {f32} {scaled} to {i32}')}, {exponent}")
-    return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
+    return _scaled(e, magnitude, sign, f.mantissa, f.bias, f.top, lanes)
 
 
 def _narrow8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:

@@ -131,6 +131,9 @@ class PhaseWriter(LlvmEmitter):
         else:
             self.lines.append(f"  br label %{loop}")
         self.label(loop)
+        if s.once:
+            self._branch(s, start, before, after)
+            return
         self.names[s.var.id] = var
         at = len(self.lines)
         for v in s.carried:
@@ -151,6 +154,19 @@ class PhaseWriter(LlvmEmitter):
         for r, y, a in zip(s.results, s.yields, start, strict=True):
             # where the loop runs at least once, what the last iteration yields is visible here
             self.names[r.id] = self._either(r, (a, before), (self.of(y), end)) if s.maybe else self.of(y)
+
+    def _branch(self, s: For, start: list[str], before: str, after: str) -> None:
+        """The body of a loop that runs once or not at all. (What a loop carries would have places of its own beside what is after it.)"""
+        self.names[s.var.id] = self.of(s.lo)
+        for v, i, a in zip(s.carried, s.init, start, strict=True):
+            self.names[v.id] = a
+            self.carried |= {v.id} if i.id in self.carried else set()
+        self._block(s.body)
+        end = self.block
+        self.lines.append(f"  br label %{after}")
+        self.label(after)
+        for r, y, a in zip(s.results, s.yields, start, strict=True):
+            self.names[r.id] = self._either(r, (a, before), (self.of(y), end))
 
     def _either(self, r: Val, *ways: tuple[str, str]) -> str:
         """What a value is, by the block that control comes from."""

@@ -17,7 +17,7 @@ from ..strategies.random import RandomWalk
 
 if TYPE_CHECKING:
     from ...measure import Measurement
-    from ..pipeline import MeasurerLike
+    from ..builds.pipeline import MeasurerLike
     from ..space import Schedule
 
 BATCH = 12

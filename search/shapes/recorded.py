@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..budget import Budget, Meter
 from ..prepared import measurer_of, recorder_of
+from ..remembered.warm import stored
 from ..run import TuningRun
 from ..space import OptEngine, Space
 from ..start import Start
-from ..warm import stored
 
 if TYPE_CHECKING:
     from ...cache import Cache

@@ -11,10 +11,6 @@ typedef float f32;
 typedef f32 f32x4 __attribute__((vector_size(16)));
 typedef __UINT32_TYPE__ u32;
 typedef u32 u32x4 __attribute__((vector_size(16)));
-
-static inline u32x4 splat_u32x4(u32 x) {
-    return (u32x4){x, x, x, x};
-}
 typedef __INT32_TYPE__ i32;
 typedef i32 i32x4 __attribute__((vector_size(16)));
 
@@ -22,14 +18,22 @@ static inline u32x4 select_u32x4(i32x4 on, u32x4 a, u32x4 b) {
     return (u32x4)((on & (i32x4)a) | (~on & (i32x4)b));
 }
 
+static inline u32x4 splat_u32x4(u32 x) {
+    return (u32x4){x, x, x, x};
+}
+
 static inline f32x4 widen_float16_x4(u16x4 x) {
     u32x4 bits = __builtin_convertvector(x, u32x4);
     u32x4 magnitude = bits & 0x7fffu;
     u32x4 sign = (bits ^ magnitude) << 16;
-    // read as float32 the exponent is 112 too small; the product also makes subnormals right
-    f32x4 scaled = (f32x4)(magnitude << 13) * 0x1p+112f;
+    u32x4 low = magnitude << 13;
+    u32x4 normal = low + 0x38000000u;
+    // with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
+    f32x4 past = (f32x4)(low + 0x38800000u) - 0x1p-14f;
+    u32x4 small = (u32x4)past;
+    u32x4 finite = (select_u32x4(small < normal, small, normal));
     u32x4 special = (select_u32x4(magnitude >= 0x7c00u, splat_u32x4(0x7f800000u), splat_u32x4(0u)));
-    return (f32x4)((u32x4)scaled | special | sign);
+    return (f32x4)(finite | special | sign);
 }
 
 static inline f32x4 splat_f32x4(f32 x) {

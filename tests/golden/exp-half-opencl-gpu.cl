@@ -5,10 +5,14 @@ static float4 widen_float16_x4(ushort4 x) {
     uint4 bits = convert_uint4(x);
     uint4 magnitude = bits & 0x7fffu;
     uint4 sign = (bits ^ magnitude) << 16;
-    // read as float32 the exponent is 112 too small; the product also makes subnormals right
-    float4 scaled = as_float4(magnitude << 13) * 0x1p+112f;
+    uint4 low = magnitude << 13;
+    uint4 normal = low + 0x38000000u;
+    // with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
+    float4 past = as_float4(low + 0x38800000u) - 0x1p-14f;
+    uint4 small = as_uint4(past);
+    uint4 finite = ((small < normal) ? small : normal);
     uint4 special = ((magnitude >= 0x7c00u) ? (uint4)(0x7f800000u) : (uint4)(0u));
-    return as_float4(as_uint4(scaled) | special | sign);
+    return as_float4(finite | special | sign);
 }
 
 static ushort4 narrow_bfloat16_x4(float4 x) {

@@ -11,10 +11,14 @@ static __device__ __forceinline__ float widen_float16(u16 x) {
     u32 bits = (u32)x;
     u32 magnitude = bits & 0x7fffu;
     u32 sign = (bits ^ magnitude) << 16;
-    // read as float32 the exponent is 112 too small; the product also makes subnormals right
-    float scaled = __uint_as_float(magnitude << 13) * 0x1p+112f;
+    u32 low = magnitude << 13;
+    u32 normal = low + 0x38000000u;
+    // with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
+    float past = __uint_as_float(low + 0x38800000u) - 0x1p-14f;
+    u32 small = __float_as_uint(past);
+    u32 finite = ((small < normal) ? small : normal);
     u32 special = ((magnitude >= 0x7c00u) ? 0x7f800000u : 0u);
-    return __uint_as_float(__float_as_uint(scaled) | special | sign);
+    return __uint_as_float(finite | special | sign);
 #endif
 }
 

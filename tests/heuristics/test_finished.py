@@ -51,6 +51,7 @@ def test_rows_that_are_read_several_times_may_be_fetched_ahead() -> None:
 
 def test_a_nest_beside_a_contraction_gets_lanes_too() -> None:
     assert ("UPCAST", "m") in ops(centred_products(4096, 64))[0]
+    assert ("UPCAST", "m") in ops(centred_products(4001, 24), "x86-64-v4")[0]  # (of columns that fill up no whole vectors as well)
 
 
 def test_a_transposed_output_may_leave_in_whole_lines() -> None:

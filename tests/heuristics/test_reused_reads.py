@@ -7,7 +7,7 @@ from checks import check_compiled
 from tilewright import targets
 from tilewright.heuristics import seeds
 from tilewright.heuristics.seeds.reused_reads import reused_reads
-from tilewright.ir import KernelBuilder, cast, float32, int32, where
+from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply
 
@@ -41,4 +41,41 @@ def test_what_is_no_whole_vector_shares_nothing() -> None:
 def test_padded_tiles_are_right() -> None:
     kernel, target = below(37, 11, 9), targets.host()
     for opts in list(reused_reads(kernel, target, 8))[:3]:
+        check_compiled(kernel, opts)
+
+
+def overlaps(m: int, n: int) -> Kernel:
+    """The share that boxes have in common, for all pairs."""
+    kb = KernelBuilder("overlaps")
+    i, j = kb.axis("m", m), kb.axis("n", n)
+    a, b = kb.input("a", (m, 4), float32, range=(0.0, 1.0)), kb.input("b", (n, 4), float32, range=(0.0, 1.0))
+    both = maximum(minimum(a[i, 2], b[j, 2]) - maximum(a[i, 0], b[j, 0]), 0.0)
+    both = both * maximum(minimum(a[i, 3], b[j, 3]) - maximum(a[i, 1], b[j, 1]), 0.0)
+    areas = [(x[k, 2] - x[k, 0]) * (x[k, 3] - x[k, 1]) for x, k in ((a, i), (b, j))]
+    kb.store("y", float32, (m, n), (i, j), both / (absolute(areas[0]) + absolute(areas[1]) + 1.0 - both))
+    return kb.build()
+
+
+def far(m: int, n: int) -> Kernel:
+    """How far each number is from each other one."""
+    kb = KernelBuilder("far")
+    i, j = kb.axis("m", m), kb.axis("n", n)
+    kb.store("y", float32, (m, n), (i, j), absolute(kb.input("a", (m,), float32)[i] - kb.input("b", (n,), float32)[j]))
+    return kb.build()
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "avx2", "cascadelake"])
+def test_all_pairs_load_what_is_of_one_for_several_others(name: str) -> None:
+    kernel, target = overlaps(128, 512), targets.named(name)
+    plans = {p.axis.arg.name: p for p in apply(kernel, seeds(kernel, target)[0], target).plans.values()}
+    assert plans["m"].upcast >= 2 and plans["n"].upcast >= target.lanes(float32)
+
+
+def test_one_read_alone_is_no_reason_for_a_tile() -> None:
+    assert not list(reused_reads(far(512, 2048), targets.named("avx2"), 8))
+
+
+def test_tiles_of_pairs_are_right() -> None:
+    kernel = overlaps(37, 19)
+    for opts in list(reused_reads(kernel, targets.host(), 4))[:4]:
         check_compiled(kernel, opts)

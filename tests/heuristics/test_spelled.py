@@ -46,9 +46,11 @@ def test_steps_from_row_to_row_are_spelled_out_with_lanes_over_the_results(level
 
 @pytest.mark.parametrize("level", ["x86-64-v2", "haswell", "cascadelake"])
 def test_looked_up_elements_are_loaded_one_by_one(level: str) -> None:
-    found = first(looked_up(12, 1 << 16), level)
-    assert unrolled(found) == {"n": 12}
-    assert not any(o.op == "UPCAST" and o.on == "n" for o in found)
+    for steps in (12, 64):
+        found = first(looked_up(steps, 1 << 16), level)
+        assert unrolled(found) == {"n": steps}
+        assert not any(o.op == "UPCAST" and o.on == "n" for o in found)
+    assert not unrolled(first(looked_up(65, 1 << 16), level))
 
 
 def test_sums_of_products_without_reuse_are_spelled_out_too() -> None:

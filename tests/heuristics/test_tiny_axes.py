@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from checks import check_floats, check_twin
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_seeds, ranked_seeds, seeds
 from tilewright.heuristics.seeds.scatters import thread_copies
 from tilewright.heuristics.seeds.tiny_axes import in_registers, tiny_axes
-from tilewright.ir import KernelBuilder, float32, int32, sqrt
+from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply
 from tilewright.targets import named
 
@@ -32,6 +33,8 @@ def gravity(n: int, components: int = 3) -> Kernel:
 def test_axes_that_share_work() -> None:
     assert [a.arg.name for a in tiny_axes(gravity(64))] == ["c"]
     assert tiny_axes(gravity(64, 5)) == []
+    assert [a.arg.name for a in tiny_axes(soft_counts(500, 8))] == ["c"]
+    assert tiny_axes(soft_counts(500, 9)) == tiny_axes(soft_counts(64, 8)) == []
     assert tiny_axes(kernels.make("matmul", {"m": 3, "n": 8, "k": 8})) == []
     assert tiny_axes(kernels.make("add", {"m": 3, "n": 8})) == []
 
@@ -41,6 +44,32 @@ def test_first_seeds_have_them_in_registers() -> None:
     for target in (AVX2, GPU):
         for found in (seeds(kernel, target), quick_seeds(kernel, target)):
             assert any(o.op == "UPCAST" and o.on == "c" and o.amount == 3 for o in found[0]), target.name
+
+
+def soft_counts(n: int, clusters: int) -> Kernel:
+    """What clusters have of points, and the sum of it, where each point is shared out by a softmax."""
+    kb = KernelBuilder("soft_counts")
+    c, (a, b), i, j = kb.axis("c", clusters), (kb.axis(f"c@{s}", clusters) for s in ("top", "all")), kb.axis("n", n), kb.axis("n@x", n)
+    p, x, m = kb.axis("n@pre", n), kb.input("x", (n,), float32), kb.input("m", (clusters,), float32)
+    top = kb.max("top", (p,), a, x[p] * m[a])
+    total = kb.sum("total", (p,), b, exp(x[p] * m[b] - top[p]))
+    many = kb.sum("many", (c,), i, exp(x[i] * m[c] - top[i]) / total[i])
+    much = kb.sum("much", (c,), j, exp(x[j] * m[c] - top[j]) / total[j] * x[j])
+    kb.store("y", float32, (clusters,), (c,), much[c] / many[c])
+    return kb.build()
+
+
+def test_lanes_go_along_what_a_few_share_out() -> None:
+    """Long sums for each of a few clusters read what was computed of each point: lanes over points, all clusters beside them."""
+    kernel = soft_counts(5000, 5)
+    assert [a.arg.name for a in tiny_axes(kernel)] == ["c"]
+    found = apply(normalise(kernel), ranked_seeds(kernel, AVX2)[0], AVX2)
+    sums = [n for n in found.nests if n.name in ("many", "much")]
+    assert len(sums) == 2
+    for n in sums:
+        lane = found.lanes(n).lane
+        assert lane is not None and lane.axis in n.reduce_axes and found.lanes(n).width == 8
+    check_floats(soft_counts(500, 5), next(in_registers(soft_counts(500, 5), AVX2, 1, 8)), AVX2)
 
 
 def test_every_guess_is_right() -> None:

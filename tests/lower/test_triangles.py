@@ -75,3 +75,29 @@ def test_loops_begin_where_something_is_added() -> None:
     loops = [s for p in program.phases for s in statements(p.body) if isinstance(s, For) and s.label == "j"]
     made = {s.out for p in program.phases for s in statements(p.body) if getattr(s, "op", "") == "const"}
     assert loops and any(loop.lo not in made for loop in loops)
+
+
+def product(above: bool = False, m: int = 45, n: int = 45) -> Kernel:
+    """A triangular matrix times a matrix."""
+    kb = KernelBuilder("triangular_product")
+    i, j, k = kb.axis("m", m), kb.axis("n", n), kb.axis("k", m)
+    a, x = kb.input("a", (m, m), float32), kb.input("x", (m, n), float32)
+    total = kb.sum("total", (i, j), k, where(k >= i if above else k < i, a[i, k] * x[k, j], 0.0))
+    kb.store("y", float32, (m, n), (i, j), total[i, j])
+    return kb.build()
+
+
+@pytest.mark.parametrize("opts", ["Um6 Un8 Rk4", "Um12 Un16 Rk4", "Um15 Un24 Rk2"])
+def test_long_steps_are_left_out_too(opts: str) -> None:
+    program = lower(apply(product(m=60, n=48), parse(opts), TARGET))
+    loops = [s for p in program.phases for s in statements(p.body) if isinstance(s, For) and s.label == "k"]
+    made = {s.out for p in program.phases for s in statements(p.body) if getattr(s, "op", "") == "const"}
+    assert loops and all(loop.hi not in made or loop.lo not in made for loop in loops)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("opts", ["Um6 Un8 Rk4", "Um12 Un16 Rk4", "Um15 Un24 Rk2", "Um4 Un8 Tn8 Pn Rk4 Sx@n", "Um8 Un8 Tk16 Mk<m Rk2"])
+@pytest.mark.parametrize("above", [False, True])
+def test_triangular_products_equal_the_reference(opts: str, above: bool) -> None:
+    check_twin(product(above), parse(opts), TARGET)
+    check_compiled(product(above), parse(opts))

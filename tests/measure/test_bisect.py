@@ -50,7 +50,7 @@ def reverse(phase: Phase) -> None:
 
 def test_right_programs_have_no_culprit() -> None:
     for target, opts, passes_ in (
-        (AVX2, LIST, ["neighbours", "columns", "bytes", "narrowing", "interleave", "shorten"]),
+        (AVX2, LIST, ["flat", "neighbours", "columns", "bytes", "narrowing", "interleave", "shorten"]),
         (SM90, TILED, ["barriers"]),
     ):
         found = bisect(MATMUL, opts, target)
@@ -62,6 +62,7 @@ def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = bisect(MATMUL, LIST, AVX2)
     assert found.culprit == "fold_constants" and [s for s, w in found.stages if not w] == [
         "emit",
+        "flat",
         "neighbours",
         "columns",
         "bytes",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from checks import check_compiled, check_twin
 from tilewright import KernelBuilder, heuristics, kernels, opts, targets
-from tilewright.ir.dtypes import float32, float64
+from tilewright.ir.dtypes import float32, float64, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
@@ -65,3 +66,43 @@ def test_lanes_over_rows_are_those_of_blocks_that_steps_of_the_rows_turn() -> No
     lanes = [s.lanes(next(n for n in s.nests if n.kind == "reduce")).lane for s in found.values()]
     # steps are a block with the rows; without them each lane would be loaded alone; partial sums side by side are lanes themselves
     assert [lane and lane.name for lane in lanes] == ["m.u", None, "n.u"]
+
+
+def halved(n: int) -> Kernel:
+    """Every second place of a signal, each with its neighbours."""
+    kb = KernelBuilder("halved")
+    i, x = kb.axis("n", n), kb.input("x", (2 * n + 5,), float64)
+    kb.store("y", float64, (n,), (i,), sum((0.1 * k * x[2 * i + k] for k in range(1, 7)), x[2 * i]))
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize("n", [61, 20])
+def test_a_ragged_end_leaves_lanes_to_the_whole_steps(n: int) -> None:
+    """What reaches past the extent is masked in the last step alone, so that all others pick from whole vectors."""
+    t, cut = targets.named("x86-64-v4"), (opt("UPCAST", "n", 8),)
+    s = opts.apply(halved(n), cut, t)
+    assert (s.lanes(s.nests[0]).width == 8) == (n == 61)  # of three steps, one with masks is much
+    check_twin(halved(n), cut, t)
+    check_compiled(halved(n), cut)
+
+
+def pull(n: int, near: int) -> Kernel:
+    """What the neighbours in a list do to each point."""
+    kb = KernelBuilder("pull")
+    i, k = kb.axis("n", n), kb.axis("k", near)
+    at, x = kb.input("at", (n, near), int32, range=(0, n - 1)), kb.input("x", (n, 3), float32)
+    d, e, f = (x[i, c] - x[at[i, k].cast("int64"), c] for c in range(3))
+    kb.store("f", float32, (n,), (i,), kb.sum("s", (i,), k, d / (1.0 + d * d + e * e + f * f))[i])
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_sums_of_what_lies_anywhere_have_lanes_for_much_arithmetic(target: str) -> None:
+    t, cut = targets.named(target), (opt("UPCAST", "k", 8),)
+    for chosen in (cut, heuristics.ranked_seeds(pull(500, 48), t)[0]):
+        s = opts.apply(pull(500, 48), chosen, t)
+        nest = next(n for n in s.nests if n.kind == "reduce")
+        lane = s.lanes(nest).lane
+        assert lane is not None and lane.axis in nest.reduce_axes
+    check_twin(pull(37, 16), cut, t)
+    check_compiled(pull(37, 16), cut)

@@ -8,9 +8,10 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import decoded, distances, einsum, normed
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError, float32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import walk
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.analysis.computed import all_contractions
@@ -67,3 +68,27 @@ def test_contractions_are_seen_through_what_is_computed() -> None:
     assert [c.lane.arg.name for c in all_contractions(decoded(6, 24, 16, 4))] == ["n"]
     assert [c.rows[0].arg.name for c in all_contractions(distances(9, 8, 4))] == ["n"]
     assert ("OPERANDS", "acc") in {(o.op, o.on) for more in proposals(apply(decoded(6, 24, 16, 4), (), named("avx2"))) for o in more}
+
+
+def correlation(n: int = 21, d: int = 9) -> Kernel:
+    """Products of centred columns, divided by roots of variances: sums that need each other, in phases of their own."""
+    kb = KernelBuilder("correlation")
+    i, j, k, l, a, m, b = (kb.axis(x, y) for x, y in (("i", d), ("j", d), ("k", n), ("l", n), ("a", n), ("m", d), ("b", d)))
+    x = kb.input("x", (n, d), float32)
+    mean = kb.sum("mean", (m,), k, x[k, m] * (1.0 / n))
+    var = kb.sum("var", (b,), a, (x[a, b] - mean[b]) * (x[a, b] - mean[b]))
+    total = kb.sum("total", (i, j), l, (x[l, i] - mean[i]) * (x[l, j] - mean[j]))
+    kb.store("y", float32, (d, d), (i, j), total[i, j] / sqrt(var[i] * var[j]))
+    return normalise(kb.build())
+
+
+def test_a_sum_has_two_operands_once_in_all_of_its_phases() -> None:
+    kernel = correlation(2048, 96)
+    assert seeds(kernel, named("avx2"), 1) and quick_seeds(kernel, named("avx2"), 1)
+    small = correlation()
+    for listed in seeds(small, named("avx2"), 1)[:4]:
+        check_compiled(small, listed)
+    new = operands(small, "total", "j")
+    with pytest.raises(OptError, match="has two operands already"):
+        operands(new, "total", "j")
+    assert not any(o.op == "OPERANDS" and o.on == "total" for group in proposals(apply(new, (), named("avx2"))) for o in group)

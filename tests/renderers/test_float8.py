@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import run_text
 from cuda_build import needs_nvrtc
+from flushed import flushed
 from hand_built import apply, elementwise
 from tilewright import targets
 from tilewright.devices.cuda import nvrtc
@@ -58,6 +59,15 @@ def same(got: Any, want: Any) -> None:
     nan = np.isnan(want.astype("float32"))
     assert np.isnan(got.astype("float32"))[nan].all()
     np.testing.assert_array_equal(got.view(f"u{got.itemsize}")[~nan], want.view(f"u{want.itemsize}")[~nan])
+
+
+@kind
+@pytest.mark.parametrize("way", ["llvm", "llvm without F16C"])
+def test_widening_is_exact_where_subnormals_count_as_0(way: str, name: str) -> None:
+    x = EVERY.view(TYPES[name])
+    with flushed():
+        got = WAYS[way](x, "float32", 8)
+    same(got, x.astype("float32"))
 
 
 @kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright import interp, targets
-from tilewright.ir import KernelBuilder, float32, float64, int32, int64
+from tilewright.ir import KernelBuilder, float32, float64, int8, int16, int32, int64, uint8, uint16
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
@@ -54,3 +54,26 @@ def test_pairs_are_one_access_where_gathers_are_slow(name: str, gathers: bool, p
     text = render(lower(apply(mixed(float32, n=128), parse(f"Un{lanes} Pn"), target)), target).text
     assert ("masked.gather" in text) == gathers
     assert text.count("load <2 x float>") == (2 * lanes if pairs else 0)
+
+
+def coded(whole: DType, columns: int = 13) -> Kernel:
+    """What the row of a table that belongs to a place has for the place's code."""
+    kb = KernelBuilder("coded")
+    i, k = kb.axis("m", 24), kb.axis("n", 32)
+    table, code = kb.input("table", (32, columns), float32), kb.input("code", (24, 32), whole, range=(0, columns - 1))
+    kb.store("y", float32, (24, 32), (i, k), table[k, code[i, k].cast("int64")])
+    return kb.build()
+
+
+@pytest.mark.parametrize("whole", [uint8, int8, uint16, int16])
+def test_narrow_places_are_read_one_by_one(whole: DType) -> None:
+    """Where each element has an access of its own, its place comes from memory and not out of a vector, the row's beginning added."""
+    target = targets.named("znver3")
+    text = render(lower(apply(coded(whole), parse("Un8"), target)), target).text
+    assert "masked.gather" not in text and "extractelement" not in text
+    assert text.count(" zext i" if whole.kind == "u" else " sext i") >= 8
+    rng = np.random.default_rng(1)
+    table, code = rng.standard_normal((32, 13)).astype(np.float32), rng.integers(0, 13, (24, 32)).astype(whole.np)
+    for opts in ("Un8", "Un16", "Un32 Um2"):
+        found = best(coded(whole), opts=parse(opts), threads=1)(table, code)
+        np.testing.assert_array_equal(found, table[np.arange(32), code])

@@ -126,3 +126,27 @@ def test_a_program_without_buffers_or_items_still_builds() -> None:
     with b.phase(const(0), ()) as phase:
         b.const(1.0, float64)
     run(Program("empty", (), (), [phase]), [])
+
+
+def test_a_loop_that_runs_once_at_most_is_a_branch() -> None:
+    b = Builder()
+    with b.phase(const(4), ()) as phase:
+        zero, one = b.const(0), b.const(1)
+        odd = b.op("and", phase.item, one)
+        with b.loop("i", zero, b.const(3), 1, [zero, phase.item]) as i:
+            with b.loop("if", zero, odd, 1, [*i.carried], maybe=True, once=True) as branch:
+                branch.yields = [branch.carried[1], b.op("add", branch.carried[0], b.op("add", branch.var, one))]
+            i.yields = branch.results
+        b.store(param(0, int64), phase.item, b.op("sub", i.results[0], i.results[1]))
+    program, y = Program("once", out(4), (), [phase]), np.zeros(4, "int64")
+    text = render(program, targets.host()).text
+    assert text.count(".next = add") == 2  # (of the work items and the outer loop)
+    run(program, [y])
+
+    def expected(item: int) -> int:
+        p, q = 0, item
+        for _ in range(3 if item % 2 else 0):
+            p, q = q, p + 1
+        return p - q
+
+    np.testing.assert_array_equal(y, [expected(i) for i in range(4)])

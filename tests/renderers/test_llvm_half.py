@@ -7,6 +7,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from flushed import flushed
 from hand_built import DISTINCT, apply, compile_for, elementwise, object_for, undefined
 from tilewright import targets
 from tilewright.ir import dtypes
@@ -62,6 +63,16 @@ def test_widening_is_exact(name: str, lanes: int, target: Target) -> None:
     want = widened(name)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@target
+def test_widening_is_exact_where_subnormals_count_as_0(lanes: int, target: Target) -> None:
+    halves = EVERY.view(HALVES["float16"])
+    with flushed():
+        assert np.float32(1e-40) * np.float32(1.0) == 0
+        got = apply(lambda b, x: b.op("cast", x, dtype=dtypes.float32), [halves], "float32", lanes, target)
+    np.testing.assert_array_equal(got, widened("float16"))
 
 
 @pytest.mark.parametrize(("level", "lanes"), [("x86-64-v2", 4), ("x86-64-v3", 8)])

@@ -9,7 +9,7 @@ from synthetic import Matmulish
 from test_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Start
-from tilewright.search.bulky import GROWTH, PRIOR_S, SHARE, Bulky
+from tilewright.search.builds.bulky import GROWTH, PRIOR_S, SHARE, Bulky
 from tilewright.search.space import State
 
 Schedule = tuple[Opt, ...]

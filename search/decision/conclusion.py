@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import TIME
-from ..cache.rows import OBJECTIVE
-from . import result as results
-from .budget import SPENT
-from .effort import Effort
+from ...cache.objectives import TIME
+from ...cache.rows import OBJECTIVE
+from .. import result as results
+from ..budget import SPENT
+from ..remembered.effort import Effort
 
 if TYPE_CHECKING:
-    from ..ir.errors import TilewrightError
-    from ..measure import Measurement
-    from .budget import Meter
+    from ...ir.errors import TilewrightError
+    from ...measure import Measurement
+    from ..budget import Meter
+    from ..remembered.record import Recorder
+    from ..result import Job, Result
+    from ..run_state import RunState
+    from ..space import Schedule
     from .finals import Decision
-    from .record import Recorder
-    from .result import Job, Result
-    from .run_state import RunState
-    from .space import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..space import Schedule, Space, State
     from .pipeline import Pipeline
-    from .space import Schedule, Space, State
 
 SHARE = 1 / 40
 """Of a search's seconds, what one build may take."""

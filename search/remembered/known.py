@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import OptError
-from .aims import Aim
-from .strategy import seconds
+from ...ir.errors import OptError
+from ..aims import Aim
+from ..strategy import seconds
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Key, Row
-    from ..ir.normal_form.canonical import Canonical
-    from ..measure import Measurement
-    from .space import Schedule
+    from ...cache import Cache, Key, Row
+    from ...ir.normal_form.canonical import Canonical
+    from ...measure import Measurement
+    from ..space import Schedule
 
 NEWEST = 2000
 """Rows of a key that are looked at."""
@@ -67,7 +67,7 @@ NOTHING = Known({})
 
 def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
     """What the cache holds of `key`, measured here, with the code of today."""
-    from ..cache import tool_version
+    from ...cache import tool_version
 
     rows = cache.rows(
         kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version()
@@ -81,11 +81,11 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
 
 
 def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None:
-    from ..cache.valued import energy_of, scratch_of, value_of
-    from ..measure import Measurement, Outcome
-    from ..measure.outcome import EnergyUse
-    from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
+    from ...cache.valued import energy_of, scratch_of, value_of
+    from ...measure import Measurement, Outcome
+    from ...measure.outcome import EnergyUse
+    from ...opts import parse
+    from ...opts.written.syntax import SYNTAX
 
     try:
         opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
-    from .space import Schedule
+    from ...measure import Duel, Measurement
+    from ..space import Schedule
 
 _LOOK_S = 0.05
 """Seconds after which all batches are looked at again, where no builder says anything."""

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cache.rows import PINNED
-from ..ir.errors import CacheError, OptError, VerifyError
-from .budget import Budget
-from .prepared import measurer_of, recorder_of
-from .space import OptEngine, Space
+from ...cache.rows import PINNED
+from ...ir.errors import CacheError, OptError, VerifyError
+from ..budget import Budget
+from ..prepared import measurer_of, recorder_of
+from ..space import OptEngine, Space
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Key, Row
-    from ..measure import Built, Measurement, Measurer
-    from ..opts.opt import Opt
-    from .task import TuningTask
+    from ...cache import Cache, Key, Row
+    from ...measure import Built, Measurement, Measurer
+    from ...opts.opt import Opt
+    from ..task import TuningTask
 
 STRATEGY = "pin"
 """What rows say of the strategy that found them."""
@@ -45,7 +45,7 @@ def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], seed: int = 0) -> P
     """Verify a schedule and make it the answer. Raises OptError where it does not apply or has effects that are not
     allowed, VerifyError where it is not right (or does not build, or return), CacheError where the cache cannot be
     written; then nothing has changed."""
-    from ..opts import apply
+    from ...opts import apply
 
     opts = tuple(opts)
     try:
@@ -79,7 +79,7 @@ def _right(m: Measurer, code: Built | Measurement) -> Measurement:
     """The measurement of a schedule that passed both checks. Raises VerifyError."""
     from dataclasses import replace
 
-    from ..measure import Measurement
+    from ...measure import Measurement
 
     found = code if isinstance(code, Measurement) else m.measure([code])[0]
     again = found if isinstance(code, Measurement) or not found.ok else m.confirm(code)
@@ -91,8 +91,8 @@ def _right(m: Measurer, code: Built | Measurement) -> Measurement:
 
 def _beside(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
     """(how many times faster than the seed, the seed's seconds) of the first schedule; None where that is not known."""
-    from ..ir.errors import MeasureError
-    from ..measure import Measurement
+    from ...ir.errors import MeasureError
+    from ...measure import Measurement
 
     if isinstance(code[1], Measurement):
         return None, None

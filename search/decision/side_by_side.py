@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir.errors import MeasureError
+from ...ir.errors import MeasureError
 from .explain import Ratio, burst
 
 if TYPE_CHECKING:
-    from ..devices import Device
-    from ..ir.kernel import Kernel
-    from ..measure import Built, Measurement
-    from ..opts.opt import Opt
+    from ...devices import Device
+    from ...ir.kernel import Kernel
+    from ...measure import Built, Measurement
+    from ...opts.opt import Opt
 
 ROUNDS = 9
 """Paired rounds of a comparison, as many as in the finals of a search."""
@@ -52,8 +52,8 @@ def side_by_side(
     """Verify and time `schedules` of a kernel in normal form, and compare each with the first. The budget (seconds) is
     for the comparisons; three rounds of each are made in any case. What fails is told by its measurement. Raises
     MeasureError, DeviceError where nothing can be measured at all."""
-    from ..measure import Measurement, Measurer
-    from ..measure.checking.judged_kernel import judged
+    from ...measure import Measurement, Measurer
+    from ...measure.checking.judged_kernel import judged
 
     lists = [tuple(s) for s in schedules]
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
@@ -76,8 +76,8 @@ def side_by_side(
 
 def _lowers(kernel: Kernel, lists: Sequence[tuple[Opt, ...]], device: Device) -> bool:
     """Whether one of them computes in lower precision: then all are held to that error bound."""
-    from ..ir.errors import OptError
-    from ..opts import apply
+    from ...ir.errors import OptError
+    from ...opts import apply
 
     for opts in lists:
         try:
@@ -97,8 +97,8 @@ def _rounds(a: Measurement, b: Measurement, most: int, seconds: float) -> int:
 def _compared(
     duel: Callable[..., object], first: Built | Measurement, other: Built | Measurement, alone: tuple[Measurement, Measurement], rounds: int
 ) -> Contestant:
-    from ..measure import Measurement
-    from ..measure.outcome import Duel
+    from ...measure import Measurement
+    from ...measure.outcome import Duel
 
     a, b = alone
     if not a.ok or not b.ok or isinstance(first, Measurement) or isinstance(other, Measurement):

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..cache.choice import Standing
-from ..cache.valued import energy_of, scratch_of
-from ..ir.errors import OptError
+from ...cache.choice import Standing
+from ...cache.valued import energy_of, scratch_of
+from ...ir.errors import OptError
 from .effort import Effort
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Key, Row
-    from ..ir.normal_form.canonical import Canonical
-    from ..plan import Plan
-    from .result import Job, Result
-    from .space import Schedule, Space
-    from .task import TuningTask
+    from ...cache import Cache, Key, Row
+    from ...ir.normal_form.canonical import Canonical
+    from ...plan import Plan
+    from ..result import Job, Result
+    from ..space import Schedule, Space
+    from ..task import TuningTask
 
 
 NOTES = {
@@ -41,8 +41,8 @@ def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: M
 
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
     """Their options in this kernel's names, those that are legal here, each schedule once."""
-    from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
+    from ...opts import parse
+    from ...opts.written.syntax import SYNTAX
 
     found: dict[str, Schedule] = {}
     for row in rows:
@@ -60,8 +60,8 @@ def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) ->
 
 def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ...] = ()) -> Result:
     """The cached row of an exact plan as a result; of two objectives with the members of the `front`."""
-    from ..opts import parse
-    from . import result as results
+    from ...opts import parse
+    from .. import result as results
 
     row = plan.row
     assert row is not None and plan.standing is not None
@@ -100,8 +100,8 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
 
 def front_of(task: TuningTask, cache: Cache) -> tuple[dict[str, Any], ...]:
     """The members of the front of a task's key, as a result holds them; none where it has one objective."""
-    from ..cache.objectives import FRONTS
-    from ..plan.asked import front
+    from ...cache.objectives import FRONTS
+    from ...plan.asked import front
 
     if task.key.objective not in FRONTS:
         return ()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..ir.errors import MeasureError
+from ...ir.errors import MeasureError
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
-    from .pipeline import MeasurerLike
+    from ...measure import Duel, Measurement
+    from ..builds.pipeline import MeasurerLike
 
 CLEAR = 3.0
 """A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
@@ -24,6 +24,8 @@ GRACE_S = 1.0
 """Seconds past the budget in which the second check may still begin."""
 ROUND_S = 0.03
 """Seconds that a round of a duel takes beside its calls: two rests, and what is checked after a burst."""
+ROUNDS, AGAIN = 9, 27
+"""The most rounds of a duel, and of a second one with the seed where the first leaves doubt and there is time."""
 MARGIN = 1.05
 """How many times faster a finalist's single measurement must be where there is no time for a duel."""
 
@@ -246,6 +248,9 @@ class _Final:
             return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
         try:
             duel = self._duel(champion, seed, n)
+            again = rounds(champion, seed, self._spare(), AGAIN) if _doubtful(duel) else 0
+            if again > n:
+                duel = self._duel(champion, seed, again)
         except MeasureError as e:
             fell = self._fell(e, champion, seed)
             if fell is seed:
@@ -254,7 +259,7 @@ class _Final:
                 self._recheck(champion)
             return False, None, False, str(e)
         win = duel.significant and duel.ratio < 1
-        return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {n} paired rounds"
+        return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {duel.rounds} paired rounds"
 
     def _recheck(self, champion: Finalist) -> None:
         """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""
@@ -264,7 +269,7 @@ class _Final:
 
 
 def _wrong(f: Finalist, detail: str) -> Measurement:
-    from ..measure.outcome import Outcome
+    from ...measure.outcome import Outcome
 
     return dataclasses.replace(f.measurement, outcome=Outcome.wrong, detail=detail, t_min=None, t_med=None, n=0, checks=())
 
@@ -277,7 +282,12 @@ def cost(a: Finalist, b: Finalist) -> float:
     return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
 
 
-def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:
-    """Rounds of a duel that fit in `budget_s`, 0 when a meaningful number does not."""
+def rounds(a: Finalist, b: Finalist, budget_s: float, most: int = ROUNDS) -> int:
+    """Rounds of a duel that fit in `budget_s`, at most `most`, 0 when a meaningful number does not."""
     fit = int(budget_s / cost(a, b))
-    return min(fit, 9) if fit >= 3 else 0
+    return min(fit, most) if fit >= 3 else 0
+
+
+def _doubtful(duel: Duel) -> bool:
+    """Whether a candidate that looks faster was not shown to be: disturbed rounds can hide a factor of two."""
+    return not duel.significant and duel.ratio * MARGIN < 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..measure import Measurement
+    from ...measure import Measurement
 
 
 class CandidateCost:

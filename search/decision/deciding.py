@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..builds.pipeline import again_on
 from .finals import GRACE_S, Decision, Finalist, FrontMember, decide
-from .pipeline import again_on
 
 if TYPE_CHECKING:
-    from ..measure import Measurement
-    from .budget import Meter
-    from .pipeline import MeasurerLike
-    from .record import Recorder
-    from .run_state import RunState
-    from .space import Schedule
+    from ...measure import Measurement
+    from ..budget import Meter
+    from ..builds.pipeline import MeasurerLike
+    from ..remembered.record import Recorder
+    from ..run_state import RunState
+    from ..space import Schedule
 
 LONGEST_S = 20.0
 """Seconds that deciding may take where there is no limit."""

@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir.errors import MeasureError, OptError
+from ...ir.errors import MeasureError, OptError
+from ..moves import places, variants
 from .finals import CLEAR
-from .moves import places, variants
 
 if TYPE_CHECKING:
-    from ..devices import Device
-    from ..ir.kernel import Kernel
-    from ..measure import Built, Measurement, Measurer
-    from ..opts.opt import Opt
+    from ...devices import Device
+    from ...ir.kernel import Kernel
+    from ...measure import Built, Measurement, Measurer
+    from ...opts.opt import Opt
 
     Schedule = tuple[Opt, ...]
 
@@ -91,7 +91,7 @@ class Explanation:
 
 def without(kernel: Kernel, opts: Sequence[Opt], drop: int, device: Device) -> tuple[tuple[Opt, ...], tuple[Opt, ...]]:
     """(the options that are left, those that fell) when option `drop` is taken out of a legal list."""
-    from ..opts import apply
+    from ...opts import apply
 
     left = [o for i, o in enumerate(opts) if i != drop]
     fell: list[Opt] = []
@@ -105,7 +105,7 @@ def without(kernel: Kernel, opts: Sequence[Opt], drop: int, device: Device) -> t
 
 def _culprit(kernel: Kernel, opts: Sequence[Opt], device: Device) -> int:
     """The first option whose prefix is refused; the last where only the whole is."""
-    from ..opts import apply
+    from ...opts import apply
 
     for i in range(len(opts)):
         try:
@@ -121,9 +121,9 @@ def explain(
     """Measure a schedule (of a kernel in normal form) with each option taken out, and each replaced. What does not
     fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
     measured. Raises MeasureError where the schedule itself fails."""
-    from ..measure import Measurer
-    from ..measure.checking.judged_kernel import judged
-    from ..opts import apply
+    from ...measure import Measurer
+    from ...measure.checking.judged_kernel import judged
+    from ...opts import apply
 
     opts = tuple(opts)
     lower = "DOWNCONVERT" in apply(kernel, opts, device.target).effects
@@ -202,7 +202,7 @@ class _Trial:
         return self.got[opts]
 
     def _measure(self, opts: Schedule) -> Measurement:
-        from ..measure import Measurement
+        from ...measure import Measurement
 
         code = self._code(opts)
         # neither the plain kernel nor the schedule itself, whose first time may have been its luckiest, is too slow for this
@@ -225,7 +225,7 @@ class _Trial:
 
     def pair(self, opts: Schedule, until: float, left: int) -> None:
         """Compare with the full schedule in paired rounds that take a fair share of what is left; in none where three do not fit."""
-        from ..measure import Measurement
+        from ...measure import Measurement
 
         a, b = self._code(opts), self._code(self.opts)
         assert not isinstance(a, Measurement) and not isinstance(b, Measurement)
@@ -276,7 +276,7 @@ def _worths(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], others: Se
 
 def _legal(kernel: Kernel, opts: tuple[Opt, ...], at: int, device: Device) -> list[tuple[Opt, ...]]:
     """The list with option `at` replaced by each of its nearest neighbours that is legal and means something else."""
-    from ..opts import apply
+    from ...opts import apply
 
     here = apply(kernel, opts, device.target).hash
     seen, out = {here}, []

@@ -22,20 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..cache.choice import FAILED
-from ..cache.objectives import TIME
-from ..cache.recover import CacheWarning
-from ..cache.rows import OBJECTIVE
-from ..cache.server.errors import Unreachable
-from ..cache.strict import canon
-from ..ir.errors import CacheError, OptError
+from ...cache.choice import FAILED
+from ...cache.objectives import TIME
+from ...cache.recover import CacheWarning
+from ...cache.rows import OBJECTIVE
+from ...cache.server.errors import Unreachable
+from ...cache.strict import canon
+from ...ir.errors import CacheError, OptError
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Key
-    from ..ir.normal_form.canonical import Canonical
-    from ..measure import Measurement
-    from .result import Job
-    from .space import Schedule
+    from ...cache import Cache, Key
+    from ...ir.normal_form.canonical import Canonical
+    from ...measure import Measurement
+    from ..result import Job
+    from ..space import Schedule
 
 PATIENCE_S = 0.25
 """How long a write in the middle of a search waits for another writer."""
@@ -184,13 +184,13 @@ class CacheRecorder:
         self._written = self.clock()
 
     def _canonical(self, opts: Schedule) -> str:
-        from ..opts.written.syntax import SYNTAX
+        from ...opts.written.syntax import SYNTAX
 
         return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 
     def _row(self, m: Measurement, strategy: str, verified: bool, seed_s: float | None, more: Mapping[str, Any]) -> Any:
-        from ..cache import Row, tool_version
-        from ..kernels import short_name
+        from ...cache import Row, tool_version
+        from ...kernels import short_name
 
         ok = m.outcome == "ok"
         display = [o.json for o in m.opts]

@@ -10,7 +10,7 @@ from synthetic import FakeBuilt, FakeMeasurer, measured
 from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Duel, DuelError, Outcome
 from tilewright.opts.opt import opt
-from tilewright.search.finals import Finalist, decide, rounds
+from tilewright.search.decision.finals import Finalist, decide, rounds
 from tilewright.search.run_state import RunState
 
 SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
@@ -233,3 +233,17 @@ def test_the_seed_that_is_used_without_tuning_stays_for_the_finals() -> None:
     so_far.keep(FakeBuilt(C, "c"), measured(C, 1e-3), seed=False)  # type: ignore[arg-type]
     assert SEED in [f.built.opts for f in so_far.contenders()]
     assert so_far.untuned() is not None and so_far.untuned().built.opts == SEED  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("ratio", "left", "fought"), [(0.6, 60.0, [9, 27]), (0.97, 60.0, [9]), (0.6, 0.45, [9])])
+def test_a_doubtful_win_is_fought_again_where_there_is_time(ratio: float, left: float, fought: list[int]) -> None:
+    m, seen = judge({SEED: 1e-3, A: ratio * 1e-3}), []
+
+    def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
+        seen.append(rounds)
+        return Duel(ratio, rounds > 9, ratio * 1e-3, 1e-3, rounds)
+
+    m.duel = duel  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, ratio * 1e-3)], finalist(SEED, 1e-3), lambda: left)
+    assert seen == fought
+    assert d.winner is not None and d.winner.measurement.opts == (A if len(fought) > 1 else SEED)

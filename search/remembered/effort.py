@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from .budget import Budget
+from ..budget import Budget
 
 if TYPE_CHECKING:
-    from ..cache import Row
+    from ...cache import Row
 
 GLANCE = Budget(seconds=10.0, trials=20)
 """What a search must have had, one or the other, to answer whoever names no budget."""

@@ -20,7 +20,7 @@ from tilewright.opts.opt import Opt, parse, short
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create, tune
 from tilewright.search.aims import Aim
 from tilewright.search.budget import Meter
-from tilewright.search.finals import Finalist
+from tilewright.search.decision.finals import Finalist
 
 Schedule = tuple[Opt, ...]
 
