@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from math import prod
 
 from ...ir.node import Node
@@ -21,6 +22,8 @@ from .streamed import few_rows
 
 FAVOURITES = 2
 """Seeds for which it is tried."""
+LIKELY = 8
+"""Seeds among which one with lanes for such a nest may be the quickest."""
 BETTER = 0.97
 """How much of the time without them lanes may take at most."""
 VECTORS = (1, 2)
@@ -37,7 +40,7 @@ def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
 
     Stores past the caches make a kernel of a few megabytes a tenth to a third faster where it is called by itself, and
     what reads its output next slower by more than that. So they come second, where a search finds them."""
-    for n, opts in enumerate(found):
+    for n, opts in enumerate(_quickest_first(trials, threads, found)):
         alone = trials.legal(opts) if n < FAVOURITES else None
         if alone is None:
             yield opts
@@ -47,6 +50,20 @@ def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
         yield from _measured(trials, best)
         if best != alone:
             yield opts
+
+
+def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
+    """`found`, where one of the first `LIKELY` comes before them that is the quickest of them once it has such lanes."""
+    rest = iter(found)
+    head = list(islice(rest, LIKELY))
+    legal = [(opts, alone) for opts in head if (alone := trials.legal(opts)) is not None]
+    times: dict[Opts, float] = {}
+    for opts, alone in legal:
+        best = _with_lanes(trials, threads, alone)
+        if best != alone or not times:
+            times[opts] = estimate(trials.apply(best), threads) * (BETTER if not times else 1.0)
+    yield from sorted(head, key=lambda o: o is not min(times, key=times.__getitem__, default=head[0]))
+    yield from rest
 
 
 def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
