@@ -186,8 +186,7 @@ class Caches:
     scattered: float = 2.0
     """How much dearer lines are that data chooses: nothing fetches them ahead."""
     crowded: float = 25.0
-    """Cycles that a line waits which is written after another one of the same set, as down columns whose pitch is a power of two (measured:
-    13 to 28 on one processor, 46 to 140 on another)."""
+    """Cycles that a line waits which is written after another one of the same set (measured: 13 to 28 on one processor, 46 to 140 on another)."""
     beside: float = 0.25
     """The part of the traffic of the less busy levels that the busiest one does not hide."""
     unhidden: float = 0.2

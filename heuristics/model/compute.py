@@ -20,11 +20,11 @@ from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import grouped, picked, rows, shuffles, turns, weaves
 from ...opts.strides import stride as stride_of
-from ..machine import SLOW, Core, MachineModel
+from ..machine import Core, MachineModel
 from .alike import times_computed
 from .dots import dot_work
 from .evaluated import added, evaluated
-from .extremes import beside
+from .extremes import beside, slow_work
 from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips, unforeseen
@@ -133,10 +133,8 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
-        elif n.op in ("max", "min") and n.dtype.is_float and not s.target.keeps_nan:  # compared with itself, and chosen
-            arith += k * (core.ordered_by_masks if "avx512" in s.target.features else core.ordered)
-        elif n.op in SLOW:
-            arith += k * getattr(core, SLOW[n.op])
+        elif (slow := slow_work(n, s.target, core)) is not None:
+            arith += k * slow
         elif n.op in COMPARE and n.src[0].dtype is index:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):

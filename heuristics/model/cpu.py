@@ -68,7 +68,9 @@ def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
         warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)
-    return total * _share(scheduled, items, threads) / clock + (caches.wake if threads > 1 else 0.0) + items * caches.item
+    return total * _share(scheduled, items, threads) / clock + (
+        caches.wake + items * caches.item if threads > 1 else items * caches.item_alone
+    )
 
 
 def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[float, float]:

@@ -1,15 +1,16 @@
-"""What the largest and the smallest elements take beside their accumulators (`lower/emit/numbers_only.py`, `lower/emit/places.py`)."""
+"""What the largest and the smallest elements take, and beside their accumulators (`lower/emit/numbers_only.py`, `lower/emit/places.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.node import Node
 from ...opts.analysis.places import combine_of
 from ...opts.analysis.sizes import by_bits
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...targets import Target
-from ..machine import Core
+from ..machine import SLOW, Core
 
 
 def is_noted(n: Nest, target: Target) -> bool:
@@ -28,3 +29,11 @@ def beside(s: Scheduled, core: Core, group: Sequence[Nest], steps: int, results:
     arith = steps * (noted * each[0] + placed * each[1])
     kept = noted * results
     return arith, max(0, kept - core.truths) if masks else kept + core.placing * min(1, placed)
+
+
+def slow_work(n: Node, target: Target, core: Core) -> float | None:
+    """Instructions of an operation that takes several, the larger and the smaller of two floats among them: on x86 these are compared with
+    themselves, and chosen. None for any other."""
+    if n.op in ("max", "min") and n.dtype.is_float and not target.keeps_nan:
+        return core.ordered_by_masks if "avx512" in target.features else core.ordered
+    return float(getattr(core, SLOW[n.op])) if n.op in SLOW else None

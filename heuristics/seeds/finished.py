@@ -22,10 +22,12 @@ from .streamed import few_rows
 
 FAVOURITES = 2
 """Seeds for which it is tried."""
-LIKELY = 8
+LIKELY = 16
 """Seeds among which one with lanes for such a nest may be the quickest."""
 BETTER = 0.97
 """How much of the time without them lanes may take at most."""
+CLEARLY = 0.8
+"""How much of the first seed's time one after it may take with lanes, to come before it."""
 VECTORS = (1, 2)
 """Vectors that such lanes are."""
 STEPS = 16
@@ -61,7 +63,7 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts]) -> Iter
     for opts, alone in legal:
         best = _with_lanes(trials, threads, alone)
         if best != alone or not times:
-            times[opts] = estimate(trials.apply(best), threads) * (BETTER if not times else 1.0)
+            times[opts] = estimate(trials.apply(best), threads) * (CLEARLY if not times else 1.0)
     yield from sorted(head, key=lambda o: o is not min(times, key=times.__getitem__, default=head[0]))
     yield from rest
 

@@ -117,3 +117,8 @@ def test_stored_rows_share_sets_with_those_that_are_read() -> None:
         return two / four
 
     assert gain(1024) < 0.98 * gain(1040)
+
+
+def test_one_thread_goes_on_to_its_next_item_at_once() -> None:
+    alone, shared = (cost("sum_rows", [["UPCAST", "n", 16], ["PARALLEL", "m"]], threads, m=65536, n=16) for threads in (1, 2))
+    assert alone < shared, "two threads are handed items one by one, and these are short"
