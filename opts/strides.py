@@ -16,6 +16,8 @@ TURNED = 4
 """Neighbours that are turned together: 16 bytes or more, which a load brings at once."""
 WHOLE = 4
 """Whole steps beside which one with masks is little."""
+LONG = 8
+"""Lanes from which on picking saves more loads than it takes shuffles."""
 LONGEST = 16
 """Components of the longest group that is turned, such as a matrix of four rows."""
 
@@ -52,9 +54,10 @@ def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
 
 def _mostly_masked(s: Loops, axis: Node) -> bool:
     """Whether register copies along an axis can reach past its extent elsewhere than in the last of several steps, which has code of
-    its own."""
+    its own. Where vectors are short, picking from them takes as long as single loads: an end that is ragged decides."""
     plan = s.plans[axis]
-    return plan.masked and (not isinstance(plan.extent, int) or bool(s.target.groups) or plan.extent < WHOLE * plan.block)
+    few = not isinstance(plan.extent, int) or plan.extent < WHOLE * plan.block
+    return plan.masked and (few or bool(s.target.groups) or s.width < LONG)
 
 
 def _turned(s: Loops, nest: Nest, load: Node, part: Part, step: int) -> bool:

@@ -82,6 +82,8 @@ def test_a_ragged_end_leaves_lanes_to_the_whole_steps(n: int) -> None:
     t, cut = targets.named("x86-64-v4"), (opt("UPCAST", "n", 8),)
     s = opts.apply(halved(n), cut, t)
     assert (s.lanes(s.nests[0]).width == 8) == (n == 61)  # of three steps, one with masks is much
+    short = opts.apply(halved(n), (opt("UPCAST", "n", 4),), targets.named("x86-64-v3"))
+    assert (short.lanes(short.nests[0]).lane is None) == (n == 61)  # (four lanes are no gain, but where no end is ragged)
     check_twin(halved(n), cut, t)
     check_compiled(halved(n), cut)
 
