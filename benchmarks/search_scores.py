@@ -4,8 +4,9 @@
 
 Three of the families (a stencil with tiles in time, pairs of bodies, spaces without physics) and all seeds are none of
 those that strategies were worked on with. Spaces on which random search takes 30 to 230 evaluations for 95 % of the way
-count, two of each family; of `families_rugged`, which were scored once, when the work was done, up to 600. A JSON line
-for each strategy: the score, its 95 % interval over repeats, each space's, and the means over the rugged ones and the others."""
+count, two of each family; of `families_rugged` up to 600, and of those that have all their configurations up to 1000,
+as public spaces have. `families_unseen` were scored once, when the work was done. A JSON line for each strategy: the
+score, its 95 % interval over repeats, each space's, and the means over these groups and the others."""
 
 from __future__ import annotations
 
@@ -15,15 +16,20 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from tilewright.search.bench.families_rugged import RUGGED
+from tilewright.search.bench.families_unseen import UNSEEN
+from tilewright.search.bench.families_whole import WHOLE_SPACES
 from tilewright.search.bench.made_up import made_up
 from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.bench.scores import available, score_all
 from tilewright.search.recording import Recording
 
-FAMILIES = ("heat", "bodies", "anything", "filtering", "dispersion", "product", *RUGGED)
+FAMILIES = ("heat", "bodies", "anything", "filtering", "dispersion", "product", *RUGGED, *WHOLE_SPACES, *UNSEEN)
+GROUPS = {"rugged": RUGGED, "whole": WHOLE_SPACES, "unseen": UNSEEN}
 FIRST_SEED = 700
-LEAST, MOST, MOST_RUGGED = 30, 230, 600
+LEAST, MOST = 30, 230
 """Evaluations of random search."""
+MORE = {"rugged": 600, "whole": 1000, "unseen": 1000}
+"""The same at most, in these groups."""
 
 
 def spaces(each: int, families: list[str]) -> Iterator[tuple[str, Recording]]:
@@ -32,10 +38,15 @@ def spaces(each: int, families: list[str]) -> Iterator[tuple[str, Recording]]:
         found, seed = 0, FIRST_SEED
         while found < each:
             recording = made_up(family, seed)
-            if LEAST <= Yardstick(recording).evaluations <= (MOST_RUGGED if family in RUGGED else MOST):
+            if LEAST <= Yardstick(recording).evaluations <= MORE.get(group(family), MOST):
                 found += 1
                 yield f"{family}-{seed}", recording
             seed += 1
+
+
+def group(family: str) -> str:
+    """The group that a family belongs to."""
+    return next((g for g, families in GROUPS.items() if family in families), "others")
 
 
 def main() -> None:
@@ -50,12 +61,12 @@ def main() -> None:
     for name in given.strategies.split(","):
         (scores,) = score_all(found, [name], given.repeats)
         mean, low, high = scores.interval
-        rugged = {n: fmean(r) for n, r in scores.runs.items() if n.rpartition("-")[0] in RUGGED}
-        apart = {"rugged": round(fmean(rugged.values()), 4)} if rugged else {}
-        if apart and len(rugged) < len(scores.runs):
-            apart["others"] = round(fmean(fmean(r) for n, r in scores.runs.items() if n not in rugged), 4)
+        apart: dict[str, list[float]] = {}
+        for n, runs in scores.runs.items():
+            apart.setdefault(group(n.rpartition("-")[0]), []).append(fmean(runs))
+        means = {g: round(fmean(each), 4) for g, each in apart.items()}
         print(f"{name:<16} {mean:.3f}  {low:.3f} to {high:.3f}  {1e3 * scores.think_s:.1f} ms an evaluation", flush=True)
-        print(json.dumps({"repeats": given.repeats, "device": None, **apart, **scores.json}), flush=True)
+        print(json.dumps({"repeats": given.repeats, "device": None, **means, **scores.json}), flush=True)
 
 
 if __name__ == "__main__":

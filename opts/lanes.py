@@ -21,6 +21,8 @@ TAKEN = 2.0
 """Additions that it takes to take one result after the other out of a vector."""
 PAIRED = 8
 """Lanes that are better kept as they are than exchanged for lanes over groups of neighbours."""
+MUCH = 16.0
+"""Additions that outweigh the shuffles of a group of components."""
 GATHERED = -0.5
 """What a load at places that data decides counts, where there is an instruction for it."""
 Held = Callable[[str], Sequence[int | Node] | Part | None]
@@ -111,17 +113,28 @@ def _blocks(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> int:
 
 def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -> Vectors:
     """Where lanes would be the two to four components of pairs, pixels or points, or none: lanes over the groups, if every access can
-    be of whole vectors then. Components of loads are picked from them, and those of stores are woven into them."""
-    if nest.store is None or best.width >= min(s.width, PAIRED):
+    be of whole vectors then. Components of loads are picked from them, and those of stores are woven into them. Where vectors are as
+    short as a group, they are over groups if these share much that is computed."""
+    if nest.store is None or (best.width >= min(s.width, PAIRED) and not _components(s, nest, best)):
         return best
     for p in best.regs:
         width = min(s.width, p.trips & -p.trips)
-        if p.kind != "upcast" or width <= best.width or weaves(s, nest, p) is None:
+        if p.kind != "upcast" or width < best.width or (width == best.width and not _shares(p, best, exprs)) or weaves(s, nest, p) is None:
             continue
         loads = [n for n in walk(*exprs) if n.op == "load"]
         if all(stride(s, nest, b.name, at, b.shape, p) in (0, 1) or picked(s, nest, n, p) for n in loads for b, at, _ in [load_parts(n)]):
             best = Vectors(best.regs, p, width)
     return best
+
+
+def _components(s: Loops, nest: Nest, best: Vectors) -> bool:
+    """Whether lanes are all components of a group."""
+    return best.lane is not None and any(p is not best.lane and weaves(s, nest, p) == best.lane.trips == best.width for p in best.regs)
+
+
+def _shares(part: Part, best: Vectors, exprs: Sequence[Node]) -> bool:
+    """Whether what all lanes of `best` would share, computed once for each place along `part`, is much."""
+    return best.lane is not None and part is not best.lane and arithmetic(part.axis, exprs) >= arithmetic(best.lane.axis, exprs) + MUCH
 
 
 def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node], held: Held) -> float:

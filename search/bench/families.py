@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .grid import Columns, Family, grid
+from .grid import Choose, Columns, Family, grid
 from .physics import Machine
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def dispersion(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     return c, work
 
 
-def product(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
+def product(m: Machine, rng: np.random.Generator, choose: Choose = grid) -> tuple[Columns, Columns]:
     """A matrix product with two levels of tiles, vectors, strides and optional staging."""
     import numpy as np
 
@@ -96,7 +96,7 @@ def product(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
         ok &= (threads >= 64) & (c["deep"] % np.maximum(1, threads / c["load_m"]) == 0)
         return ok & (c["deep"] % np.maximum(1, threads / c["load_n"]) == 0)
 
-    c = grid(values, keep, rng)
+    c = choose(values, keep, rng)
     mine = (c["wide"] / c["threads_m"]) * (c["tall"] / c["threads_n"])
     vectors = 0.5 * (np.minimum(c["vector_m"], 4) + np.minimum(c["vector_n"], 4))
     staged = c["stage_a"] + c["stage_b"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .physics import Column
 
 Columns = dict[str, "Column"]
+Choose = Callable[[Mapping[str, Any], Callable[[Columns], Any], "np.random.Generator"], Columns]
 Family = Callable[["Machine", "np.random.Generator"], tuple[Columns, Columns]]
 MOST = 8_000
 """Configurations of a space at most; a larger one is sampled."""
@@ -35,9 +36,9 @@ def grid(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.rand
     return {k: v[chosen] for k, v in columns.items()}
 
 
-def thinned(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator) -> Columns:
+def thinned(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator, most: int = WHOLE) -> Columns:
     """The whole product of the parameters' values, where `keep` holds. Values are left out, drawn from the parameters
-    that have the most, until at most `WHOLE` configurations remain: unlike a sample, it has every neighbour, as a
+    that have the most, until at most `most` configurations remain: unlike a sample, it has every neighbour, as a
     space has that somebody measured in full."""
     import numpy as np
 
@@ -45,11 +46,11 @@ def thinned(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.r
     while True:
         sizes = [len(v) for v in left.values()]
         total = int(np.prod(sizes))
-        if total <= 100 * WHOLE:
+        if total <= 100 * most:
             at = np.unravel_index(np.arange(total), sizes)
             columns = {k: np.asarray(v, dtype=float)[i] for (k, v), i in zip(left.items(), at)}
             chosen = np.flatnonzero(keep(columns))
-            if len(chosen) <= WHOLE:
+            if len(chosen) <= most:
                 return {k: v[chosen] for k, v in columns.items()}
         weights = (np.array(sizes) - 1.0) ** 2
         name = list(left)[rng.choice(len(sizes), p=weights / weights.sum())]

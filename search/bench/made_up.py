@@ -10,6 +10,8 @@ from .columns import options, schedule
 from .families import FAMILIES
 from .families_more import MORE
 from .families_rugged import RUGGED
+from .families_unseen import UNSEEN
+from .families_whole import WHOLE_SPACES, calm
 from .physics import machine, run
 
 
@@ -17,9 +19,9 @@ def made_up(family: str, seed: int) -> Recording:
     """A space of a family on the machine of a seed."""
     import numpy as np
 
-    make = {**FAMILIES, **MORE, **RUGGED}[family]
+    make = {**FAMILIES, **MORE, **RUGGED, **WHOLE_SPACES, **UNSEEN}[family]
     rng = np.random.default_rng([seed, len(family)])
-    on = machine(seed)
+    on = calm(machine(seed)) if family in {**WHOLE_SPACES, **UNSEEN} else machine(seed)
     columns, work = make(on, rng)
     times, runs = run(on, work, rng)
     wrong = rng.random(len(times)) < 0.004

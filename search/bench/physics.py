@@ -69,7 +69,8 @@ def machine(seed: int) -> Machine:
 def run(m: Machine, work: Mapping[str, Column], rng: np.random.Generator) -> tuple[Column, Column]:
     """(seconds, whether it runs at all) of configurations. `work`, a value a configuration each: flops, dram and
     local (in units of the machine's rates, seconds), threads and shared bytes and registers a block and thread,
-    blocks, ilp (independent operations a thread), bank (share of conflicting accesses), regular (0 to 1: coalesced)."""
+    blocks, ilp (independent operations a thread), bank (share of conflicting accesses), regular (0 to 1: coalesced), and
+    where there is any, more (the logarithm of a factor)."""
     import numpy as np
 
     threads, regs = work["threads"], work["regs"]
@@ -98,4 +99,4 @@ def run(m: Machine, work: Mapping[str, Column], rng: np.random.Generator) -> tup
     t = busy / hiding**0.8 * (0.3 + 0.7 * tail) + m.launch_s
     # what nothing explains mostly costs time: a compiler's bad luck is common and large, its good luck rare and small
     rest = 0.2 * m.odd * rng.standard_normal(t.shape) + m.odd * np.abs(rng.standard_t(3, t.shape))
-    return t * np.exp(rest), runs
+    return t * np.exp(rest + work.get("more", 0.0)), runs

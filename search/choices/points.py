@@ -123,6 +123,17 @@ class ChoicePoints:
         """The point that made a schedule, where one that was looked at did."""
         return self._of.get(state.hash)
 
+    def alike(self, a: ChoicePoint, b: ChoicePoint) -> float:
+        """How near two points are: the sum over their parameters of one less the distance of the values, numbers by
+        `Family.scaled`; those of two families are not alike at all."""
+        if a.template != b.template:
+            return 0.0
+        f = self.family(a)
+        total = 0.0
+        for i, j, n in zip(a.at, b.at, f.scaled):
+            total += 1.0 if i == j else 0.0 if n is None else 1 - abs(n[i] - n[j])
+        return total
+
     def draw(self, family: Family, rng: Random) -> ChoicePoint:
         """A point drawn evenly, legal or not unless the family's points are listed."""
         if family.lattice is not None:
@@ -138,6 +149,12 @@ class ChoicePoints:
             if self.state(point) is not None:
                 return point
         return None
+
+    def apart(self, rng: Random, known: Sequence[ChoicePoint], draws: int) -> ChoicePoint | None:
+        """A legal point drawn evenly; of several `draws` the one least like any of the `known` ones. What is drawn first
+        then shows more of each parameter's values."""
+        drawn = [p for p in (self.uniform(rng) for _ in range(draws if known else 1)) if p is not None]
+        return min(drawn, key=lambda p: max((self.alike(p, q) for q in known), default=0.0), default=None)
 
     def beside(self, point: ChoicePoint) -> Iterator[ChoicePoint]:
         """Points with one other value, legal or not: near values of each parameter first."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
-HYPOTHESES = 5
-DRAWN = 11
+HYPOTHESES = 8
+DRAWN = 24
 """Mutations and new draws at a refit."""
 MOST = 150
 """Results that are fitted at most."""
@@ -50,6 +50,9 @@ class Encoder:
             table = np.eye(len(values)) / 2**0.5 if numbers is None else np.array(numbers)[:, None]
             self._columns.append((p, table))
             self.groups += [len(self._columns) - 1] * table.shape[1]
+            if (even := evenness(values)) is not None:
+                self._columns.append((p, even[:, None]))
+                self.groups.append(len(self._columns) - 1)
             if numbers is not None and len(values) > 2:
                 numeric.append((p, logarithms(values)))
         self.single = len(self._columns)
@@ -64,6 +67,20 @@ class Encoder:
         columns = [table[at[:, p]] for p, table in self._columns] or [np.zeros((len(points), 1))]
         columns += [((u[at[:, a]] + v[at[:, b]] - least) / width)[:, None] for a, u, b, v, least, width in self._pairs]
         return np.concatenate(columns, axis=1)
+
+
+def evenness(values: Sequence[object]) -> Matrix | None:
+    """How often each number can be halved, between 0 and 1, at most five times: whether lines, vectors, warps and banks
+    come out even. None where a number's size says as much, as where all are powers of two."""
+    import numpy as np
+
+    if not all(isinstance(v, int) and v > 0 for v in values):
+        return None
+    halved = [min(5, (v & -v).bit_length() - 1) for v in values if isinstance(v, int)]
+    if halved == sorted(halved) or len(set(halved)) < 2:
+        return None
+    out: Matrix = np.array(halved, dtype=float) / max(halved)
+    return out
 
 
 def logarithms(values: Sequence[float]) -> Matrix:

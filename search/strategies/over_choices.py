@@ -31,6 +31,10 @@ def first(trials: float) -> int:
     return max(LEAST_FIRST, min(MOST_FIRST, int(min(trials, 1000) / 10)))
 
 
+SPREAD = 4
+"""Draws for each point of the beginning."""
+
+
 def at_once(told: int) -> int:
     """How many schedules to ask for in one go, without start schedules, when so many were told: a tenth, for what is
     asked for with little known is little better than drawn evenly."""
@@ -73,7 +77,7 @@ class OverChoices(Strategy):
         while self._near and len(out) < n:
             self._take(self._near.pop(0), out)
         while len(out) < n and len(self._asked) < self._first and not self.done:
-            self._take(self._points.uniform(self._rng), out)
+            self._take(self._spread(), out)
         # until the first of them are told there is nothing to go by
         if len(out) < n and not self.done and len(self._asked) >= self._first and self._times:
             self._next(n, out)
@@ -104,6 +108,10 @@ class OverChoices(Strategy):
 
     def _told(self, point: ChoicePoint, t: float) -> None:
         """A point was measured."""
+
+    def _spread(self) -> ChoicePoint | None:
+        """A point drawn evenly, of `SPREAD` the one that shares the fewest values with those that were asked for."""
+        return self._points.apart(self._rng, [*self._times, *self._pending.values()], SPREAD)
 
     def _take(self, point: ChoicePoint | None, out: list[Schedule]) -> State | None:
         """Ask for a point's schedule where it is legal and new; its state then, else None."""

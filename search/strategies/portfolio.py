@@ -19,7 +19,7 @@ from .beam import Beam
 from .choices import ModelledChoices
 from .evolve import Evolve
 from .genetic import Genetic
-from .over_choices import OverChoices, at_once, first
+from .over_choices import SPREAD, OverChoices, at_once, first
 from .random import RandomWalk
 from .uniform import UniformChoices
 
@@ -46,6 +46,12 @@ PRIOR_INFORMED = {"choices": 0.5, "genetic": 0.2, "beam": 0.6, "optuna:tpe": 0.2
 """Yield assumed of an arm before it has shown any, worth three measurements."""
 
 
+MODELLED = 0.6
+"""Share of the places that the model of the templates' choices gets at least, from nothing and where nothing else tells
+schedules apart. It is the best arm by itself there, and yield alone starves it: an arm that stays near the best yields
+steadily, one that looks elsewhere does not until it finds something."""
+
+
 class Portfolio(Strategy):
     """Arms share all results. An arm's yield is the mean over its last `window` results of: 1 for a new best, the closer to the best the
     nearer to 0.5 otherwise. Places go to the arm with the highest upper confidence bound.
@@ -68,13 +74,14 @@ class Portfolio(Strategy):
         super().__init__(space, seed=seed, start=start)
         nothing = not any(self.start)
         self._points = points = ChoicePoints(space) if nothing else None
-        self._first: Strategy | None = UniformChoices(space, seed=seed, points=points) if points else None
+        self._first: Strategy | None = UniformChoices(space, seed=seed, points=points, spread=SPREAD) if points else None
         self._left = first(math.inf) if points else 0
         self._arms: dict[str, Strategy] = {}
         for i, arm in enumerate(arms if arms is not None else FROM_NOTHING if nothing else ARMS):
             more = {"points": points} if points is not None and issubclass(arm, OverChoices) else {}
             self._arms[arm.name] = arm(space, seed=seed + i, start=start, **more)
         self._prior = PRIOR if not nothing else PRIOR_INFORMED if self._informed else PRIOR_FROM_NOTHING
+        self._least = MODELLED if nothing and not self._informed else 0.0
         self._window, self._explore = window, explore
         self._yield: dict[str, deque[float]] = {name: deque(maxlen=window) for name in self._arms}
         self._turns: dict[str, int] = dict.fromkeys(self._arms, 0)
@@ -173,7 +180,8 @@ class Portfolio(Strategy):
         shares: dict[str, int] = {}
         for _ in range(places if awake else 0):
             total = sum(self._turns.values()) + 1
-            best = max(awake, key=lambda n: self._bound(n, total))
+            modelled = self._least > 0 and "choices" in awake and self._turns["choices"] < self._least * total
+            best = "choices" if modelled else max(awake, key=lambda n: self._bound(n, total))
             self._turns[best] += 1
             shares[best] = shares.get(best, 0) + 1
         return shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
-from ..choices.points import ChoicePoints
+from ..choices.points import ChoicePoint, ChoicePoints
 from ..strategy import Measured, Strategy
 
 if TYPE_CHECKING:
@@ -22,8 +22,12 @@ class UniformChoices(Strategy):
 
     name: ClassVar[str] = "uniform"
 
-    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), points: ChoicePoints | None = None) -> None:
+    def __init__(
+        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), points: ChoicePoints | None = None, spread: int = 1
+    ) -> None:
+        """`spread`: how many are drawn for each that is asked for, which is the one least like those before."""
         super().__init__(space, seed=seed, start=start)
+        self._spread, self._drawn = spread, list[ChoicePoint]()
         self._rng = Random(f"uniform {seed}")
         self._points = points if points is not None else ChoicePoints(space)
         self._asked: set[str] = set()
@@ -32,12 +36,14 @@ class UniformChoices(Strategy):
     def ask(self, n: int) -> list[Schedule]:
         out: list[Schedule] = []
         while len(out) < n and not self.done:
-            point = self._points.uniform(self._rng)
+            point = self._points.apart(self._rng, self._drawn, self._spread)
             state = None if point is None else self._points.state(point)
             if state is None or state.hash in self._asked:
                 self._dry += 1 if state is not None else REPEATS
                 continue
             self._dry = 0
+            if point is not None and self._spread > 1:
+                self._drawn.append(point)
             self._asked.add(state.hash)
             out.append(state.opts)
         return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from checks import check_compiled, check_twin
 from tilewright import KernelBuilder, heuristics, kernels, opts, targets
+from tilewright.ir import exp, sin
 from tilewright.ir.dtypes import float32, float64, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -108,3 +109,23 @@ def test_sums_of_what_lies_anywhere_have_lanes_for_much_arithmetic(target: str) 
         assert lane is not None and lane.axis in nest.reduce_axes
     check_twin(pull(37, 16), cut, t)
     check_compiled(pull(37, 16), cut)
+
+
+def scaled(n: int, much: bool) -> Kernel:
+    """Groups of four by what each group has in common."""
+    kb = KernelBuilder("scaled")
+    i, c = kb.axis("n", n), kb.axis("c", 4)
+    x, t = kb.input("x", (n, 4), float32), kb.input("t", (n,), float32)
+    common = sin(t[i]) * exp(x[i, 0] + x[i, 3]) if much else t[i] + x[i, 0]
+    kb.store("y", float32, (n, 4), (i, c), common * x[i, c])
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize("much", [True, False])
+def test_lanes_are_over_groups_as_long_as_a_vector_that_share_much(much: bool) -> None:
+    t, cut = targets.named("x86-64-v2"), (opt("UPCAST", "n", 8), opt("UPCAST", "c", 4))
+    s = opts.apply(scaled(64, much), cut, t)
+    found = s.lanes(s.nests[0])
+    assert found.width == 4 and found.lane is not None and found.lane.name == ("n.u" if much else "c.u")
+    check_twin(scaled(37, much), cut, t)
+    check_compiled(scaled(37, much), cut, t)

@@ -12,9 +12,10 @@ from tilewright.search import Recording, Space, create
 from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.choices.moves import cross, step
 from tilewright.search.choices.points import ChoicePoint, ChoicePoints, scaled
-from tilewright.search.choices.process import Encoder, Process, factor
+from tilewright.search.choices.process import Encoder, Process, evenness, factor
 from tilewright.search.replay import RecordedEntry, replay
-from tilewright.search.strategies.choices import FamilyModel, ModelledChoices
+from tilewright.search.strategies.choices import ModelledChoices
+from tilewright.search.strategies.offers import FamilyModel, Offer
 from tilewright.search.strategies.over_choices import at_once, first
 from tilewright.search.strategies.portfolio import Portfolio
 from tilewright.search.strategy import ask, batch
@@ -84,8 +85,8 @@ def test_points_with_one_other_value_come_near_ones_first() -> None:
 def test_points_with_the_same_product_share_a_column() -> None:
     (family,) = ChoicePoints(Space(bowl())).families
     encoder = Encoder(family)
-    # a: 1 to 32 by doubling, b: 1 to 6; the others have two values, or none that are numbers
-    assert encoder.count == encoder.single + 1 == 5 and len(encoder.groups) == 6
+    # a: 1 to 32 by doubling, b: 1 to 6, even or not; the others have two values, or none that are numbers
+    assert encoder.count == encoder.single + 1 == 6 and len(encoder.groups) == 7
     rows = encoder([ChoicePoint(0, at) for at in ((2, 0, 0, 0), (1, 1, 0, 0), (0, 3, 0, 0), (3, 0, 0, 0))])
     assert rows[:3, -1] == pytest.approx(rows[0, -1]) and rows[3, -1] > rows[0, -1], "1 * 4, 2 * 2, 4 * 1; 8 * 1"
     assert rows[:, -1].min() >= 0 and rows[:, -1].max() <= 1
@@ -96,7 +97,7 @@ def test_the_model_expects_failures_beside_failures() -> None:
     model = FamilyModel(family, 0)
     known = [ChoicePoint(0, (a, b, c, 0)) for a in (0, 2, 3, 5) for b in (0, 2, 4) for c in (0, 1)]
     valid = [1.0 if p.at[0] < 3 else 0.0 for p in known]
-    unseen = model.encoder([ChoicePoint(0, (1, 3, 0, 0)), ChoicePoint(0, (4, 3, 0, 0))])
+    unseen = model.encoder([ChoicePoint(0, (1, 2, 0, 0)), ChoicePoint(0, (4, 2, 0, 0))])
     mean, _ = model.predict(model.validity, known, valid, unseen)
     assert mean[0] > 0.7 and mean[1] < 0.3
 
@@ -182,7 +183,7 @@ def test_short_searches_ask_often_and_draw_little() -> None:
 
 def test_improvement_tells_bad_from_worse_and_is_right_near_by() -> None:
     import numpy as np
-    from tilewright.search.strategies.choices import improvement
+    from tilewright.search.strategies.offers import improvement
 
     mean, sd = np.array([0.0, 0.5, 3.0, 60.0, 61.0, -4.0, 0.0]), np.array([1.0, 0.5, 1.0, 1.0, 1.0, 1.0, np.nan])
     got = improvement(0.0, mean, sd)
@@ -207,3 +208,45 @@ def test_recording_takes_instances_walks_and_failures() -> None:
     whole = {e.opts for e in found.entries}
     walked = [e for e in found.entries if e.template is None and len(e.opts) > 1]
     assert any(e.opts[:-1] in whole for e in walked), "steps of a walk are there, so that a walk can be replayed"
+
+
+def test_numbers_say_how_often_they_can_be_halved_where_their_size_does_not() -> None:
+    assert evenness((16, 32, 48, 64)) == pytest.approx((0.8, 1, 0.8, 1)), "at most five times"
+    assert evenness((1, 2, 3, 4)) == pytest.approx((0, 0.5, 0, 1))
+    assert evenness((1, 2, 4, 8)) is None and evenness((3, 5, 7)) is None
+    assert evenness((0, 1, 2)) is None and evenness(("a", "b")) is None
+
+
+def test_what_is_measured_first_is_spread_over_the_values() -> None:
+    points = ChoicePoints(Space(bowl()))
+
+    def likeness(draws: int) -> float:
+        """The greatest likeness of two of six points, mean over seeds."""
+        total = 0.0
+        for seed in range(40):
+            rng, found = Random(seed), list[ChoicePoint]()
+            for _ in range(6):
+                point = points.apart(rng, found, draws)
+                assert point is not None and points.state(point) is not None
+                found.append(point)
+            total += max(points.alike(a, b) for i, a in enumerate(found) for b in found[:i])
+        return total / 40
+
+    assert likeness(4) < likeness(1) - 0.1
+    a, b = ChoicePoint(0, (0, 0, 0, 0)), ChoicePoint(0, (5, 0, 1, 0))
+    assert points.alike(a, a) == 4 and points.alike(a, b) == 2, "two values alike, a number as far as can be, another letter"
+
+
+def test_neighbours_of_promising_candidates_are_candidates() -> None:
+    (family,) = ChoicePoints(Space(bowl())).families
+    values = {ChoicePoint(0, (a, b, c, 0)): abs(a - 3.0) + abs(b - 3.0) for a in (0, 2, 4, 5) for b in (0, 2, 4) for c in (0, 1)}
+    known, far, near = list(values), ChoicePoint(0, (0, 5, 1, 1)), ChoicePoint(0, (3, 3, 0, 0))
+    offer = Offer(FamilyModel(family, 0), known, values, [], [far])
+    before = offer.top(min(values.values()), 1.0)
+    offer.extend([near])
+    after = offer.top(min(values.values()), 1.0)
+    assert offer.candidates[after[1]] == near and after[0] > before[0]
+    asked = Offer(FamilyModel(family, 0), known, values, [], [far])
+    asked.expect([near])
+    asked.extend([near])
+    assert asked.top(min(values.values()), 1.0)[0] < after[0], "what is under way is no surprise any more"

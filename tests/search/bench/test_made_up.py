@@ -9,6 +9,8 @@ import pytest
 from tilewright.search.bench.families import FAMILIES
 from tilewright.search.bench.families_more import MORE
 from tilewright.search.bench.families_rugged import RUGGED
+from tilewright.search.bench.families_unseen import UNSEEN
+from tilewright.search.bench.families_whole import WHOLE_SPACES, together
 from tilewright.search.bench.grid import WHOLE, Columns, thinned
 from tilewright.search.bench.made_up import made_up
 from tilewright.search.strategy import seconds
@@ -38,7 +40,37 @@ def test_a_rugged_space(family: str) -> None:
 
 
 def test_families_have_different_names() -> None:
-    assert len({**FAMILIES, **MORE, **RUGGED}) == len(FAMILIES) + len(MORE) + len(RUGGED) == 10
+    every = (FAMILIES, MORE, RUGGED, WHOLE_SPACES, UNSEEN)
+    assert len({name for some in every for name in some}) == sum(map(len, every)) == 17
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["convolving", "shifting", *UNSEEN])
+def test_a_whole_space_has_what_the_restrictions_leave(family: str) -> None:
+    space = made_up(family, 3)
+    (template,) = space.templates()
+    assert 3_000 < len(space.entries) <= WHOLE
+    valid = sorted(t for e in space.entries if (t := seconds(e)) < math.inf)
+    assert valid[len(valid) // 2] > 1.1 * valid[0], "worth a search"
+    of = {tuple(e.params[k] for k in template.params): seconds(e) for e in space.entries}
+    lowest = 0
+    some = [k for k, t in of.items() if t < math.inf][::50]
+    for at in some:
+        beside = [(*at[:i], v, *at[i + 1 :]) for i, vs in enumerate(template.params.values()) for v in vs if v != at[i]]
+        there = [of[b] for b in beside if b in of]
+        assert len(there) > 3, "its neighbours are in the space"
+        lowest += of[at] <= min(there)
+    assert lowest < 0.1 * len(some), "there are few valleys"
+
+
+def test_what_parameters_do_together_has_the_size_that_was_asked_for() -> None:
+    import numpy as np
+
+    a, b, d = (v.ravel() for v in np.meshgrid(np.arange(20.0), np.arange(5.0), np.arange(2.0)))
+    c = {"a": a, "b": b, "d": d, "one": np.ones(200)}
+    log = together(c, np.random.default_rng(1), 0.1)
+    assert log.std() == pytest.approx(0.1) and abs(log.mean()) < 1e-9
+    assert (log == together(c, np.random.default_rng(1), 0.1)).all()
 
 
 def test_a_thinned_space_has_every_neighbour() -> None:
