@@ -18,6 +18,7 @@ from ..machine import DEFAULT
 from ..model import estimate
 from ..model.compute import accumulators
 from .legal import Trials
+from .spelled import looked_up
 from .streamed import few_rows
 
 FAVOURITES = 2
@@ -75,6 +76,8 @@ def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
     for n in state.nests:
         lane = next((a for a in contiguous(kernel, n) if a in n.axes), None)
         if lane is None or any(state.plans[a].copies > 1 for a in n.all_axes):
+            continue
+        if any(m.kind == "reduce" and lane in m.axes and looked_up(kernel, m) for m in state.nests):  # (elements are loaded one by one)
             continue
         lanes = trials.target.lanes(n.expr.dtype.compute)
         whole = -(-extent(lane) // lanes) * lanes

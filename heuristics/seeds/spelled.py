@@ -36,8 +36,8 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     found = nests(kernel)
     summed = [n for n in found if n.kind == "reduce"]
     along = list(dict.fromkeys(a for n in summed for a in n.reduce_axes if extent(a) > 1))
-    looked_up = all(_looked_up(kernel, n) for n in summed)
-    plain = looked_up and all(arithmetic(a, n.nodes) <= FEW for n in summed for a in n.reduce_axes)
+    scattered = all(looked_up(kernel, n) for n in summed)
+    plain = scattered and all(arithmetic(a, n.nodes) <= FEW for n in summed for a in n.reduce_axes)
     if not along or any(extent(a) > (LOOKED_UP if plain else STEPS) for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
         return
     if any(n.kind in ("scan", "init") for n in found) or not shared_axes(kernel):
@@ -49,7 +49,7 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
         *((opt("TILE", site_name(rows), RUN),) if extent(rows) >= ITEMS * RUN else ()),
         opt("PARALLEL", site_name(shared_axes(kernel)[0])),
     )
-    if looked_up:
+    if scattered:
         # (no lanes: elements from anywhere are loaded one by one)
         for copies in (4, 2, 1):
             beside = (opt("UPCAST", site_name(rows), copies),) if copies > 1 else ()
@@ -69,7 +69,7 @@ def _far(stride: int | None, size: int) -> bool:
     return stride is not None and stride * size >= LINE
 
 
-def _looked_up(kernel: Kernel, nest: Nest) -> bool:
+def looked_up(kernel: Kernel, nest: Nest) -> bool:
     """Whether each step of a sum reads an element at a place that is read itself, and results side by side read nothing that lies so."""
     found = [indices for _, indices, _ in loads(*nest.roots) if axes_of(*indices) & set(nest.reduce_axes)]
     placed = any(x.op == "load" for indices in found for x in walk(*indices))

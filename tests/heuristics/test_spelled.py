@@ -50,6 +50,8 @@ def test_looked_up_elements_are_loaded_one_by_one(level: str) -> None:
         found = first(looked_up(steps, 1 << 16), level)
         assert unrolled(found) == {"n": steps}
         assert not any(o.op == "UPCAST" and o.on == "n" for o in found)
+        few = [o.arg for o in found if o.op == "UPCAST" and o.on == "m"]
+        assert all(isinstance(n, int) and n <= 4 for n in few), "and have no lanes for what stores their sums either"
     assert not unrolled(first(looked_up(65, 1 << 16), level))
 
 
