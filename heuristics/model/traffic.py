@@ -61,7 +61,9 @@ class Traffic:
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
         jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
-        return found + self.asked(nest) + jumped
+        fetched = self._fetched(nest)  # (rows come beside what the caches hand on, as lines do that nobody asks for)
+        least, most = sorted((found, fetched))
+        return most + self.machine.caches.beside * least + self.asked(nest) - fetched + jumped
 
     @property
     def last_cache(self) -> float:
@@ -164,12 +166,18 @@ class Traffic:
         if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
             asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
+        asked += self._fetched(nest)
         for f in fetches(s).get(nest.name, ()):
-            row = self._footprint(f.buffer, f.indices, item)
-            asked += (1 if f.later else self.machine.caches.written) * row * items / self.memory
             if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
                 asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)
         return asked
+
+    def _fetched(self, nest: Nest) -> float:
+        """Cycles for the rows that FETCH asks for in the loops of a nest."""
+        s, item = self.scheduled, self._item(nest)
+        items = trips([p for p in s.loops(nest) if p.kind == "grid"])
+        rows = ((1 if f.later else self.machine.caches.written, f) for f in fetches(s).get(nest.name, ()))
+        return sum(k * self._footprint(f.buffer, f.indices, item) * items / self.memory for k, f in rows)
 
     def _past(self, nest: Nest) -> bool:
         """Whether a nest stores past the caches: only vectors that are known to be aligned are, so rows of any length are not."""
@@ -213,7 +221,8 @@ class Traffic:
             per, held = prints[depth]
             far = capacity == sizes[-1][0]
             here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= caches.usable * capacity for u in uses]
-            here += [False] * len(panels)
+            # (rows of outputs that FETCH asked for are in the second cache)
+            here = [h or (u.stored and u.near and capacity > s.target.l1) for h, u in zip(here, uses, strict=True)] + [False] * len(panels)
             passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))
             levels.append((gone * passed + (0.0 if far else held)) * trips(loops[:depth]) / rate)
         return max(levels) + caches.beside * (sum(levels) - max(levels))

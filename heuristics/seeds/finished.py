@@ -75,7 +75,7 @@ def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
     best, least = opts, BETTER * estimate(state, threads)
     for n in state.nests:
         lane = next((a for a in contiguous(kernel, n) if a in n.axes), None)
-        if lane is None or any(state.plans[a].copies > 1 for a in n.all_axes):
+        if lane is None or not extent(lane) or any(state.plans[a].copies > 1 for a in n.all_axes):
             continue
         if any(m.kind == "reduce" and lane in m.axes and looked_up(kernel, m) for m in state.nests):  # (elements are loaded one by one)
             continue
