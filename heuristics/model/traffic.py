@@ -63,7 +63,7 @@ class Traffic:
         jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
         fetched = self._fetched(nest)  # (rows come beside what the caches hand on, as lines do that nobody asks for)
         least, most = sorted((found, fetched))
-        return most + self.machine.caches.beside * least + self.asked(nest) - fetched + jumped
+        return most + self.machine.caches.beside * least + self._passed(nest) + jumped
 
     @property
     def last_cache(self) -> float:
@@ -158,15 +158,17 @@ class Traffic:
             yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
     def asked(self, nest: Nest) -> float:
-        """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read
-        before), and rows that FETCH asks for."""
+        """Cycles for what passes memory whatever the caches hold: stores past them, and rows that FETCH asks for."""
+        return self._passed(nest) + self._fetched(nest)
+
+    def _passed(self, nest: Nest) -> float:
+        """Cycles for stores past the caches (written once, and not read before), and for asking for rows far apart."""
         s, item = self.scheduled, self._item(nest)
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         asked = 0.0
         if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
             asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
-        asked += self._fetched(nest)
         for f in fetches(s).get(nest.name, ()):
             if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
                 asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from math import prod
+from math import inf, prod
 
 from ...ir.node import Node
 from ...opts.analysis.computed import all_contractions
@@ -43,36 +43,42 @@ def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
 
     Stores past the caches make a kernel of a few megabytes a tenth to a third faster where it is called by itself, and
     what reads its output next slower by more than that. So they come second, where a search finds them."""
-    for n, opts in enumerate(_quickest_first(trials, threads, found)):
+    laned: dict[Opts, Opts] = {}
+    for n, opts in enumerate(_quickest_first(trials, threads, found, laned)):
         alone = trials.legal(opts) if n < FAVOURITES else None
         if alone is None:
             yield opts
             continue
-        best = _with_lanes(trials, threads, alone)
+        best = laned[alone]
         yield best
         yield from _measured(trials, best)
         if best != alone:
             yield opts
 
 
-def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
-    """`found`, where one of the first `LIKELY` comes before them that is the quickest of them once it has such lanes."""
+def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: dict[Opts, Opts]) -> Iterator[Opts]:
+    """`found`, where one of the first `LIKELY` comes before them that is the quickest of them once it has such lanes. `laned` is given
+    these first ones with their lanes."""
     rest = iter(found)
     head = list(islice(rest, LIKELY))
-    legal = [(opts, alone) for opts in head if (alone := trials.legal(opts)) is not None]
-    times: dict[Opts, float] = {}
-    for opts, alone in legal:
-        best = _with_lanes(trials, threads, alone)
-        if best != alone or not times:
-            times[opts] = estimate(trials.apply(best), threads) * (CLEARLY if not times else 1.0)
-    yield from sorted(head, key=lambda o: o is not min(times, key=times.__getitem__, default=head[0]))
+    first, least = None, inf
+    for opts in head:
+        alone = trials.legal(opts)
+        if alone is None:
+            continue
+        best = laned[alone] = _with_lanes(trials, threads, alone)
+        if best != alone or least == inf:
+            t = estimate(trials.apply(best), threads) * (CLEARLY if least == inf else 1.0)
+            first, least = (opts, t) if t < least else (first, least)
+    yield from (o for o in head if o is first)
+    yield from (o for o in head if o is not first)
     yield from rest
 
 
 def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
     """The schedule with lanes for a nest that has none, such as the means that a contraction of centred rows reads; or as it is."""
     state, kernel = trials.apply(opts), trials.kernel
-    best, least = opts, BETTER * estimate(state, threads)
+    best, least = opts, None
     for n in state.nests:
         lane = next((a for a in contiguous(kernel, n) if a in n.axes), None)
         if lane is None or not extent(lane) or any(state.plans[a].copies > 1 for a in n.all_axes):
@@ -86,6 +92,7 @@ def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:
             wish = (*opts, *pad, opt("UPCAST", site_name(lane), width))
             if lanes > extent(lane) or not trials.is_legal(wish) or not _in_registers(trials.apply(wish), lane):
                 continue
+            least = BETTER * estimate(state, threads) if least is None else least
             if (t := estimate(trials.apply(wish), threads)) < least:
                 best, least = wish, t
     return best

@@ -217,7 +217,7 @@ class _Straight:
             s = self.made.get(s.args[0])
             if s is None or s.op != "const":
                 return None
-        return s.attr if isinstance(s.attr, tuple) else (s.attr,) * v.lanes  # type: ignore[return-value]
+        return s.picks if isinstance(s.attr, tuple) else (s.number,) * v.lanes
 
 
 def _kind(s: Instr) -> object:

@@ -54,6 +54,13 @@ def cliffs(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     return c, work
 
 
+def launched_in_tiles(c: Columns) -> Any:
+    """Where blocks have 32 to 1024 threads, and a tile's elements lie apart only where there are several."""
+    threads = c["block_x"] * c["block_y"]
+    strides = ((c["tile_x"] > 1) | (c["stride_x"] == 0)) & ((c["tile_y"] > 1) | (c["stride_y"] == 0))
+    return (threads >= 32) & (threads <= 1024) & strides
+
+
 def flats(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """Shifted sums bound by memory: most of what runs is alike within a few percent, three in five do not run since
     registers run out, and a narrow corner where lines are shared is better by half."""
@@ -64,12 +71,7 @@ def flats(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
         "tile_x": range(1, 5), "tile_y": range(1, 9), "stride_x": [0, 1], "stride_y": [0, 1], "unroll": [0, 1, 2, 4, 8],
     }  # fmt: skip
 
-    def keep(c: Columns) -> Any:
-        threads = c["block_x"] * c["block_y"]
-        strides = ((c["tile_x"] > 1) | (c["stride_x"] == 0)) & ((c["tile_y"] > 1) | (c["stride_y"] == 0))
-        return (threads >= 32) & (threads <= 1024) & strides
-
-    c = thinned(values, keep, rng)
+    c = thinned(values, launched_in_tiles, rng)
     sums, threads = c["tile_x"] * c["tile_y"], c["block_x"] * c["block_y"]
     shared_lines = np.minimum(c["block_y"] * c["tile_y"], 128) / 128 * np.minimum(1, c["block_x"] * c["tile_x"] / 64)
     regs = 16 + 2.5 * sums + 3 * np.minimum(c["unroll"], 4) * np.sqrt(sums)

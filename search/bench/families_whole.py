@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .families_rugged import launched_in_tiles
 from .grid import Columns, Family, thinned
 from .physics import Machine
 
@@ -64,12 +65,7 @@ def shifting(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
         "tile_y": range(1, 9), "stride_x": [0, 1], "stride_y": [0, 1], "unroll": [0],
     }  # fmt: skip
 
-    def keep(c: Columns) -> Any:
-        threads = c["block_x"] * c["block_y"]
-        strides = ((c["tile_x"] > 1) | (c["stride_x"] == 0)) & ((c["tile_y"] > 1) | (c["stride_y"] == 0))
-        return (threads >= 32) & (threads <= 1024) & strides
-
-    c = thinned(values, keep, rng)
+    c = thinned(values, launched_in_tiles, rng)
     sums = c["tile_x"] * c["tile_y"]
     line = np.where(c["stride_x"] == 1, c["block_x"], c["block_x"] * c["tile_x"])
     reuse = c["block_y"] * c["tile_y"]

@@ -10,7 +10,7 @@ import pytest
 from checks import check_compiled, check_twin
 from random_schedules import grow
 from tilewright import targets
-from tilewright.ir import KernelBuilder, Node, bfloat16, float32, float64, int32, sym
+from tilewright.ir import KernelBuilder, Node, OptError, bfloat16, float32, float64, int32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.opts import apply, parse
@@ -77,9 +77,11 @@ KINDS = ("sum", "extreme", "recurrence", "integral", "half", "turned", "from the
     "opts", ["Uw16", "Uw8 Uh4", "Th6 Uh2 Uw8", "Th6 Uh2 Uw8 Tw16", "Uw8 Tw16 Mh<w.t Pw", "Tw16 Uw8 Uh3 NTy", "Uh2 Th4 Uw4"]
 )
 def test_schedules_equal_the_reference(kind: str, opts: str) -> None:
-    if kind == "integral" and "Pw" in opts:
-        pytest.skip("rows are scanned as well: no strips of them")
     kernel = columns(kind)
+    if kind == "integral" and "Pw" in opts:  # rows are scanned as well: no strips of them
+        with pytest.raises(OptError):
+            apply(kernel, parse(opts), TARGET)
+        return
     check_twin(kernel, parse(opts), TARGET)
     check_compiled(kernel, parse(opts))
 
