@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from parts.drawn_sizes import drawn
+
 FLAGS = ("-Ofast", "-fopenmp", "-shared", "-fPIC")
 
 
@@ -123,20 +125,19 @@ def play(calls: Mapping[str, Callable[[], Any]], job: Mapping[str, Any]) -> list
     return rounds
 
 
-def ours(job: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def ours(job: Mapping[str, Any], kernel: Any, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what to tell, programs by name): the seed, and the tuned schedule where there is a budget for it."""
     import tilewright
 
-    where = f"{job['file']}:{job['name']}"
-    programs = {"seed": tilewright.best(where, threads=job["threads"], cache=folder / "none.db")}
+    programs = {"seed": tilewright.best(kernel, threads=job["threads"], cache=folder / "none.db")}
     told: dict[str, Any] = {"seed_opts": [o.json for o in programs["seed"].opts]}
     if not job["budget"]:
         return told, programs
-    result = tilewright.tune(where, threads=job["threads"], budget=job["budget"], cache=folder / "cache.db")
+    result = tilewright.tune(kernel, threads=job["threads"], budget=job["budget"], cache=folder / "cache.db")
     told |= {"counts": dict(result.counts), "tuning_seconds": round(result.seconds, 1)}
     if not result.found:
         return told | {"error": result.message or "nothing valid was found"}, programs
-    programs["ours"] = tilewright.best(where, threads=job["threads"], cache=folder / "cache.db")
+    programs["ours"] = tilewright.best(kernel, threads=job["threads"], cache=folder / "cache.db")
     return told | {"opts": [o.json for o in programs["ours"].opts]}, programs
 
 
@@ -146,7 +147,9 @@ def main() -> None:
     names = load(Path(job["file"]))
     name = job["name"]
     sizes = sizes_of(names[name])
-    kernel = names[name]()
+    if job["drawn"]:
+        sizes = drawn(names[name], sizes, f"{name} {job['drawn']}")
+    kernel = names[name](**sizes)
     inputs = inputs_of(kernel)
     row: dict[str, Any] = {"sizes": sizes}
     with tempfile.TemporaryDirectory() as temporary:
@@ -155,7 +158,7 @@ def main() -> None:
         loops = compiled(names["C"][name], sizes, job["march"], folder)
         calls: dict[str, Callable[[], Any]] = {"c": loops(*inputs.values(), *results["c"])}
         try:
-            told, programs = ours(job, folder)
+            told, programs = ours(job, kernel, folder)
         except Exception as e:  # a kernel that fails is a line of the table
             told, programs = {"error": f"{type(e).__name__}: {e}"}, {}
         row |= told

@@ -1,7 +1,8 @@
 """Kernels that users might write, tuned from an empty cache, against plain loops in C.
 
     python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out] [--only REGEX] [--threads 1]
-        [--budget 12s | --seeds-only] [--rounds 9] [--json]
+        [--budget 12s | --seeds-only] [--rounds 9]
+        [--drawn SEED] [--json]
 
 The kernels lie in `benchmarks/user/`: a function of the public builder, the loops as a good programmer writes them in
 one go (no intrinsics, no blocking, OpenMP on the obvious outer loop), NumPy's answer, and the class. C is compiled by
@@ -12,7 +13,8 @@ Each case is a process of its own. C, the seed and the tuned schedule take turns
 round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the
 calling thread, on which all of them run, so that others on the machine disturb less. `ratio` is C over ours, the
 median over rounds of the quotient of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for
-the schedule that a user gets without tuning. --json: keep it as results/user_kernels-LEVEL.json.
+the schedule that a user gets without tuning. `--drawn` draws other sizes, other ones for each seed, since what is good
+for the sizes that an author chose may be so only for them. --json: keep it as results/user_kernels-LEVEL.json.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]
 
     file, name, kind = case
     job = {"file": str(file), "name": name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
-    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst}
+    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst, "drawn": args.drawn}
     which = "held_out" if file.name in HELD_OUT else "worked"
     row = {"kernel": name, "class": kind, "set": which, "threads": args.threads}
     env = rivals.environment(args.threads) | {"OMP_PROC_BIND": "false"}
@@ -130,6 +132,7 @@ def main() -> None:
     p.add_argument("--seeds-only", action="store_true")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst", type=float, default=0.1, help="seconds of a burst")
+    p.add_argument("--drawn", default="", metavar="SEED", help="other sizes than the kernels' own, drawn at random")
     p.add_argument("--json", action="store_true", help="keep the rows under results/")
     args = p.parse_args()
     os.environ.pop("TILEWRIGHT_TARGET", None)

@@ -204,7 +204,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     # (without a loop, chains wait for nothing that was before: the processor has several bodies in sight)
-    sight = 1.0 if inner else max(1.0, core.window / max(1.0, arith + work.loads))
+    sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest)))
     chain = work.latency * unroll / sight
     busy = max(arith / core.ports, work.loads / core.load_ports, chain, (arith + work.loads + core.overhead) / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory

@@ -60,4 +60,14 @@ def scan_work(s: Scheduled, nest: Nest, results: float, body: Copies, core: Core
     if loops == sorted(loops):
         return ScanWork(arith, core.latency * steps * rule, 0.0)
     # each point of the loops inside has a state in memory, and does not wait for its neighbours
-    return ScanWork(arith, 1.0, results / max(1, steps))
+    return ScanWork(arith, 1.0, results / max(1, steps) + _handed_on(s, nest, results, core))
+
+
+def _handed_on(s: Scheduled, nest: Nest, results: float, core: Core) -> float:
+    """Vectors without a register of what a body's scan hands on to others in it: results, and loads that are used there again. All states
+    are stored before any of it is used."""
+    if nest.name not in s.tree.registers:
+        return 0.0
+    readers = [n for n in s.nests if any(r.arg == nest.name for r in n.refs)]
+    again = {x for n in readers for x in n.loads} & set(nest.loads)
+    return max(0.0, results * (1 + len(again)) + core.operands - s.target.registers)

@@ -66,7 +66,7 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
 def _past(kernel: Kernel, target: Target, copies: int) -> list[Opt]:
     """Stores past the caches, of outputs that are far: where each row begins at a vector, and of several rows in turns on a line, for
     else they store pieces of lines."""
-    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(target)]
+    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(kernel, target)]
     unit = LINE if copies > 1 else target.vector_bytes
     return [
         opt("NT", b.name) for b in far if len(b.shape) == 1 or (isinstance(b.shape[-1], int) and b.shape[-1] * b.dtype.size % unit == 0)

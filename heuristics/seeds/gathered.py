@@ -37,7 +37,7 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .online import online_seeds
 from .phased import phase_seeds
-from .picked_rows import gathers, picked_rows
+from .picked_rows import gathers, picked_rows, whole_picked_rows
 from .placed import joined_places
 from .ragged import ragged_rows
 from .reused_reads import reused_reads
@@ -133,7 +133,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *private_copies(kernel, target, threads, lanes),
         *in_registers(kernel, target, threads, lanes),
         *chain(columns(kernel, target, lanes, threads), few_columns(kernel, lanes), picked_rows(kernel, lanes)),
-        *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes)),
+        *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes), whole_picked_rows(kernel, target, lanes)),
         *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
         *chain(neighbour_tiles(kernel, target, threads, lanes), reused_reads(kernel, target, lanes)),
         *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),

@@ -10,7 +10,7 @@ from math import prod
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.analysis.neighbours import factors
-from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
+from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
@@ -18,6 +18,7 @@ from ...opts.opt import Opts, opt
 from ...opts.strides import picks
 from ...targets import Target
 from .legal import Trials
+from .streamed import far_bytes
 
 SHORT = 16
 """Steps of the longest reduction that is spelled out."""
@@ -80,12 +81,12 @@ def group_schedule(kernel: Kernel, found: Groups, width: int) -> Opts:
 
 
 def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
-    """Legal schedules whose lanes are over groups, the likeliest first. One vector of each neighbour is mostly best: the
-    neighbours are independent chains, and what is loaded is stored soon."""
+    """Legal schedules whose lanes are over groups, the likeliest first. Two vectors of each neighbour: with one, what is computed once
+    for a step (addresses, the loop, a long formula's chain) weighs as much as what is computed for its elements."""
     kernel = trials.kernel
     found = grouped(kernel)
     past = _past_caches(kernel, trials.target)
-    for vectors in (1, 2) if found is not None and found.near is not None else (2, 4, 1):
+    for vectors in (2, 4, 1):
         opts = None if found is None else trials.legal((*group_schedule(kernel, found, vectors * lanes), *past))
         if found is None or opts is None:
             return
@@ -97,7 +98,7 @@ def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
 def _past_caches(kernel: Kernel, target: Target) -> Opts:
     """Stores past the caches, where all outputs together will not stay there: a line that is written whole need not be read first."""
     total = sum(buffer_bytes(b.shape, b.dtype.size) for b in kernel.outputs)
-    return tuple(opt("NT", b.name) for b in kernel.outputs) if total > FAR_CACHES * target.l2 else ()
+    return tuple(opt("NT", b.name) for b in kernel.outputs) if total >= far_bytes(kernel, target) else ()
 
 
 def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:

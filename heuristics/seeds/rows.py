@@ -164,6 +164,8 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 yield (*cut, opt("PARALLEL", site_name(lane)))
             if all(extent(a) <= SPELLED or (extent(a) <= SPELLED_WINDOW and combine_of(n) in ("max", "min")) for a in every):
                 steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
+                families = [a.arg.family for a in dict.fromkeys(every)]
+                steps += [opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1]
                 block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
                 for vectors in (4, 2):
                     wide = opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import inf
 
+from ...ir.kernel import Kernel
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.analysis.structure import accesses
 from ...opts.opt import Opts, opt
 from ...targets import Target
 from ..model import estimate
+from ..processors import machine_of
 from .legal import Trials
 
 FAVOURITES = 4
@@ -28,7 +31,7 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
     if all_contractions(kernel):  # results leave register tiles in pieces of lines, and seldom
         yield from found
         return
-    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(target)]
+    far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(kernel, target)]
     for n, opts in enumerate(found):
         alone = trials.legal(opts) if far and n < favourites and not any(o.op == "NT" for o in opts) else None
         if alone is not None and few_rows(trials, alone):
@@ -38,9 +41,12 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
         yield opts
 
 
-def far_bytes(target: Target) -> int:
-    """Bytes of an output from which on no cache keeps it for whoever reads it next."""
-    return max(LEAST, FAR_CACHES * target.l2)
+def far_bytes(kernel: Kernel, target: Target) -> float:
+    """Bytes of outputs from which on no cache keeps them for whoever reads them next: none where the last cache keeps all of the kernel's
+    data, since then the lines that are written are there."""
+    whole = sum(buffer_bytes(b.shape, b.dtype.size) for b in kernel.buffers)
+    kept = machine_of(target.cpu).caches.last_cache(target.l2, target.l3)
+    return max(LEAST, FAR_CACHES * target.l2) if whole > kept else inf
 
 
 def few_rows(trials: Trials, opts: Opts) -> bool:

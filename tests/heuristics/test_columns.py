@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import estimate, quick_seeds, seeds
 from tilewright.heuristics.model.alike import times_computed
 from tilewright.ir import KernelBuilder, exp, float32, sqrt, where
 from tilewright.ir.kernel import Kernel
@@ -83,3 +83,26 @@ def test_a_choice_by_a_rows_number_is_not_worth_keeping() -> None:
     total = kb.sum("total", (i,), c, kept[i, c])
     kb.store("y", float32, (8, 64), (i, d), kept[i, d] / total[i])
     assert stageable_values(kb.build()) == ["e"]
+
+
+@pytest.mark.parametrize("level", ["haswell", "cascadelake"])
+@pytest.mark.parametrize("k", [4, 9])
+def test_windows_over_a_signal_are_spelled_out_in_one_loop(level: str, k: int) -> None:
+    kb = KernelBuilder("window_range")
+    i, a, b = kb.axis("n", 300_000), kb.axis("k@high", k), kb.axis("k@low", k)
+    x = kb.input("x", (300_000 + k - 1,), float32)
+    kb.store("y", float32, (300_000,), (i,), kb.max("high", (i,), a, x[i + a])[i] - kb.min("low", (i,), b, x[i + b])[i])
+    first = seeds(kb.build(), named(level), 1)[0]
+    assert named_options(first, "UNROLL") == {"k@high": k, "k@low": k} and "k" in named_options(first, "FUSE")
+
+
+def test_strips_of_a_scan_are_no_wider_than_what_it_hands_on_has_registers() -> None:
+    """All states are stored before the first difference: what is below its maximum is kept meanwhile, and so is the maximum."""
+    kb = KernelBuilder("below")
+    i, j = kb.axis("t", 48), kb.axis("n", 256)
+    x = kb.input("x", (48, 256), float32)
+    kb.store("y", float32, (48, 256), (i, j), kb.scan("max", "top", (i, j), i, x[i, j])[i, j] - x[i, j])
+    kernel, target = kb.build(), named("haswell")
+    times = {width: estimate(apply(kernel, parse(f"Un{width}"), target)) for width in (32, 64, 128)}
+    assert times[128] > 1.1 * times[64]
+    assert named_options(seeds(kernel, target, 1)[0], "UPCAST")["n"] == 64

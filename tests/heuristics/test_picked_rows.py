@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir import Kernel, KernelBuilder, float32, float64, int32
+from tilewright.ir import Kernel, KernelBuilder, float32, float64, int32, maximum, where
 from tilewright.ir.dtypes import DType
+from tilewright.ir.operators import cast
 from tilewright.targets import named
 
 
@@ -26,3 +27,18 @@ def test_lanes_lie_along_the_rows(level: str, dtype: DType) -> None:
     for found in (seeds(sampled(dtype), target, 1), quick_seeds(sampled(dtype), target, 1)):
         copies = {o.on: o.arg for o in found[0] if o.op == "UPCAST"}
         assert isinstance(copies["wide"], int) and copies["wide"] % target.lanes(dtype) == 0
+
+
+@pytest.mark.parametrize("level", ["haswell", "cascadelake"])
+@pytest.mark.parametrize("wide", [83, 96])
+def test_rows_that_are_added_up_are_whole_in_registers(level: str, wide: int) -> None:
+    kb = KernelBuilder("bags")
+    i, k, d = kb.axis("bags", 4208), kb.axis("few", 9), kb.axis("wide", wide)
+    x, at = kb.input("x", (4208, wide), float32), kb.input("at", (4208, 9), int32, range=(-4208, 4207))
+    there = where(at[i, k] >= 0, x[cast(maximum(at[i, k], 0), "int64"), d], 0.0)
+    kb.store("y", float32, (4208, wide), (i, d), kb.sum("s", (i, d), k, there)[i, d])
+    target = named(level)
+    whole = -(-wide // target.lanes(float32)) * target.lanes(float32)
+    found = seeds(kb.build(), target, 1)[0]
+    assert {o.arg for o in found if o.op == "UPCAST" and o.on == "wide"} == {whole}
+    assert {o.arg for o in found if o.op == "PADTO"} == ({whole} if whole > wide else set())
