@@ -151,6 +151,9 @@ def floordiv(a: Node, n: int) -> Node:
         g = _gcd(g, k)
     if g > 1:
         return floordiv(linear({t: k // g for t, k in terms.items()}, c // g), n // g)
+    coarse = _coarse(terms, c, n)
+    if coarse is not None:
+        return floordiv(coarse[0], n // coarse[1])
     return make("div", index, (a,), n)
 
 
@@ -176,6 +179,10 @@ def mod(a: Node, n: int) -> Node:
         g = _gcd(g, k)
     if g > 1 and c % g == 0:
         return mul(mod(linear({t: k // g for t, k in terms.items()}, c // g), n // g), const(g))
+    coarse = _coarse(terms, c, n)
+    if coarse is not None and coarse[2].op != "const":
+        q, g, r = coarse
+        return add(mul(mod(q, n // g), const(g)), r)
     return make("mod", index, (a,), n)
 
 
@@ -192,6 +199,21 @@ def _split(terms: dict[Node, int], c: int, n: int) -> tuple[Node | None, Node]:
         return None, const(0)
     rest = {t: k for t, k in terms.items() if k % n}
     return linear(whole, q), linear(rest, r)
+
+
+def _coarse(terms: dict[Node, int], c: int, n: int) -> tuple[Node, int, Node] | None:
+    """(q, g, r) with Σ = g·q + r, where 1 < g < n divides n and 0 ≤ r < g, so that r has no part in ⌊Σ / n⌋: what is left of a step that
+    divides the groups which are numbered, such as the lanes of (32·k + lane) // 64. None where there is no such g."""
+    g = n
+    for k in sorted({abs(k) for k in terms.values()}, reverse=True):
+        g = _gcd(g, k)
+        if g == 1:
+            return None
+        whole, r = _split(terms, c, g)
+        lo, hi = bounds(r)
+        if whole is not None and g < n and 0 <= lo and hi < g:
+            return whole, g, r
+    return None
 
 
 def _gcd(a: int, b: int) -> int:

@@ -29,6 +29,8 @@ BETTER = 0.97
 """How much of the time without them lanes may take at most."""
 CLEARLY = 0.8
 """How much of the first seed's time one after it may take with lanes, to come before it."""
+BY_FAR = 0.5
+"""The same where it has none to get: the model is seldom wrong by more than that about schedules of different kinds."""
 VECTORS = (1, 2)
 """Vectors that such lanes are."""
 STEPS = 16
@@ -57,8 +59,8 @@ def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
 
 
 def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: dict[Opts, Opts]) -> Iterator[Opts]:
-    """`found`, where one of the first `LIKELY` comes before them that is the quickest of them once it has such lanes. `laned` is given
-    these first ones with their lanes."""
+    """`found`, where one of the first `LIKELY` comes before them that is clearly quicker: once it has such lanes, or by far though it has not,
+    as one of another kind may be (guesses come kind by kind). `laned` is given these first ones with their lanes."""
     rest = iter(found)
     head = list(islice(rest, LIKELY))
     first, least = None, inf
@@ -67,9 +69,8 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
         if alone is None:
             continue
         best = laned[alone] = _with_lanes(trials, threads, alone)
-        if best != alone or least == inf:
-            t = estimate(trials.apply(best), threads) * (CLEARLY if least == inf else 1.0)
-            first, least = (opts, t) if t < least else (first, least)
+        t = estimate(trials.apply(best), threads) / (1.0 if first is None else CLEARLY if best != alone else BY_FAR)
+        first, least = (opts, t) if t < least else (first, least)
     yield from (o for o in head if o is first)
     yield from (o for o in head if o is not first)
     yield from rest
