@@ -73,6 +73,8 @@ class Core:
     """The share of branches by data that is guessed wrongly: of two ways that are as likely."""
     gathered: float = 2.4
     """Loads that an element costs where the lanes of a vector lie apart in memory."""
+    near_vectors: int = 2
+    """Vectors from which a shuffle takes what lanes find near each other, such as the bytes that hold two weights each."""
     gathered_masked: float = 5.0
     """The same under a mask."""
     masked_vector: float = 0.5
@@ -132,13 +134,11 @@ class Core:
     spill_carried: float = 3.5
     """Cycles an iteration for each value that is carried to the next one and has no register."""
     spill_unrolled: float = 1.0
-    """Cycles in a step for each accumulator where steps are spelled out and registers run out: the compiler moves
-    loads forward, and then spills about all of them."""
+    """Cycles in a step for each accumulator where spelled-out steps run out of registers: loads move forward, and about all are spilled."""
     operands: int = 1
     """Registers for an operand that is broadcast."""
     ahead: int = 8
-    """Of so many registers one holds a term of a later step, where the terms of a sum take more than one product: the compiler begins
-    some before it adds those that are ready."""
+    """Of so many registers one holds a term of a later step, where a sum's terms take more than one product: some are begun ahead."""
     overlap: int = 2
     """Of the vectors that a spelled-out step reads, every so manieth is kept for the next step, where windows overlap."""
     scanned: int = 2

@@ -7,11 +7,10 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 
 from __future__ import annotations
 
-from math import prod
-
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
+from .index_value import evaluate as evaluate
 from .intervals import BIG as BIG
 from .intervals import Interval, integer_bounds
 from .node import Node, const, make
@@ -211,7 +210,7 @@ def _coarse(terms: dict[Node, int], c: int, n: int) -> tuple[Node, int, Node] | 
             return None
         whole, r = _split(terms, c, g)
         lo, hi = bounds(r)
-        if whole is not None and g < n and 0 <= lo and hi < g:
+        if whole is not None and g < n and lo >= 0 and hi < g:
             return whole, g, r
     return None
 
@@ -298,25 +297,3 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
 def upper(extent: int | Node) -> int:
     """An extent, or the most that a symbolic one can be."""
     return extent if isinstance(extent, int) else bounds(extent)[1]
-
-
-def evaluate(node: Node, env: dict[Node, int]) -> int:
-    """The value of an index whose axes and symbols are all in `env` (loads are not allowed)."""
-    op = node.op
-    if node in env:
-        return env[node]
-    if op == "const":
-        return int(node.arg)
-    v = [evaluate(s, env) for s in node.src]
-    if op == "sum":
-        coeffs, c = node.arg
-        return int(c + sum(k * x for k, x in zip(coeffs, v, strict=True)))
-    if op == "prod":
-        return prod(v)
-    if op == "div":
-        return int(v[0] // node.arg)
-    if op == "mod":
-        return int(v[0] % node.arg)
-    if op in ("min", "max"):
-        return min(v) if op == "min" else max(v)
-    raise KernelError(f"{node!r} has no known value: give {node.arg!r}" if not node.src else f"cannot evaluate {op} here")

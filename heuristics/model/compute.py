@@ -2,69 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 from ...ir import index as ix
-from ...ir.buffer import Buffer, load_parts
+from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
 from ...opts.analysis.neighbours import joined
-from ...opts.analysis.thresholds import holds_inside
+from ...opts.analysis.ragged import share
 from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
-from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import grouped, picked, rows, shuffles, turns, weaves
+from ...opts.strides import rows, shuffles, weaves
 from ...opts.strides import stride as stride_of
-from ..machine import Core, MachineModel
+from ..machine import MachineModel
 from .alike import times_computed
+from .body import Body
 from .dots import dot_work
 from .evaluated import added, evaluated
 from .extremes import beside, slow_work
+from .loads import load_work
 from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips, unforeseen
 from .windows import window_work
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The innermost body of a nest: its register parts, how many copies each makes (of whole vectors along the lanes), and the lanes."""
-
-    scheduled: Scheduled
-    nest: Nest
-    machine: MachineModel
-    regs: tuple[Part, ...]
-    lane: Part | None
-    width: int
-    copies: Mapping[str, int]
-    dot: DotPlan | None
-
-    @property
-    def core(self) -> Core:
-        """What instructions cost."""
-        return self.machine.core
-
-    def times(self, node: Node) -> int:
-        """How often `node` is computed: once for each assignment of the register parts it varies with."""
-        axes = axes_of(node)
-        return prod(self.copies[p.name] for p in self.regs if p.axis in axes)
-
-    def parts(self, kind: str) -> list[Part]:
-        """The register parts of one kind."""
-        return [p for p in self.regs if p.kind == kind]
-
-    def count(self, parts: Sequence[Part]) -> int:
-        """The copies that some register parts make together."""
-        return prod(self.copies[p.name] for p in parts)
-
-    def stride(self, buffer: Buffer, indices: tuple[Node, ...], part: Part) -> int | None:
-        """The element stride of a load along `part`."""
-        return stride_of(self.scheduled, self.nest, buffer.name, indices, buffer.shape, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +96,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         if twos and n.op in ("load", "cast"):
             loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
         elif n.op == "load":
-            more_arith, more_loads = _load(body, n, k, loads)
+            more_arith, more_loads = load_work(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
         elif (slow := slow_work(n, s.target, core)) is not None:
             arith += k * slow
@@ -142,42 +107,6 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif n.dtype.is_int and not twos:
             arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > core.shared_product else 1)
     return BodyWork(arith, loads, latency)
-
-
-def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
-    """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
-    s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
-    buffer, indices, mask = load_parts(n)
-    if mask is not None and holds_inside(s, body.nest, mask):
-        mask = None
-    stride = body.stride(buffer, indices, lane) if lane is not None else 0
-    gathered = stride is None or stride not in (0, 1)
-    step = picked(s, body.nest, n, lane) if lane is not None else None
-    if step is not None:
-        # what other components of the same groups load as well is loaded once
-        more = (rows(step, body.width) - 1, shuffles(step, body.width)) if _from_groups(body, n, lane, step) else (step - 1, step - 1)
-        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
-    if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
-        arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
-    # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
-    k *= core.recomputed if _apart(body, indices) > core.addresses else 1
-    each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
-    masked = mask is not None and buffer.name not in s.stages
-    mask_cost = core.masked_vector if lane is not None else core.masked_scalar
-    return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
-
-
-def _from_groups(body: Body, n: Node, lane: Part | None, step: int) -> bool:
-    """Whether a load picks one component of groups whose others are loaded as well, or turns them."""
-    buffer = load_parts(n)[0]
-    return turns(step, buffer.dtype.size) or (grouped(buffer.shape, step) and _components(body, n, lane))
-
-
-def _components(body: Body, n: Node, lane: Part | None) -> bool:
-    """Whether a body reads other components of the groups that a load picks one of: by another load, or by copies beside it."""
-    buffer, indices, _ = load_parts(n)
-    beside = any(p is not lane and p.trips > 1 and body.stride(buffer, indices, p) == 1 for p in body.regs)
-    return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
 
 
 def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
@@ -203,8 +132,8 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
-    # (without a loop, chains wait for nothing that was before: the processor has several bodies in sight)
-    sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest)))
+    # (chains wait for nothing that was before: of short sums the processor has several in sight)
+    sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * share(s, nest)))
     chain = work.latency * unroll / sight
     busy = max(arith / core.ports, work.loads / core.load_ports, chain, (arith + work.loads + core.overhead) / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
@@ -267,33 +196,3 @@ def _slides(body: Body) -> bool:
     steps, copies = [p.var for p in body.parts("unroll")], [p.var for p in body.parts("upcast") if p is not body.lane]
     found = [body.scheduled.terms(i) for n in body.nest.loads for i in load_parts(n)[1]]
     return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)
-
-
-def _apart(body: Body, indices: tuple[Node, ...]) -> int:
-    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
-    known (whole steps of others are apart)."""
-    s = body.scheduled
-    symbolic = [
-        p
-        for p in body.regs
-        if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
-    ]
-    return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
-
-
-def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:
-    """How much dearer loads become when register copies read rows of a pitch that maps them to few sets of the L1."""
-    core = body.core
-    if buffer.name in body.scheduled.stages:
-        return 1.0
-    worst = 1.0
-    ways = max(core.ways, body.scheduled.target.l1 // core.set_span)
-    for p in body.parts("upcast"):
-        if p is body.lane:
-            continue
-        pitch = (body.stride(buffer, indices, p) or 0) * buffer.dtype.size
-        if pitch >= core.spread:
-            sets = core.set_span // gcd(pitch, core.set_span)
-            if p.trips / sets > ways - core.spare_ways:
-                worst = max(worst, 1.0 + core.conflict * (p.trips / sets - ways + core.spare_ways))
-    return worst

@@ -27,6 +27,7 @@ from .chains import chain_guesses
 from .computed import computed_seeds
 from .constants import constant_seeds
 from .contractions import best_contractions
+from .dotted_rows import dotted_rows
 from .effects import EXACT
 from .finished import finished
 from .folds import fold_seeds
@@ -101,8 +102,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     yield from online_seeds(trials, lambda k: seeds(k, target, threads))
     computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
     main = max(found, key=lambda c: work(c.nest), default=None)
-    if computed and main is not None:
-        computed += best_contractions(trials, threads, main)
+    lanes = row_lanes(kernel, target)
+    if computed:
+        computed += [*dotted_rows(kernel, target, lanes), *(best_contractions(trials, threads, main) if main is not None else ())]
     yield from _ranked(trials, threads, computed)[:8]
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
@@ -110,10 +112,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     if main is not None:
         best = best_contractions(trials, threads, main)
         if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= target.lanes(main.nest.expr.dtype):
-            yield from best
+            yield from _ranked(trials, threads, [*best, *dotted_rows(kernel, target, lanes)])[: len(best)]
         else:  # each operand is used for one row of results, or by less than a vector of them, so it is a row kernel as much
             plain |= {o: estimate(trials.apply(o), threads) for o in best}
-    lanes = row_lanes(kernel, target)
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
     if any(by_points(n) for n in nests(kernel)):  # each point is written by itself: no more of them than code stays short for
@@ -128,26 +129,39 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         opts = trials.legal(wish)
         if opts is not None and opts not in plain:
             plain[opts] = estimate(trials.apply(opts), threads)
-    for wish in (
-        *owners(kernel, target, threads, lanes),
-        *private_copies(kernel, target, threads, lanes),
-        *in_registers(kernel, target, threads, lanes),
-        *chain(columns(kernel, target, lanes, threads), few_columns(kernel, lanes), picked_rows(kernel, lanes)),
-        *chain(short_rows(kernel, target, lanes), short_sums(kernel, lanes), whole_picked_rows(kernel, target, lanes)),
-        *chain(windows(kernel, lanes), slid_windows(kernel, lanes)),
-        *chain(neighbour_tiles(kernel, target, threads, lanes), reused_reads(kernel, target, lanes)),
-        *chain(scans(kernel, lanes, threads), ragged_rows(kernel, lanes, threads)),
-        *narrow_sums(kernel, target, lanes),
-        *chain(paired_sums(kernel, target, threads, lanes), paired_results(kernel, target, threads, lanes)),
-        *woven_sums(kernel, target, lanes),
-        *scaled_groups(kernel, target, threads, lanes),
-        *chain_guesses(kernel, target, threads, lanes),
-    ):
+    for wish in _row_guesses(trials, threads, lanes):
         opts = trials.legal(wish)
         if opts is not None:
             plain[opts] = estimate(trials.apply(opts), threads)
     plain |= dict.fromkeys(transposed(kernel, target, lanes), 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def _row_guesses(trials: Trials, threads: int, lanes: int) -> Iterator[Opts]:
+    """Guesses by the structure of rows, columns, windows, scans and tables; perhaps illegal."""
+    kernel, target = trials.kernel, trials.target
+    yield from owners(kernel, target, threads, lanes)
+    yield from private_copies(kernel, target, threads, lanes)
+    yield from in_registers(kernel, target, threads, lanes)
+    yield from columns(kernel, target, lanes, threads)
+    yield from few_columns(kernel, lanes)
+    yield from picked_rows(kernel, lanes)
+    yield from short_rows(kernel, target, lanes)
+    yield from short_sums(kernel, lanes)
+    yield from whole_picked_rows(kernel, target, lanes)
+    yield from windows(kernel, lanes)
+    yield from slid_windows(kernel, lanes)
+    yield from neighbour_tiles(kernel, target, threads, lanes)
+    yield from reused_reads(kernel, target, lanes)
+    yield from scans(kernel, lanes, threads)
+    yield from ragged_rows(kernel, lanes, threads)
+    yield from narrow_sums(kernel, target, lanes)
+    yield from paired_sums(kernel, target, threads, lanes)
+    yield from paired_results(kernel, target, threads, lanes)
+    yield from woven_sums(kernel, target, lanes)
+    yield from scaled_groups(kernel, target, threads, lanes)
+    yield from dotted_rows(kernel, target, lanes)
+    yield from chain_guesses(kernel, target, threads, lanes)
 
 
 def _beside_tiles(trials: Trials, threads: int, neighbours: list[Opts]) -> Iterator[Opts]:

@@ -17,6 +17,8 @@ from ...targets import Target
 
 STEPS = (8, 16)
 """Points that are spelled out: enough that what they have in common is computed once."""
+SHORT, POINTS = 2, 4
+"""Vectors of a row that is added to, up to which so many points are spelled out."""
 FEWEST = 64
 """Points of a GPU's thread that are worth a copy to clear and to combine."""
 ROOM = 1 << 26
@@ -89,3 +91,5 @@ def _steps(store: Store, lanes: int, copies: int, outputs: int) -> Iterator[tupl
         width = fit(extent(last), vectors * lanes)
         if width > 1:
             yield (opt("UPCAST", site_name(last), width),)
+        if serial and 1 < extent(last) == width <= SHORT * lanes:  # several points: their rows are loaded while earlier ones are added
+            yield tuple(opt("UPCAST", site_name(a), n) for a, n in ((last, width), (serial[-1], POINTS)))

@@ -249,3 +249,16 @@ def test_operators_of_integers_have_intervals():
             seen = [f(p, q) for p in range(a, b + 1) for q in range(c, d + 1)]
             assert lo <= min(seen) and max(seen) <= hi, (op, a, b, c, d)
             assert min(a, c) < 0 or hi <= 15, "nothing is known"
+
+
+@pytest.mark.parametrize(("step", "within", "n"), [(32, 32, 64), (8, 8, 64), (16, 4, 48), (6, 3, 12), (4, 4, 6), (5, 5, 10)])
+def test_what_stays_inside_a_step_has_no_part_in_a_division(step: int, within: int, n: int) -> None:
+    """Lanes of half a group of 64 are all in one group, whichever half it is."""
+    block, lane = axis("block", 7), axis("lane", within)
+    at = ix.linear({block: step, lane: 1}, 0)
+    divided, left = ix.floordiv(at, n), ix.mod(at, n)
+    for b, v in itertools.product(range(7), range(within)):
+        env = {block: b, lane: v}
+        assert (ix.evaluate(divided, env), ix.evaluate(left, env)) == divmod(step * b + v, n)
+    if n % step == 0:
+        assert divided is ix.floordiv(block, n // step) and ix.parts(left)[0][lane] == 1

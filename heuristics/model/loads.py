@@ -1,0 +1,82 @@
+"""What the loads of a nest's body take, with their data in the first cache."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from ...ir.buffer import Buffer, load_parts
+from ...ir.node import Node, axes_of
+from ...opts.analysis.thresholds import holds_inside
+from ...opts.axis_plan import Part
+from ...opts.strides import grouped, picked, rows, shuffles, turns
+from .body import Body
+from .near_lanes import near_lanes
+
+
+def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
+    """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
+    s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
+    buffer, indices, mask = load_parts(n)
+    if mask is not None and holds_inside(s, body.nest, mask):
+        mask = None
+    stride = body.stride(buffer, indices, lane) if lane is not None else 0
+    gathered = stride is None or stride not in (0, 1)
+    near = near_lanes(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
+    if near is not None and near <= core.near_vectors * body.width:
+        arith, gathered = arith + (k if near > 1 else 0), False
+    step = picked(s, body.nest, n, lane) if lane is not None else None
+    if step is not None:
+        # what other components of the same groups load as well is loaded once
+        more = (rows(step, body.width) - 1, shuffles(step, body.width)) if _from_groups(body, n, lane, step) else (step - 1, step - 1)
+        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
+    if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
+        arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
+    # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
+    k *= core.recomputed if _apart(body, indices) > core.addresses else 1
+    each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
+    masked = mask is not None and buffer.name not in s.stages
+    mask_cost = core.masked_vector if lane is not None else core.masked_scalar
+    return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
+
+
+def _from_groups(body: Body, n: Node, lane: Part | None, step: int) -> bool:
+    """Whether a load picks one component of groups whose others are loaded as well, or turns them."""
+    buffer = load_parts(n)[0]
+    return turns(step, buffer.dtype.size) or (grouped(buffer.shape, step) and _components(body, n, lane))
+
+
+def _components(body: Body, n: Node, lane: Part | None) -> bool:
+    """Whether a body reads other components of the groups that a load picks one of: by another load, or by copies beside it."""
+    buffer, indices, _ = load_parts(n)
+    beside = any(p is not lane and p.trips > 1 and body.stride(buffer, indices, p) == 1 for p in body.regs)
+    return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
+
+
+def _apart(body: Body, indices: tuple[Node, ...]) -> int:
+    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
+    known (whole steps of others are apart)."""
+    s = body.scheduled
+    symbolic = [
+        p
+        for p in body.regs
+        if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
+    ]
+    return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
+
+
+def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:
+    """How much dearer loads become when register copies read rows of a pitch that maps them to few sets of the L1."""
+    core = body.core
+    if buffer.name in body.scheduled.stages:
+        return 1.0
+    worst = 1.0
+    ways = max(core.ways, body.scheduled.target.l1 // core.set_span)
+    for p in body.parts("upcast"):
+        if p is body.lane:
+            continue
+        pitch = (body.stride(buffer, indices, p) or 0) * buffer.dtype.size
+        if pitch >= core.spread:
+            sets = core.set_span // gcd(pitch, core.set_span)
+            if p.trips / sets > ways - core.spare_ways:
+                worst = max(worst, 1.0 + core.conflict * (p.trips / sets - ways + core.spare_ways))
+    return worst

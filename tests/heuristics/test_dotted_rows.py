@@ -1,0 +1,87 @@
+"""Seeds of sums whose operands both lie along them: lanes along the sum, results of both axes in registers."""
+
+from __future__ import annotations
+
+import pytest
+from checks import check_compiled
+from tilewright import kernels, targets
+from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics.model.near_lanes import near_lanes
+from tilewright.heuristics.seeds.dotted_rows import dotted_rows
+from tilewright.heuristics.seeds.legal import legal_prefix
+from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import dtype
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.opts import apply, parse, short
+
+LEVELS = ["x86-64-v2", "avx2", "cascadelake"]
+
+
+def layer(m: int, n: int, k: int, g: int) -> Kernel:
+    """x by weights of four bits, two in a byte, a row for each result, with a scale for each g of them."""
+    kb = KernelBuilder("layer")
+    i, j, l = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
+    x, w = kb.input("x", (m, k), float32), kb.input("w", (n, k // 2), uint8)
+    scale = kb.input("scale", (n, k // g), float32, range=(0.0, 0.1))
+    bits = (cast(w[j, l // 2], int32) >> cast(4 * (l % 2), int32)) & 15
+    kb.store("y", float32, (m, n), (i, j), kb.sum("s", (i, j), l, x[i, l] * (cast(bits - 8, float32) * scale[j, l // g]))[i, j])
+    return kb.build()
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize("m", [4, 16])
+def test_weights_that_are_unpacked_have_lanes_along_the_sum(level: str, m: int) -> None:
+    target = targets.named(level)
+    first = seeds(layer(m, 512, 1024, 64), target, 1)[0]
+    copies = {o.on: o.arg for o in first if o.op == "UPCAST"}
+    assert copies["k"] == target.lanes(float32) and copies["m"] * copies["n"] >= 6
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_few_rows_against_rows_are_not_packed(level: str) -> None:
+    target = targets.named(level)
+    kernel = normalise(kernels.make("matmul_nt", {"m": 4, "n": 1024, "k": 1024}))
+    assert any(o.op == "UPCAST" and o.on == "k" for o in seeds(kernel, target, 1)[0])
+    kernel = normalise(kernels.make("matmul_nt", {"m": 192, "n": 192, "k": 192}))
+    assert not any(o.op == "UPCAST" and o.on == "k" for o in seeds(kernel, target, 1)[0]), "a packed panel is used often enough"
+
+
+def test_none_where_an_operand_lies_across_the_sum() -> None:
+    target = targets.named("avx2")
+    kernel = normalise(kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
+    assert not list(dotted_rows(kernel, target, 8))
+
+
+def test_a_product_without_fma_takes_a_register() -> None:
+    kernel = normalise(kernels.make("matmul_nt", {"m": 12, "n": 96, "k": 512}))
+    most = {}
+    for level in ("x86-64-v2", "avx2"):
+        target = targets.named(level)
+        tiles = [{o.on: o.arg for o in s if o.op == "UPCAST"} for s in dotted_rows(kernel, target, target.lanes(float32))]
+        most[level] = max(t.get("m", 1) * t.get("n", 1) for t in tiles)
+    assert most == {"x86-64-v2": 9, "avx2": 12}
+
+
+@pytest.mark.parametrize(("m", "n", "k", "g"), [(4, 6, 128, 64), (3, 5, 96, 32), (5, 7, 80, 16)])
+@pytest.mark.parametrize("opts", ["Uk8 Um2 Un3 Pn", "Uk16 Um4 Un2", "Uk32 Un2", "Uk4 Um3", "Uk64 Un2"])
+def test_schedules_equal_the_reference(opts: str, m: int, n: int, k: int, g: int) -> None:
+    kernel = layer(m, n, k, g)
+    legal = legal_prefix(kernel, parse(opts), targets.host())  # (without parts that an odd extent refuses)
+    assert legal
+    check_compiled(kernel, legal)
+
+
+def test_what_lanes_find_near_each_other_is_not_gathered() -> None:
+    """Bytes of two weights each take a load and a shuffle, and a group's scale one load: about as much as plain bytes."""
+    target = targets.named("avx2")
+    times = {o: estimate(apply(layer(16, 512, 1024, 64), parse(o), target)) for o in ("Uk8 Um4 Un2 Pn", "Un8 Um4 Pn")}
+    assert times["Uk8 Um4 Un2 Pn"] < 0.6 * times["Un8 Um4 Pn"], short(parse("Un8 Um4 Pn"))
+
+
+def test_spans_of_lanes() -> None:
+    k, w = axis("k", 256), Buffer("w", dtype("uint8"), (256,))
+    spans = {
+        name: near_lanes(w, (i,), k, 8) for name, i in (("half", k // 2), ("group", k // 64), ("wrapped", (k + 1) % 256), ("odd", k // 3))
+    }
+    assert spans == {"half": 4, "group": 1, "wrapped": None, "odd": None}
