@@ -81,11 +81,25 @@ def measured(case: Any, count: int) -> MeasuredSpace:
     return MeasuredSpace(case, [[[x.json for x in o], *(round(x, 9) for x in t)] for (o, *_), t in zip(made, times, strict=True)])
 
 
+def legal(kernel: Any, schedule: Any, target: Any) -> bool:
+    """Whether a schedule that was recorded is one still; what is not is named."""
+    from tilewright import opts
+    from tilewright.ir import OptError
+
+    try:
+        opts.apply(kernel, schedule, target)
+    except OptError as e:
+        print(f"left out: {kernel.name} {opts.short(schedule)}: {e}", file=sys.stderr)
+        return False
+    return True
+
+
 def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
     """One line of the result."""
     from tilewright import heuristics, opts, targets
 
-    kernel, target, found = space.case.kernel(), targets.host(), space.steady
+    kernel, target = space.case.kernel(), targets.host()
+    found = [(o, t) for o, t in space.steady if legal(kernel, opts.parse(o), target)]
     row: dict[str, Any] = {"kernel": space.case.name, "sizes": space.case.sizes, "held_out": space.case.held_out, "schedules": len(found)}
     if len(found) <= TEN:
         return row
