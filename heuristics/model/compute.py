@@ -28,6 +28,7 @@ from .extremes import beside, slow_work
 from .loads import load_work
 from .scans import scan_work
 from .shifted import vectors_loaded
+from .stalled import stalled
 from .trips import trips, unforeseen
 from .windows import window_work
 
@@ -49,7 +50,7 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     body = _body(s, nest, machine)
     work = _work(body)
     if nest.kind != "reduce":
-        return _pointwise(body, work)
+        return _pointwise(body, work) + stalled(s, nest, machine.core)
     known = set(evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, gpu_machine, machine, seeds
+from tilewright.heuristics import core_machine, estimate, gpu_machine, machine, seeds
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.machine_file import from_json, load, to_json
 from tilewright.ir.errors import UsageError
@@ -49,7 +49,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 def test_every_field_has_its_meaning_beside_it() -> None:
     """A line of text after every field, and a unit or what is counted in it."""
-    text = [line for m in (machine, gpu_machine) for line in Path(m.__file__).read_text().splitlines()]
+    text = [line for m in (machine, core_machine, gpu_machine) for line in Path(m.__file__).read_text().splitlines()]
     for part in fields(DEFAULT):
         for f in fields(getattr(DEFAULT, part.name)):
             at = [i for i, line in enumerate(text) if line.startswith(f"    {f.name}: ") and text[i + 1].startswith('    """')]
