@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,29 @@ def strike(number: int = signal.SIGTERM) -> None:
     time.sleep(0.01)
 
 
+@pytest.fixture
+def handled() -> Iterator[Callable[[int, object], None]]:
+    """signal.signal, taken back in the end: under `nohup`, SIGHUP is ignored from the start."""
+    before: dict[int, object] = {}
+
+    def put(number: int, handler: object) -> None:
+        before.setdefault(number, signal.signal(number, handler))
+
+    yield put
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_what_was_ignored_stays_so(handled: Callable[[int, object], None]) -> None:
+    handled(signal.SIGHUP, signal.SIG_IGN)
+    with SignalWatch() as watch:
+        strike(signal.SIGHUP)  # the terminal of a search that `nohup` started is closed
+        assert watch.number == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_interrupts_and_then_waits_until_all_is_out(number: int) -> None:
+def test_a_signal_interrupts_and_then_waits_until_all_is_out(number: int, handled: Callable[[int, object], None]) -> None:
+    handled(number, signal.default_int_handler)
     before = signal.getsignal(number)
     with SignalWatch() as watch:
         with pytest.raises(KeyboardInterrupt):
