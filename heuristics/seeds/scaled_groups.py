@@ -30,7 +30,8 @@ def scaled_groups(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
         axis, size = found
         while size > MOST * lanes and size % 2 == 0:
             size //= 2
-        if size < lanes or extent(axis) % size:
+        size = max(size, lanes)  # (of narrower groups a vector has several, whose scales are loaded together and spread)
+        if extent(axis) < size or (extent(axis) % size and size > lanes):
             continue
         rows = [a for a in shared if a in n.axes]
         parallel = [opt("PARALLEL", a.arg.name) for a in rows[:1] if extent(a) >= threads]

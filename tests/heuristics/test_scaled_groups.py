@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from checks import check_compiled
 from tilewright import interp
 from tilewright.heuristics.seeds.gathered import seeds
-from tilewright.ir import Kernel, KernelBuilder, cast, float32, uint8
+from tilewright.ir import Kernel, KernelBuilder, cast, float32, int32, uint8
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
-from tilewright.opts import apply
+from tilewright.opts import apply, parse
 from tilewright.targets import named
 
 
@@ -19,6 +20,27 @@ def matvec(n: int, k: int, g: int) -> Kernel:
     total = kb.sum("total", (i,), l, s[i, l // g] * cast(w[i, l], float32) * x[l])
     kb.store("y", float32, (n,), (i,), total[i])
     return kb.build()
+
+
+def halves(n: int, k: int, g: int) -> Kernel:
+    """Two weights in a byte, with a scale and a middle for each g bytes."""
+    kb = KernelBuilder("halves")
+    i, l = kb.axis("n", n), kb.axis("k", k)
+    w, x, s = kb.input("w", (n, k), uint8), kb.input("x", (2 * k,), float32), kb.input("s", (n, k // g), float32)
+    middle = cast(kb.input("middle", (n, k // g), uint8, range=(0, 15))[i, l // g], float32)
+    low, high = (cast(v, float32) - middle for v in (cast(w[i, l], int32) & 15, cast(w[i, l], int32) >> 4))
+    kb.store("y", float32, (n,), (i,), kb.sum("total", (i,), l, s[i, l // g] * (low * x[2 * l] + high * x[2 * l + 1]))[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize("target", ["avx2", "cascadelake"])
+@pytest.mark.parametrize("g", [4, 8])
+@pytest.mark.parametrize("k", [2048, 1528])
+def test_a_vector_may_have_several_groups(target: str, g: int, k: int) -> None:
+    kernel, lanes = halves(256, k, g), named(target).lanes(float32)
+    copies = {o.on: o.arg for o in seeds(kernel, named(target), 1)[0] if o.op == "UPCAST"}
+    assert copies["k"] == lanes
+    check_compiled(kernel, parse(f"Uk{lanes} Un4 Pn"))
 
 
 @pytest.mark.parametrize("target", ["avx2", "cascadelake"])
