@@ -84,11 +84,10 @@ class Context:
         return Mem("param", self.params[name], dtype, align=dtype.size, nt=nt)
 
     def buffer(self, mem: Mem) -> Buffer | None:
-        """The parameter that memory belongs to; None for scratch and workspaces. (A phase's kernel has some of the Program's parameters, so their
+        """The parameter or workspace that memory belongs to; None for scratch. (A phase's kernel has some of the Program's parameters, so their
         numbers are not its own.)"""
-        if mem.space != "param":
-            return None
-        return next((b for b in self.kernel.buffers if self.params.get(b.name) == mem.base), None)
+        bases = {"param": self.params, "work": self.work}.get(mem.space, {})
+        return next((b for b in self.kernel.buffers if bases.get(b.name) == mem.base), None)
 
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
         """`mem` with a constant offset in elements, and the alignment in bytes that the index `base` proves."""

@@ -236,7 +236,7 @@ class NestEval(MemoryAccess):
         if found is None or found[0] is not store.mem:
             found = self._address[node] = self._kept_at(store, node)
         mem, address, mask, _ = found
-        return self.read(mem, address, asg, None if mask is None else self.value(mask, asg))
+        return self.read(mem, address, asg, None if mask is None else self.value(mask, asg), kept=store)
 
     def _kept_at(self, store: Array, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """As `locate`, of a value that is kept in an array."""

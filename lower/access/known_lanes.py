@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
+from ...ir import index as ix
 from ...ir.dtypes import bool_
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
 from ...program.program import Mem, Val
 from ..indices import Indices
 from ..part_index import reads_memory
-from ..storage import Assignment
+from ..storage import Array, Assignment
 
 LEAST = 4
 """Lanes of the shortest vector worth it."""
@@ -26,13 +27,13 @@ _TERMS = 512
 """Terms whose values are kept."""
 
 
-def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool) -> Val | None:
-    """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does."""
-    if ev.lane is None or ev.width < LEAST or mem.space != "param" or ev.low.sched.target.kind == "gpu":
+def known_lanes(
+    ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool, kept: Array | None = None
+) -> Val | None:
+    """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does. `kept`: where
+    the value is kept."""
+    if ev.lane is None or ev.width < LEAST or ev.low.sched.target.kind == "gpu":
         return None
-    buffer = ev.low.ctx.buffer(mem)
-    if buffer is None or buffer.role == "out":
-        return None  # a kept value: elements beside those that are wanted may not be written yet, or be another worker's
     base, c, lane, left = ev.placed(address, asg)
     there = None if mask is None else ev.b.known(mask)
     if not isinstance(there, tuple):
@@ -41,6 +42,9 @@ def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val
         there = (True,) * ev.width
     if not left and lane >= 0 and (lane != 1 or mask is None or _masks(ev, mem)):  # consecutive, or what `strided` reads
         return None
+    row = _all_of(ev, mem) if kept is None else _written_row(ev, kept)
+    if row is None:
+        return None  # elements beside those that are wanted may not be written yet, or be another worker's
     offsets = _offsets(ev, c, lane, left, asg)
     if offsets is None:
         return None
@@ -50,7 +54,7 @@ def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val
         return None
     vectors, places = [], dict[int, int]()
     for n, group in enumerate(groups):
-        vector, start = _vector(ev, mem, base, group, invariant)
+        vector, start = _vector(ev, mem, base, group, invariant, row)
         vectors.append(vector)
         places |= {o: n * ev.width + (o - start if len(group) > 1 else 0) for o in group}
     lanes = tuple(places.get(o, 0) for o in offsets)
@@ -93,17 +97,48 @@ def _groups(offsets: Sequence[int], width: int) -> list[list[int]]:
     return out
 
 
-def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: bool) -> tuple[Val, int]:
+def _all_of(ev: Indices, mem: Mem) -> tuple[int, int] | None:
+    """What is read only, as a row and no other; None of what is written to."""
+    buffer = ev.low.ctx.buffer(mem)
+    if buffer is None or buffer.role == "out":
+        return None
+    known = [n for n in buffer.shape if isinstance(n, int)]
+    return prod(known) if len(known) == len(buffer.shape) else 0, 0
+
+
+def _written_row(ev: Indices, store: Array) -> tuple[int, int] | None:
+    """The elements of a kept value that are there when it is read, as (elements of a row, elements from a row to the next); None where
+    that is not known, as while a loop over its last axis is open."""
+    if 1 not in store.strides or store.own:
+        return None
+    d = max(d for d, s in enumerate(store.strides) if s == 1)
+    plan, ring = ev.low.sched.plans[store.axes[d]], store.ring
+    rest = [s for i, s in enumerate(store.strides) if i != d]
+    pitch = gcd(*(s for s in rest if isinstance(s, int)))
+    opened = ev.low.scope.opened
+    if any(p.name in opened for p in plan.parts) or (plan.fold is not None and plan.fold.name in opened):
+        return None
+    if not all(isinstance(s, int) for s in rest) or not isinstance(plan.extent, int) or store.bases[d] != const(0):
+        return None
+    return None if ring is not None and d in (ring.along_at, ring.block_at) else (plan.extent, pitch)
+
+
+def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: bool, row: tuple[int, int]) -> tuple[Val, int]:
     """A vector with the elements of a group, and the offset of its first lane."""
     b, low, width, first, last = ev.b, ev.low, ev.width, group[0], group[-1]
     if len(group) == 1:
         return b.splat(b.load(low.at(mem, base, first, 1), low.scalar(base), 1, None, invariant), width), first
-    buffer = low.ctx.buffer(mem)
-    shape = () if buffer is None else buffer.shape
-    lo, hi = ev.span(base)
-    size = prod(n for n in shape if isinstance(n, int)) if all(isinstance(n, int) for n in shape) else 0
     for start in (first, last - width + 1):
-        if lo + start >= 0 and hi + start + width <= size:
+        if _there(ev, base, start, width, *row):
             return b.load(low.at(mem, base, start, width), low.scalar(base), width, None, invariant), start
     mask = b.const(tuple(i <= last - first for i in range(width)), bool_, width)
     return b.load(low.at(mem, base, first, width), low.scalar(base), width, mask, invariant), first
+
+
+def _there(ev: Indices, base: Node, start: int, width: int, there: int, pitch: int) -> bool:
+    """Whether `width` elements from base + start on are among the first of a row."""
+    if not pitch:
+        lo, hi = ev.span(base)
+        return lo + start >= 0 and hi + start + width <= there
+    terms, fixed = ix.parts(base)
+    return not any(k % pitch for k in terms.values()) and (fixed + start) % pitch + width <= there

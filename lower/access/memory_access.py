@@ -8,7 +8,7 @@ from ...ir import index as ix
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...program.program import Mem, Val
-from ..storage import Assignment
+from ..storage import Array, Assignment
 from .bounds import Bounds
 from .known_lanes import known_lanes
 from .strided import strided_read
@@ -19,8 +19,16 @@ from .turned import turned_read
 class MemoryAccess(Bounds):
     """The part of a NestEval that reads and writes memory."""
 
-    def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
-        """Load at an element index over parts."""
+    def read(
+        self,
+        mem: Mem,
+        address: Node,
+        asg: Assignment,
+        mask: Val | None = None,
+        invariant: bool = False,
+        kept: Array | None = None,
+    ) -> Val:
+        """Load at an element index over parts; `kept`: where a value of the kernel's is kept."""
         guarded = mask is not None
         known = None if mask is None else self.b.truth(mask)
         if mask is not None and known is not None:
@@ -32,7 +40,7 @@ class MemoryAccess(Bounds):
             columns = transposed_read(self, mem, address, asg, invariant)
             if columns is not None:
                 return columns
-        picked = known_lanes(self, mem, address, asg, mask, invariant)
+        picked = known_lanes(self, mem, address, asg, mask, invariant, kept)
         if picked is not None:
             return picked
         base, c, lane, vec = self.split(address, asg)
