@@ -30,11 +30,12 @@ def fresh() -> Iterator[None]:
 
 
 def told(helper: tuple[Helper, Channel]) -> dict[str, Any]:
-    """What a builder says of itself; it ends."""
+    """What a builder says of itself; it is killed."""
     started, channel = helper
     assert channel.receive(60) == (None, "ready")
     channel.send(("build", 1, ("tell",)))
     ticket, failed = channel.receive(60)
+    started.kill()  # while it waits for the next request: after a hang-up it may have ended by itself first
     process.stop(started, channel)
     assert ticket == 1
     found: dict[str, Any] = json.loads(failed.detail)
