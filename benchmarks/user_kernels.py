@@ -6,8 +6,10 @@
 
 The kernels lie in `benchmarks/user/`: a function of the public builder, the loops as a good programmer writes them in
 one go (no intrinsics, no blocking, OpenMP on the obvious outer loop), NumPy's answer, and the class. C is compiled by
-`gcc -Ofast -march=LEVEL -fopenmp`, with the sizes as constants, which ours has as well. Everyone's output is compared
-with NumPy within our own error bound.
+`gcc -Ofast -march=LEVEL -fopenmp`, with the sizes as constants, which ours has as well. gcc forgets `restrict` in the
+body of a parallel loop, and vectorises fewer of them: where that costs C something, the loop says `simd`, or its body
+is a function with `restrict` of its own (not inlined, where only that helps). Everyone's output is compared with NumPy
+within our own error bound.
 
 Each case is a process of its own. C, the seed and the tuned schedule take turns in bursts whose order changes from
 round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the

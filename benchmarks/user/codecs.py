@@ -77,24 +77,27 @@ def dct_quantise(h: int = 96, w: int = 128) -> Kernel:
 
 C["dct_quantise"] = """
 #include <math.h>
+__attribute__((noinline)) static void row(const unsigned char (*restrict x)[W * 8], const float (*restrict basis)[8],
+                                          const float (*restrict scale)[8], short (*restrict y)[8][8]) {
+  for (int j = 0; j < W; j++) {
+    float rows[8][8];
+    for (int k = 0; k < 8; k++)
+      for (int v = 0; v < 8; v++) {
+        rows[k][v] = 0;
+        for (int l = 0; l < 8; l++) rows[k][v] += (x[k][j * 8 + l] - 128.0f) * basis[v][l];
+      }
+    for (int u = 0; u < 8; u++)
+      for (int v = 0; v < 8; v++) {
+        float both = 0;
+        for (int k = 0; k < 8; k++) both += basis[u][k] * rows[k][v];
+        y[j][u][v] = rintf(both * scale[u][v]);
+      }
+  }
+}
 void kernel(const unsigned char (*restrict x)[W * 8], const float (*restrict basis)[8],
             const float (*restrict scale)[8], short (*restrict y)[W][8][8]) {
 #pragma omp parallel for
-  for (int i = 0; i < H; i++)
-    for (int j = 0; j < W; j++) {
-      float rows[8][8];
-      for (int k = 0; k < 8; k++)
-        for (int v = 0; v < 8; v++) {
-          rows[k][v] = 0;
-          for (int l = 0; l < 8; l++) rows[k][v] += (x[i * 8 + k][j * 8 + l] - 128.0f) * basis[v][l];
-        }
-      for (int u = 0; u < 8; u++)
-        for (int v = 0; v < 8; v++) {
-          float both = 0;
-          for (int k = 0; k < 8; k++) both += basis[u][k] * rows[k][v];
-          y[i][j][u][v] = rintf(both * scale[u][v]);
-        }
-    }
+  for (int i = 0; i < H; i++) row(x + i * 8, basis, scale, y[i]);
 }
 """
 
@@ -119,13 +122,16 @@ def pack_bits(n: int = 1 << 20) -> Kernel:
 
 
 C["pack_bits"] = """
-void kernel(const float (*restrict x)[8], unsigned char *restrict y) {
-#pragma omp parallel for
-  for (int i = 0; i < N; i++) {
+__attribute__((noinline)) static void some(const float (*restrict x)[8], unsigned char *restrict y, int many) {
+  for (int i = 0; i < many; i++) {
     int byte = 0;
     for (int b = 0; b < 8; b++) byte |= (x[i][b] > 0.5f) << b;
     y[i] = byte;
   }
+}
+void kernel(const float (*restrict x)[8], unsigned char *restrict y) {
+#pragma omp parallel for
+  for (int i = 0; i < N; i += 256) some(x + i, y + i, N - i < 256 ? N - i : 256);
 }
 """
 

@@ -62,13 +62,16 @@ def decimate(n: int = 1 << 18, k: int = 48) -> Kernel:
 
 
 C["decimate"] = """
-void kernel(const float *restrict x, const float *restrict w, float *restrict y) {
-#pragma omp parallel for
-  for (int i = 0; i < N; i++) {
+static void some(const float *restrict x, const float *restrict w, float *restrict y, int begin, int end) {
+  for (int i = begin; i < end; i++) {
     float total = 0;
     for (int l = 0; l < K; l++) total += x[4 * i + l] * w[l];
     y[i] = total;
   }
+}
+void kernel(const float *restrict x, const float *restrict w, float *restrict y) {
+#pragma omp parallel for
+  for (int i = 0; i < N; i += 64) some(x, w, y, i, i + 64 < N ? i + 64 : N);
 }
 """
 

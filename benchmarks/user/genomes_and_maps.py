@@ -256,9 +256,8 @@ def _dot(a: list[Node], b: list[Node]) -> Node:
 C["nearest_triangle"] = """
 typedef const float (*restrict vectors)[3];
 static float dot(const float *a, const float *b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
-void kernel(vectors start, vectors way, vectors a, vectors e, vectors f, float *restrict y) {
-#pragma omp parallel for
-  for (int i = 0; i < N; i++) {
+static void some(vectors start, vectors way, vectors a, vectors e, vectors f, float *restrict y, int begin, int end) {
+  for (int i = begin; i < end; i++) {
     const float *w = way[i];
     float least = 1e9f;
     for (int t = 0; t < K; t++) {
@@ -271,6 +270,10 @@ void kernel(vectors start, vectors way, vectors a, vectors e, vectors f, float *
     }
     y[i] = least;
   }
+}
+void kernel(vectors start, vectors way, vectors a, vectors e, vectors f, float *restrict y) {
+#pragma omp parallel for
+  for (int i = 0; i < N; i += 64) some(start, way, a, e, f, y, i, i + 64 < N ? i + 64 : N);
 }
 """
 

@@ -145,7 +145,7 @@ def lennard_jones(n: int = 2560) -> Kernel:
 
 C["lennard_jones"] = """
 void kernel(const float (*restrict at)[3], float *restrict energies, float *restrict virials) {
-#pragma omp parallel for
+#pragma omp parallel for simd
   for (int i = 0; i < N; i++) {
     float energy = 0, virial = 0;
     for (int j = 0; j < N; j++) {

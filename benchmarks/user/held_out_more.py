@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir import Kernel, KernelBuilder, float32, int32, uint8
-from tilewright.ir.functions import exp, log, minimum
+from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, int32, log, minimum, uint8
 from tilewright.ir.node import const
-from tilewright.ir.operators import cast
 
 Arrays = Mapping[str, Any]
 Sizes = Mapping[str, int]
@@ -73,25 +71,27 @@ def tucker(i: int = 144, j: int = 144, k: int = 144, r: int = 8) -> Kernel:
 
 
 C["tucker"] = """
+static void plane(const float (*restrict core)[R][R], const float *restrict u, const float (*restrict v)[R],
+                  const float (*restrict w)[K], float (*restrict y)[K]) {
+  float some[R][R] = {0};
+  for (int a = 0; a < R; a++)
+    for (int b = 0; b < R; b++)
+      for (int c = 0; c < R; c++) some[b][c] += u[a] * core[a][b][c];
+  for (int q = 0; q < J; q++) {
+    float row[R] = {0};
+    for (int b = 0; b < R; b++)
+      for (int c = 0; c < R; c++) row[c] += v[q][b] * some[b][c];
+    for (int s = 0; s < K; s++) {
+      float total = 0;
+      for (int c = 0; c < R; c++) total += row[c] * w[c][s];
+      y[q][s] = total;
+    }
+  }
+}
 void kernel(const float (*restrict core)[R][R], const float (*restrict u)[R], const float (*restrict v)[R],
             const float (*restrict w)[K], float (*restrict y)[J][K]) {
 #pragma omp parallel for
-  for (int p = 0; p < I; p++) {
-    float some[R][R] = {0};
-    for (int a = 0; a < R; a++)
-      for (int b = 0; b < R; b++)
-        for (int c = 0; c < R; c++) some[b][c] += u[p][a] * core[a][b][c];
-    for (int q = 0; q < J; q++) {
-      float row[R] = {0};
-      for (int b = 0; b < R; b++)
-        for (int c = 0; c < R; c++) row[c] += v[q][b] * some[b][c];
-      for (int s = 0; s < K; s++) {
-        float total = 0;
-        for (int c = 0; c < R; c++) total += row[c] * w[c][s];
-        y[p][q][s] = total;
-      }
-    }
-  }
+  for (int p = 0; p < I; p++) plane(core, u[p], v, w, y[p]);
 }
 """
 
@@ -184,15 +184,17 @@ def premultiplied_over(h: int = 1536, w: int = 1536) -> Kernel:
 
 
 C["premultiplied_over"] = """
+static void row(const unsigned char (*restrict over)[4], const unsigned char (*restrict under)[4], unsigned char (*restrict y)[4]) {
+  for (int j = 0; j < W; j++)
+    for (int c = 0; c < 4; c++) {
+      int seen = over[j][c] + (under[j][c] * (255 - over[j][3]) + 127) / 255;
+      y[j][c] = seen > 255 ? 255 : seen;
+    }
+}
 void kernel(const unsigned char (*restrict over)[W][4], const unsigned char (*restrict under)[W][4],
             unsigned char (*restrict y)[W][4]) {
 #pragma omp parallel for
-  for (int i = 0; i < H; i++)
-    for (int j = 0; j < W; j++)
-      for (int c = 0; c < 4; c++) {
-        int seen = over[i][j][c] + (under[i][j][c] * (255 - over[i][j][3]) + 127) / 255;
-        y[i][j][c] = seen > 255 ? 255 : seen;
-      }
+  for (int i = 0; i < H; i++) row(over[i], under[i], y[i]);
 }
 """
 

@@ -226,9 +226,8 @@ def segment_power(s: int = 4096, n: int = 256, k: int = 128) -> Kernel:
 
 
 C["segment_power"] = """
-void kernel(const float *restrict x, const float *restrict window, float *restrict y) {
-#pragma omp parallel for
-  for (int i = 0; i < S; i++) {
+static void some(const float *restrict x, const float *restrict window, float *restrict y, int begin, int end) {
+  for (int i = begin; i < end; i++) {
     float power = 0;
     for (int j = 0; j < N; j++) {
       float v = x[i * K + j] * window[j];
@@ -236,6 +235,10 @@ void kernel(const float *restrict x, const float *restrict window, float *restri
     }
     y[i] = power / N;
   }
+}
+void kernel(const float *restrict x, const float *restrict window, float *restrict y) {
+#pragma omp parallel for
+  for (int i = 0; i < S; i += 64) some(x, window, y, i, i + 64 < S ? i + 64 : S);
 }
 """
 

@@ -1,4 +1,4 @@
-"""A third set, of which nobody had named a kernel before: images, dynamics, moments, gathers, codes (stencils.py)."""
+"""A third set, of which nobody had named a kernel before: images, dynamics, moments, gathers (stencils.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ CASES = {
     "haar2d": ("wavelets", {"h": 6, "w": 22}),
     "ell_matvec": ("gathers and scatters", {"m": 37, "l": 5, "n": 50}),
     "viterbi_step": ("products in other semirings", {"b": 7, "p": 9, "s": 13}),
-    "hamming": ("bit operations", {"m": 7, "n": 19, "w": 4}),
 }
 """The class of each kernel, and sizes for tests."""
 C: dict[str, str] = {}
@@ -215,7 +214,7 @@ def ell_matvec(m: int = 65536, l: int = 16, n: int = 65536) -> Kernel:
 
 C["ell_matvec"] = """
 void kernel(const float (*restrict value)[M], const int (*restrict at)[M], const float *restrict x, float *restrict y) {
-#pragma omp parallel for
+#pragma omp parallel for simd
   for (int i = 0; i < M; i++) {
     float total = 0;
     for (int k = 0; k < L; k++) total += value[k][i] * x[at[k][i]];
@@ -280,38 +279,3 @@ def viterbi_step_numpy(x: Arrays, s: Sizes) -> Arrays:
         "next": np.stack([r.max(axis=0) for r in rows]) + x["seen"],
         "back": np.stack([r.argmax(axis=0) for r in rows]).astype(np.int32),
     }
-
-
-def hamming(m: int = 512, n: int = 2048, w: int = 8) -> Kernel:
-    """How many of 256 bits differ, for all pairs of descriptors of two images."""
-    kb = KernelBuilder("hamming")
-    i, j, k = kb.axis("m", m), kb.axis("n", n), kb.axis("w", w)
-    a, b = kb.input("a", (m, w), int32, range=(-(2**31), 2**31 - 1)), kb.input("b", (n, w), int32, range=(-(2**31), 2**31 - 1))
-    v = a[i, k] ^ b[j, k]
-    v = v - ((v >> 1) & 0x55555555)
-    v = (v & 0x33333333) + ((v >> 2) & 0x33333333)
-    v = (v + (v >> 4)) & 0x0F0F0F0F
-    total = kb.sum("total", (i, j), k, (v * 0x01010101) >> 24)
-    kb.store("y", int32, (m, n), (i, j), total[i, j])
-    return kb.build()
-
-
-C["hamming"] = """
-void kernel(const unsigned (*restrict a)[W], const unsigned (*restrict b)[W], int (*restrict y)[N]) {
-#pragma omp parallel for
-  for (int i = 0; i < M; i++)
-    for (int j = 0; j < N; j++) {
-      int total = 0;
-      for (int k = 0; k < W; k++) total += __builtin_popcount(a[i][k] ^ b[j][k]);
-      y[i][j] = total;
-    }
-}
-"""
-
-
-def hamming_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """By unpacked bits."""
-    import numpy as np
-
-    a, b = (np.unpackbits(x[n].view(np.uint8).reshape(len(x[n]), -1), axis=1).astype(np.int32) for n in "ab")
-    return {"y": (a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - 2 * a @ b.T).astype(np.int32)}

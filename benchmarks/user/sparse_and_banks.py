@@ -101,6 +101,7 @@ void kernel(const float (*restrict x)[N], const float *restrict turn, float (*re
   for (int i = 0; i < B; i++) {
     float p[K] = {0}, q[K] = {0};
     for (int t = 0; t < N; t++)
+#pragma omp simd
       for (int f = 0; f < K; f++) {
         float now = x[i][t] + two[f] * p[f] - q[f];
         q[f] = p[f];

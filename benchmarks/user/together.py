@@ -34,7 +34,7 @@ def gravity_components(n: int = 3072) -> Kernel:
 C["gravity_components"] = """
 #include <math.h>
 void kernel(const float (*restrict p)[3], const float *restrict m, float (*restrict a)[3]) {
-#pragma omp parallel for
+#pragma omp parallel for simd
   for (int i = 0; i < N; i++) {
     float x = 0, y = 0, z = 0;
     for (int j = 0; j < N; j++) {
