@@ -53,6 +53,10 @@ class Core:
     """Vectors shuffled in a cycle."""
     window: float = 128.0
     """Instructions among which the processor looks for some that are ready."""
+    long_body: float = 512.0
+    """Instructions of a body from which on more copies of vectors as long as a line make it slower."""
+    lengthy: float = 0.03
+    """By how much, for each doubling."""
     foreseen: float = 32.0
     """Iterations of a loop up to which its end is foreseen."""
     mispredicted: float = 15.0
@@ -119,6 +123,10 @@ class Core:
     """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries)."""
     spill: float = 1.5
     """Cycles to store an accumulator and load it again in a step, for each that has no register."""
+    spill_apart: float = 3.4
+    """The same where a product is one instruction and its addition another (measured: 3.4 on Zen 5)."""
+    products: int = 2
+    """Products at once that are not added yet, where steps are spelled out."""
     spill_carried: float = 3.5
     """Cycles an iteration for each value that is carried to the next one and has no register."""
     spill_unrolled: float = 1.0

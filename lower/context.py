@@ -16,7 +16,7 @@ from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
 from ..opts.strides import dense, grouped
 from ..program.program import Mem
-from .part_index import over_parts
+from .part_index import PartTable, over_parts
 from .storage import linear_index
 
 
@@ -46,9 +46,9 @@ class Context:
         return {b.name: dense(b.shape) for b in self.kernel.buffers}
 
     @cached_property
-    def axis_index(self) -> dict[Node, Node]:
+    def axis_index(self) -> PartTable:
         """Each axis as an index over the parts that it is cut into."""
-        return {a: p.index for a, p in self.sched.plans.items()}
+        return PartTable({a: p.index for a, p in self.sched.plans.items()})
 
     def grouped(self, position: int, step: int) -> bool:
         """Whether the parameter at a position is known to hold whole groups of `step` elements, which nobody writes to."""
@@ -101,7 +101,7 @@ class Context:
         streams = mem.nt and lanes * mem.dtype.size == target.vector_bytes <= align
         return Mem(mem.space, mem.base, mem.dtype, offset, align if streams or not mem.nt else mem.dtype.size, streams)
 
-    def address(self, buffer: str, indices: Iterable[Node], table: dict[Node, Node] | None = None) -> Node:
+    def address(self, buffer: str, indices: Iterable[Node], table: PartTable | None = None) -> Node:
         """The element of a buffer at indices over axes, rewritten over parts by `table` (`axis_index` if not given)."""
         over = self.axis_index if table is None else table
         return linear_index((over_parts(i, over) for i in indices), self.strides[buffer])

@@ -42,10 +42,12 @@ class Turning(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Emitters:
-    """Who emits what: nests by their kind, reductions in one loop, scans with their readers in one loop, folds, copies of the tiles that are staged at one place, and rings of
-    slots."""
+    """Who emits what: nests by their kind, stores one after the other, what stores past the caches, reductions in one loop, scans with their readers in one loop,
+    folds, copies of the tiles that are staged at one place, and rings of slots."""
 
     nests: Mapping[str, Callable[[Lowering, Nest], None]]
+    stores: Callable[[Lowering, Sequence[Nest]], None]
+    streaming: Callable[[Lowering, Sequence[str], Callable[[], object]], None]
     together: Callable[[Lowering, Sequence[Nest]], None]
     chain: Callable[[Lowering, Sequence[Nest]], None]
     fold: Callable[[Lowering, Folded], None]
@@ -171,7 +173,7 @@ class Lowering:
 
     def param(self, name: str) -> Mem:
         """The memory of a buffer, in the way it is stored to here."""
-        return self.ctx.param(name, nt=name == self.scope.streaming)
+        return self.ctx.param(name, nt=name in self.scope.streaming)
 
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
         """`mem` with a constant offset in elements, and the alignment its index proves."""

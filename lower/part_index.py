@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..ir.dtypes import index
 from ..ir.node import INTEGER, Node, pending, walk
-from ..ir.operators import substitute
+from ..ir.operators import substitute_on
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
 """(scalar index, constant, lane coefficient, (coefficient, register part) pairs, (non-linear term, coefficient) pairs)."""
 
 
-def over_parts(node: Node, table: dict[Node, Node]) -> Node:
+class PartTable(dict[Node, Node]):
+    """Each axis as an index over the parts that it is cut into. It remembers what was rewritten: of an unrolled body's copies all ask the
+    same."""
+
+    def __init__(self, table: Mapping[Node, Node]) -> None:
+        super().__init__(table)
+        self.rewritten = dict(table)
+
+
+def over_parts(node: Node, table: PartTable) -> Node:
     """An index over axes rewritten over parts. Loads inside it stay over axes: they are masked or clamped on their own."""
-    if reads_memory(node):
-        table = {**table, **{n: n for n in walk(node) if n.op in ("load", "ref")}}
-    return substitute(node, table)
+    found = table.rewritten.get(node)
+    if found is None:
+        if reads_memory(node):
+            table.rewritten |= {n: n for n in walk(node) if n.op in ("load", "ref")}
+        found = substitute_on(node, table.rewritten)
+    return found
 
 
 def reads_memory(node: Node) -> bool:

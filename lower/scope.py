@@ -29,7 +29,7 @@ class Scope:
     `tiles`: staged tiles that are filled. `holds`: conditions known to hold, each with the folded axis it is written over. `whole`:
     axes along which no point past the extent is reached. `fixed`: loop variables whose value is known. `ranges`: of loop variables,
     the first and last iteration of the piece that is open. `border`: the axis of which a short piece is open. `ragged`: axes whose last,
-    partial step is open. `streaming`: the output that is stored to past the caches. `closing`: by name of a reduction, who takes
+    partial step is open. `streaming`: the outputs that are stored to past the caches. `closing`: by name of a reduction, who takes
     its accumulators."""
 
     opened: Mapping[str, Part] = field(default_factory=dict)
@@ -41,5 +41,5 @@ class Scope:
     ranges: Mapping[Node, Interval] = field(default_factory=dict)
     border: Node | None = None
     ragged: frozenset[Node] = frozenset()
-    streaming: str | None = None
+    streaming: frozenset[str] = frozenset()
     closing: Mapping[str, Closing] = field(default_factory=dict)

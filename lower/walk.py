@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from ..opts.loop_tree import Chain, Folded, Shared, Together, Tree
+from ..opts.loop_tree import Chain, Folded, Shared, Single, Together, Tree
 from .lowering import Lowering
 
 
 def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
-    """Emit items in order at the builder's position."""
+    """Emit items in order at the builder's position. Where stores in the loop of a reduction may go past the caches, they are asked
+    before all items, so that these find the results in registers."""
+    joined = [n.store.buffer.name for item in items if isinstance(item, Together) for n in item.nests if n.store is not None]
+    low.emitters.streaming(low, [name for name in joined if name in low.sched.nt], lambda: _emit_all(low, items))
+
+
+def _emit_all(low: Lowering, items: Sequence[Tree]) -> None:
+    for stores, group in groupby(items, lambda item: isinstance(item, Single) and item.nest.kind in ("store", "init")):
+        if stores:
+            low.emitters.stores(low, [item.nest for item in group if isinstance(item, Single)])
+        else:
+            _emit(low, group)
+
+
+def _emit(low: Lowering, items: Iterable[Tree]) -> None:
     for item in items:
         if isinstance(item, Shared):
             _reserve(low, item)

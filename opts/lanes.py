@@ -52,10 +52,18 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
 
     kept: dict[str, tuple[Node, ...]] = {}
     for nest in s.nests:
-        # siblings have the same lanes, so that what they have in common is the same
-        exprs = [e for n in s.together(nest) for e in n.evaluated]
+        # siblings have the same lanes, so that what they have in common is the same: those of the first store, if there is one
+        group = s.together(nest)
         place = s.places.get(nest.name)  # (which reads nothing itself)
-        found = lanes[nest.name] = lanes[place.extreme] if place is not None else vectors(s, nest, exprs, held)
+        if place is not None:
+            found = lanes[place.extreme]
+        elif nest is not group[0] and group[-1].store is not None:
+            found = lanes[group[0].name]
+        else:
+            exprs = [e for n in group for e in n.evaluated]
+            each = (vectors(s, n, exprs, held) for n in (*(n for n in group if n.store is not None), nest))
+            found = next((v for v in each if v.lane is not None), Vectors(s.registers(nest)))
+        lanes[nest.name] = found
         kept |= nest.made
         for name, axes in nest.made.items():
             if s.group == 1 and found.lane is not None and found.lane.axis in axes:
@@ -119,10 +127,12 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
         return best
     for p in best.regs:
         width = min(s.width, p.trips & -p.trips)
-        if p.kind != "upcast" or width < best.width or (width == best.width and not _shares(p, best, exprs)) or weaves(s, nest, p) is None:
+        step = weaves(s, nest, p)
+        if p.kind != "upcast" or width < best.width or (width == best.width and not _shares(p, best, exprs)) or step is None:
             continue
         loads = [n for n in walk(*exprs) if n.op == "load"]
-        if all(stride(s, nest, b.name, at, b.shape, p) in (0, 1) or picked(s, nest, n, p) for n in loads for b, at, _ in [load_parts(n)]):
+        near = (0, 1, -1, -step)  # (backwards, vectors are read and turned round)
+        if all(stride(s, nest, b.name, at, b.shape, p) in near or picked(s, nest, n, p) for n in loads for b, at, _ in [load_parts(n)]):
             best = Vectors(best.regs, p, width)
     return best
 

@@ -50,3 +50,12 @@ class Body:
     def stride(self, buffer: Buffer, indices: tuple[Node, ...], part: Part) -> int | None:
         """The element stride of a load along `part`."""
         return stride_of(self.scheduled, self.nest, buffer.name, indices, buffer.shape, part)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyWork:
+    """Instructions of a body."""
+
+    arith: float
+    loads: float
+    latency: float

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from math import prod
 
-from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of
@@ -15,53 +12,46 @@ from ...opts.analysis.neighbours import joined
 from ...opts.analysis.ragged import share
 from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest, scatter_ordered
+from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.strides import rows, shuffles, weaves
-from ...opts.strides import stride as stride_of
 from ..machine import MachineModel
 from .alike import times_computed
-from .body import Body
+from .body import Body, BodyWork
 from .dots import dot_work
 from .evaluated import added, evaluated
 from .extremes import beside, slow_work
 from .loads import load_work
-from .scans import scan_work
+from .one_body import one_body
+from .pointwise import StoreWork, pointwise, stored
 from .shifted import vectors_loaded
 from .stalled import stalled
 from .trips import trips, unforeseen
 from .windows import window_work
 
 
-@dataclass(frozen=True, slots=True)
-class BodyWork:
-    """Instructions of a body."""
-
-    arith: float
-    loads: float
-    latency: float
-
-
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
-    """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop count with the first of them."""
-    group = s.together(nest)
+    """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop, and stores in it, count with the first."""
+    group = s.together(nest) if nest.kind == "reduce" else one_body(s, nest)
     if nest is not group[0]:
         return 0.0
     body = _body(s, nest, machine)
     work = _work(body)
-    if nest.kind != "reduce":
-        return _pointwise(body, work) + stalled(s, nest, machine.core)
     known = set(evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)
         work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
         known |= set(evaluated(s, other, [*other.evaluated]))
-    return _reduction(body, work, group)
+    if nest.kind == "reduce":
+        done = [stored(_body(s, n, machine)) for n in group if n.store is not None]
+        return _reduction(body, work, [n for n in group if n.store is None], done)
+    return pointwise([_body(s, n, machine) for n in group], work) + sum(stalled(s, n, machine.core) for n in group)
 
 
 def accumulators(s: Scheduled, nest: Nest, machine: MachineModel) -> int:
     """Vectors (or numbers, without lanes) in which the sums of a nest are, and of those in the same loop."""
-    return sum(b.count([p for p in b.regs if p.kind != "unroll"]) for n in s.together(nest) for b in (_body(s, n, machine),))
+    return sum(
+        b.count([p for p in b.regs if p.kind != "unroll"]) for n in s.together(nest) if n.store is None for b in (_body(s, n, machine),)
+    )
 
 
 def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
@@ -110,10 +100,12 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     return BodyWork(arith, loads, latency)
 
 
-def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
-    """Cycles of a reduction, or of several of a `group` in one loop: the innermost loops over its axes, and what is done around them."""
+def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequence[StoreWork]) -> float:
+    """Cycles of a reduction, or of several of a `group` in one loop, and of what is `stored` there: the innermost loops over its axes, and what
+    is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
-    together = len(group)
+    together, stores = len(group), sum(x.stores for x in stored)
+    arith += sum(x.arith for x in stored)
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
     accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
@@ -136,10 +128,11 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest]) -> float:
     # (chains wait for nothing that was before: of short sums the processor has several in sight)
     sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * share(s, nest)))
     chain = work.latency * unroll / sight
-    busy = max(arith / core.ports, work.loads / core.load_ports, chain, (arith + work.loads + core.overhead) / core.issue)
+    issued = arith + work.loads + stores + core.overhead
+    busy = max(arith / core.ports, work.loads / core.load_ports, stores, chain, issued / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
-    cycles += (core.branch if cycles < core.short else 0.0) + unroll * unforeseen(s, nest, core)
+    cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry)
 
 
@@ -147,9 +140,12 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     """Cycles a step for accumulators that have no register: each is stored and loaded again, in the middle of its chain."""
     core, dots, registers = body.core, body.machine.dots, body.scheduled.target.registers
     lanes = [p for p in space if p is body.lane]
+    # a product has a register before it is added, where that is not one instruction
+    apart = body.nest.expr.op == "mul" and body.nest.expr.dtype.is_float and "fma" not in body.scheduled.target.features
     if body.dot is None:
         reads = sum(body.copies[p.name] for p in lanes)  # (what no other copy reads is part of the instruction that uses it, or soon gone)
-        live = accs + core.operands + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
+        product = (1 if unroll == 1 else core.products) if apart else 0
+        live = accs + core.operands + product + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
     else:  # a matrix instruction reads its panel from memory
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
@@ -157,39 +153,7 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
     # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then
     # about all of them are spilled as soon as the file is nearly full
-    return max(core.spill * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
-
-
-def _pointwise(body: Body, work: BodyWork) -> float:
-    """Cycles of a nest that stores or keeps each element it computes."""
-    s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
-    stores, chain, waits = 0.0, 1.0, 0.0
-    if nest.store is not None:
-        stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-        step = weaves(s, nest, lane) if lane is not None else None
-        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
-        arith += stores * shuffles(step, body.width) if step is not None else 0.0
-        stores *= rows(step, body.width) if step is not None else 1
-        waits = stores * _waits(body)
-    elif nest.kind in ("point", "scan"):
-        stores = prod(body.copies.values())
-    kept, loads = stores, work.loads
-    if nest.kind == "scan":
-        found = scan_work(s, nest, stores, body, core)
-        arith, chain = arith + found.arith, found.chain
-        loads, kept = loads + found.states, (0.0 if nest.name in s.tree.registers else stores) + found.states
-    cycles = max(arith / core.ports, loads / core.load_ports, kept, (arith + loads + kept + core.overhead) / core.issue, chain)
-    return trips(s.loops(nest)) * (cycles + core.branch + waits)
-
-
-def _waits(body: Body) -> float:
-    """Cycles that a point of a scatter waits for one shortly before it that wrote to the same place: the more often, the fewer places
-    there are, and copies of the output there are none of."""
-    store = body.nest.store
-    if store is None or not scatter_ordered(store):
-        return 0.0
-    places = prod(ix.upper(d) for d, i in zip(store.buffer.shape, store.indices, strict=True) if i.op != "axis")
-    return body.core.latency * min(1.0, body.core.met / max(1, places))
+    return max((core.spill_apart if apart else core.spill) * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
 
 
 def _slides(body: Body) -> bool:

@@ -78,7 +78,8 @@ def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[f
     compute = compute_cycles(s, nest, traffic.machine)
     if nest.kind == "store" and nest.store is not None and nest.store.own is not None:
         return owned_work(s, nest, compute, traffic.dram, traffic.machine.caches)
-    before = list(takewhile(lambda n: n is not nest, s.together(nest)))
+    group = s.together(nest)
+    before = list(takewhile(lambda n: n is not nest, group)) if group[-1].store is None else []  # (with stores they count with the first)
     if before and {load_parts(n)[0] for n in nest.loads} <= {load_parts(n)[0] for m in before for n in m.loads}:
         return compute, traffic.asked(nest)  # what siblings read in the same loop
     # (the second cache is near: what comes from there again comes beside other work, for the most part)

@@ -27,23 +27,25 @@ Place = tuple[Residue, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ShiftedReads:
-    """Reads (or a write) of an array at places that differ by constants: `indices` of one of them, and by how many elements the
-    furthest two differ in each dimension."""
+    """Reads (or writes) of an array at places that differ by constants: `indices` of one of them, by how many elements the
+    furthest two differ in each dimension, and how many rows they are in."""
 
     buffer: Buffer
     indices: tuple[Node, ...]
     spread: tuple[int, ...]
+    rows: int
 
 
 def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> Iterator[ShiftedReads]:
-    """Reads, with those as one that differ by constants."""
+    """Reads (or writes), with those as one that differ by constants."""
     groups: dict[tuple[Buffer, Residue], list[tuple[tuple[Node, ...], list[int]]]] = {}
     for buffer, indices in reads:
         residue, at = _place(s, indices)
         groups.setdefault((buffer, residue), []).append((indices, at))
     for (buffer, _), found in groups.items():
         columns = list(zip(*(at for _, at in found), strict=True))
-        yield ShiftedReads(buffer, found[0][0], tuple(max(c) - min(c) for c in columns))
+        rows = len({tuple(at[:-1]) for _, at in found})
+        yield ShiftedReads(buffer, found[0][0], tuple(max(c) - min(c) for c in columns), rows)
 
 
 def _place(s: Scheduled, indices: Sequence[Node]) -> tuple[Residue, list[int]]:

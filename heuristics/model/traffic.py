@@ -18,7 +18,9 @@ from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import stride
 from ..machine import MachineModel
+from ..sets import SetUse, set_use
 from .dots import weave
+from .one_body import one_body
 from .pages import copy_cycles, jump_cycles
 from .refetched import refetched
 from .shifted import kept_reads, kept_writes, together
@@ -28,7 +30,7 @@ from .trips import trips
 @dataclass(frozen=True, slots=True)
 class Use:
     """What a nest does with one buffer that is not staged. `near`: it is in the second cache already. `spread`: by how many elements
-    reads that count as one differ in each dimension. `kept`: it is a value that this item keeps, which is in the nearest cache that
+    reads that count as one differ in each dimension, which are in so many `rows`. `kept`: it is a value that this item keeps, which is in the nearest cache that
     holds it."""
 
     buffer: Buffer
@@ -36,6 +38,7 @@ class Use:
     stored: bool
     near: bool
     spread: tuple[int, ...] = ()
+    rows: int = 1
     kept: bool = False
 
 
@@ -52,11 +55,11 @@ class Traffic:
     _reaches: dict[tuple[Node, ...], list[list[tuple[str, float]]]] = field(default_factory=dict)
 
     def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
-        """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not
-        fetched again where it fits the second cache."""
+        """Cycles to bring a nest's data through the caches, with that of the stores behind it in one body. What earlier nests of a work
+        item read (`warm`) is not fetched again where it fits the second cache."""
         s = self.scheduled
         uses = list(self._accesses(nest, warm))
-        here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
+        here = [st for st in s.stages.values() if any(n is m for n in st.nests for m in one_body(s, nest))]
         staged, panels = [st for st in here if not st.once], [st for st in here if st.once]
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
@@ -84,8 +87,16 @@ class Traffic:
         """The parts inside one work item."""
         return {p.name for p in self.scheduled.registers(nest)} | {p.name for p in self.scheduled.loops(nest) if p.kind != "grid"}
 
-    def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str], spread: tuple[int, ...] = ()) -> float:
-        """Bytes that an access touches inside a set of parts, in whole lines; `spread`: of accesses that differ by so much."""
+    def _footprint(self, u: Use, inner: set[str]) -> float:
+        """Bytes that an access touches inside a set of parts, in whole lines: all from the first of its rows to the last, or what each row
+        touches alone where that is less."""
+        whole = self._box(u.buffer, u.indices, inner, u.spread)
+        if u.rows == 1:
+            return whole
+        return min(whole, u.rows * self._box(u.buffer, u.indices, inner, _along(u.spread)))
+
+    def _box(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str], spread: tuple[int, ...] = ()) -> float:
+        """The same of one access; `spread`: of accesses that differ by up to so much."""
         each = []
         for d, parts in enumerate(self._moves(indices)):
             reach = 1.0 + sum(r for name, r in parts if name in inner) + (spread[d] if spread else 0)
@@ -107,14 +118,23 @@ class Traffic:
         if nest.kind != "store":
             return 0.0
         inner = {p.name for p in self.scheduled.registers(nest)}
-        return refetched(self.scheduled, nest, [(self._steps(u, inner), u.stored) for u in self._accesses(nest, ())], self.machine)
+        return refetched(self.scheduled, nest, [(self._sets(u, inner), u.stored) for u in self._accesses(nest, ())], self.machine)
 
-    def _steps(self, u: Use, inner: set[str]) -> list[tuple[float, float]]:
+    def _sets(self, u: Use, inner: set[str]) -> SetUse:
+        """The sets of the first cache that an access touches inside some parts."""
+        line, span = self.machine.caches.line, self.machine.core.set_span
+        whole = set_use(0.0, self._steps(u, inner, u.spread), line, span)
+        if u.rows == 1:
+            return whole
+        row = set_use(0.0, self._steps(u, inner, _along(u.spread)), line, span)
+        return SetUse(min(whole.lines, u.rows * row.lines), min(whole.places, u.rows * row.places))
+
+    def _steps(self, u: Use, inner: set[str], spread: tuple[int, ...]) -> list[tuple[float, float]]:
         """(stride, trips) in bytes by which an access is repeated inside some parts, in each dimension."""
         pitch, out = float(u.buffer.dtype.size), []
         for d in reversed(range(len(u.indices))):
             full = float(ix.upper(u.buffer.shape[d]))
-            moved = sum(r for name, r in self._moves(u.indices)[d] if name in inner) + (u.spread[d] if u.spread else 0)
+            moved = sum(r for name, r in self._moves(u.indices)[d] if name in inner) + (spread[d] if spread else 0)
             out.append((pitch, max(1.0, min(1.0 + moved, full))))
             pitch *= full
         return out
@@ -137,25 +157,27 @@ class Traffic:
 
     def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Use]:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
-        s, item = self.scheduled, self._item(nest)
-        room = self.machine.caches.warm * s.target.l2
+        s, item, group = self.scheduled, self._item(nest), one_body(self.scheduled, nest)
+        if nest is not group[0]:
+            return
         # what a nest before has read is in the last cache at least, if that keeps it (operands of products are read many times anyway)
         streams = not all_contractions(s.kernel)
         # of what a nest fills on the way, operands: rows of pointwise values are near
         filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
-        loads = (load_parts(n) for n in dict.fromkeys((*nest.nodes, *filled)) if n.op == "load")
+        loads = (load_parts(n) for n in dict.fromkeys((*(n for m in group for n in m.nodes), *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
             warmed = x.buffer.name in warm and (
                 (streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size))
-                or self._footprint(x.buffer, x.indices, item, x.spread) <= room
+                or self._footprint(Use(x.buffer, x.indices, False, False, x.spread, x.rows), item) <= self.machine.caches.warm * s.target.l2
             )
-            yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread)
-        for x in together(s, kept_reads(s, nest)):
-            yield Use(x.buffer, x.indices, False, True, x.spread, kept=True)
+            yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread, x.rows)
+        for x in together(s, dict.fromkeys(r for m in group for r in kept_reads(s, m))):
+            yield Use(x.buffer, x.indices, False, True, x.spread, x.rows, kept=True)
         for buffer, indices in kept_writes(s, nest):
             yield Use(buffer, indices, True, True, kept=True)
-        if nest.store is not None and not self._past(nest):
-            yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
+        written = ((m.store.buffer, m.indices) for m in group if m.store is not None and not self._past(m))
+        for x in together(s, written):
+            yield Use(x.buffer, x.indices, True, x.buffer.name in s.marked("FETCH"), x.spread, x.rows)
 
     def asked(self, nest: Nest) -> float:
         """Cycles for what passes memory whatever the caches hold: stores past them, and rows that FETCH asks for."""
@@ -168,7 +190,7 @@ class Traffic:
         asked = 0.0
         if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
-            asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
+            asked += slower * self._box(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
         for f in fetches(s).get(nest.name, ()):
             if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
                 asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)
@@ -179,7 +201,7 @@ class Traffic:
         s, item = self.scheduled, self._item(nest)
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         rows = ((1 if f.later else self.machine.caches.written, f) for f in fetches(s).get(nest.name, ()))
-        return sum(k * self._footprint(f.buffer, f.indices, item) * items / self.memory for k, f in rows)
+        return sum(k * self._box(f.buffer, f.indices, item) * items / self.memory for k, f in rows)
 
     def _past(self, nest: Nest) -> bool:
         """Whether a nest stores past the caches: only vectors that are known to be aligned are, so rows of any length are not."""
@@ -210,7 +232,7 @@ class Traffic:
         prints = []
         for depth in range(len(loops) + 1):
             inner = regs | {p.name for p in loops[depth:]}
-            per = [self._footprint(u.buffer, u.indices, inner, u.spread) * (caches.written if u.stored else 1) for u in uses]
+            per = [self._footprint(u, inner) * (caches.written if u.stored else 1) for u in uses]
             per += [_staged_inside(st, inner) for st in panels]
             prints.append((per, sum(_staged_inside(st, inner) for st in staged)))
         sizes = [(float(s.target.l1), caches.l2), (float(s.target.l2), caches.l3), (self.last_cache, self.dram)]
@@ -248,6 +270,11 @@ class Traffic:
         once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2
         far = plan.bytes / (self.dram if once or is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
         return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine)
+
+
+def _along(spread: tuple[int, ...]) -> tuple[int, ...]:
+    """How far accesses of one row differ."""
+    return (*[0] * (len(spread) - 1), *spread[-1:])
 
 
 def _around(s: Scheduled, plan: StagePlan) -> list[Part]:

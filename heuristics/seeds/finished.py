@@ -18,6 +18,7 @@ from ..machine import DEFAULT
 from ..model import estimate
 from ..model.compute import accumulators
 from .legal import Trials
+from .program_time import by_both
 from .spelled import looked_up
 from .streamed import few_rows
 
@@ -51,7 +52,7 @@ def finished(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
         if alone is None:
             yield opts
             continue
-        best = laned[alone]
+        best = laned[alone] if _agreed(trials, threads, laned[alone], alone) else alone
         yield best
         yield from _measured(trials, best)
         if best != alone:
@@ -63,17 +64,25 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
     as one of another kind may be (guesses come kind by kind). `laned` is given these first ones with their lanes."""
     rest = iter(found)
     head = list(islice(rest, LIKELY))
-    first, least = None, inf
+    first: Opts | None = None
+    leader: Opts = ()
+    least = inf
     for opts in head:
         alone = trials.legal(opts)
         if alone is None:
             continue
         best = laned[alone] = _with_lanes(trials, threads, alone)
         t = estimate(trials.apply(best), threads) / (1.0 if first is None else CLEARLY if best != alone else BY_FAR)
-        first, least = (opts, t) if t < least else (first, least)
+        if t < least and (first is None or _agreed(trials, threads, best, leader)):
+            first, leader, least = opts, best, t
     yield from (o for o in head if o is first)
     yield from (o for o in head if o is not first)
     yield from rest
+
+
+def _agreed(trials: Trials, threads: int, opts: Opts, than: Opts) -> bool:
+    """Whether one schedule takes less than another by what their Programs count as well as by the estimate."""
+    return opts == than or by_both(trials, threads, opts) < by_both(trials, threads, than)
 
 
 def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:

@@ -28,11 +28,13 @@ from .computed import computed_seeds
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .dotted_rows import dotted_rows
+from .each_axis import each_axis, other_lanes
 from .effects import EXACT
 from .finished import finished
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups, paired_results, paired_sums, woven_sums
+from .hoisted import hoisted
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -52,7 +54,7 @@ from .tiny_axes import in_registers
 from .transposed import transposed
 
 POINTS = 64
-"""Points of a scatter that are spelled out."""
+"""Points of scatters that are spelled out, over all of a kernel."""
 KEPT = 12
 """Seeds of a GPU."""
 log = logger("heuristics")
@@ -67,7 +69,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    each = list(finished(trials, threads, streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads)))))
+    streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads)))
+    each = list(hoisted(trials, threads, finished(trials, threads, streams), lambda k: seeds(k, target, threads)))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
@@ -117,8 +120,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
             plain |= {o: estimate(trials.apply(o), threads) for o in best}
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
-    if any(by_points(n) for n in nests(kernel)):  # each point is written by itself: no more of them than code stays short for
-        shapes = [(v, c) for v, c in shapes if v * lanes <= POINTS]
+    written = sum(by_points(n) for n in nests(kernel))
+    if written:  # each point is written by itself: no more of them than code stays short for
+        shapes = [(v, c) for v, c in shapes if v * lanes * written <= POINTS] or [(1, 1)]
     elif any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(gathers(n) for n in nests(kernel)):
@@ -133,7 +137,10 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         opts = trials.legal(wish)
         if opts is not None:
             plain[opts] = estimate(trials.apply(opts), threads)
-    plain |= dict.fromkeys(transposed(kernel, target, lanes), 0.0)  # tiles in scratch beat strided accesses whatever the width
+    turned = list(transposed(kernel, target, lanes))
+    if not turned:
+        yield from other_lanes(trials, threads, plain, _ranked(trials, threads, each_axis(kernel, target, threads, lanes)))
+    plain |= dict.fromkeys(turned, 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
 
 

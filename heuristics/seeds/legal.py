@@ -14,11 +14,12 @@ from ...targets import Target
 
 class Trials:
     """The option lists that were tried on one kernel and target, and what became of each: guesses share beginnings,
-    and a list that was found legal is ranked next."""
+    and a list that was found legal is ranked next. `counts`: what Programs were found to take (`program_time.count`), by threads."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
         self._found: dict[Opts, Scheduled | OptError] = {}
+        self.counts: dict[tuple[int, Opts], tuple[float, int]] = {}
 
     def apply(self, opts: Opts) -> Scheduled:
         """`opts.apply`, once for each list. Raises OptError."""

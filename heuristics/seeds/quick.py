@@ -27,6 +27,7 @@ from .gathered import owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .groups import groups, paired_results
+from .hoisted import hoisted
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -98,7 +99,8 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
         choice.ask_all(gpu_wishes(kernel, target, allowed))
         return list(dict.fromkeys((*choice.best_first(), ())))
     _of_processor(choice, kernel, target)
-    found = list(streamed(choice.trials, threads, joined_places(choice.trials, threads, choice.best_first()), 1))
+    streams = streamed(choice.trials, threads, joined_places(choice.trials, threads, choice.best_first()), 1)
+    found = list(hoisted(choice.trials, threads, streams, lambda k: quick_seeds(k, target, threads), 1))
     packed = _Choice(kernel, target, threads)
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_seeds(kernel, target, threads, found[:1]))

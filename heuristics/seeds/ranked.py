@@ -3,18 +3,15 @@ and counted. benchmarks/model_rank.py measures whether that pays; so far it does
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Set
 
-from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...opts.apply_options import apply
 from ...opts.opt import Opts
-from ...program.program import statements
 from ...targets import Target
-from ..counted import of_program
 from .effects import EXACT
 from .gathered import seeds
+from .legal import Trials
+from .program_time import count
 
 MOST = 8
 """Seeds that are lowered and counted at most."""
@@ -30,11 +27,12 @@ def ranked_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
     if target.kind == "gpu" or target.groups:
         return found
     times: dict[Opts, float] = {}
+    trials = Trials(kernel, target)
     room = ROOM
     for opts in found[:MOST]:
         if room <= 0:
             break
-        times[opts], length = _counted(kernel, target, threads, opts)
+        times[opts], length = count(trials, threads, opts)
         room -= length
     return [*in_order(times), *found[len(times) :]]
 
@@ -48,14 +46,3 @@ def in_order(times: Mapping[Opts, float]) -> list[Opts]:
             place -= 1
         out.insert(place, opts)
     return out
-
-
-def _counted(kernel: Kernel, target: Target, threads: int, opts: Opts) -> tuple[float, int]:
-    """(seconds by the counted model, instructions); what cannot be lowered takes for ever."""
-    from ...lower import lower
-
-    try:
-        program = lower(apply(kernel, opts, target))
-    except OptError:
-        return math.inf, 0
-    return of_program(program, target, threads), sum(1 for p in program.phases for _ in statements(p.body))

@@ -14,6 +14,7 @@ from ...opts.analysis.structure import accesses, extent, lane_axis, nests, scann
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
+from ...opts.options.fuse import by_family
 from ...targets import Target
 from ..machine import SLOW
 
@@ -114,8 +115,8 @@ def _whole_rows(kernel: Kernel, target: Target, lane: Node, lanes: int, threads:
     yield (*cut, *spelled, *moves)
     if kept:
         yield (*cut, *spelled, *moves, *kept)
-    families = [a.arg.family for n, a in over if a in n.reduce_axes]
-    yield from ((*cut, *spelled, *moves, opt("FUSE", f)) for f in dict.fromkeys(families) if families.count(f) > 1)
+    families = {a.arg.family for n, a in over if a in n.reduce_axes}
+    yield from ((*cut, *spelled, *moves, opt("FUSE", f)) for f in by_family(kernel, target) if f in families)
 
 
 def _in_order(kernel: Kernel, n: Nest, target: Target) -> bool:

@@ -11,6 +11,7 @@ from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ..indices import Indices
 from ..lowering import Lowering
+from ..part_index import PartTable
 from ..storage import Array, Assignment
 
 
@@ -29,7 +30,7 @@ class Bounds(Indices):
         self.scalar_masked = [a for a in masked if a is not self.lane_masked]
         # loads clamp masked axes to a valid element: what they then compute is never stored
         self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(size(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
-        self._index = {a: self._clamp.get(a, p.index) for a, p in s.plans.items()}
+        self._index = PartTable({**self.low.ctx.axis_index, **self._clamp}) if self._clamp else self.low.ctx.axis_index
 
     def bound(self, axis: Node) -> Node:
         """`axis < extent` over parts, where register copies can reach past it."""

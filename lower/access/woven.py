@@ -19,11 +19,13 @@ Copy = tuple[Assignment, Val]
 
 
 def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy], conds: Sequence[Node] = ()) -> None:
-    """Store every copy at an element index over parts, where every condition holds; the elements are all different."""
+    """Store every copy at an element index over parts, where every condition holds; the elements that are stored are all different."""
     groups: dict[tuple[Node, int], dict[int, Copy]] = {}
     for asg, v in copies:
         base, c, lane, vec = ev.split(address, asg)
-        if ev.low.sched.target.kind == "gpu" or ev.lane is None or not (picks(lane) or turns(lane, mem.dtype.size)) or vec is not None:
+        alone = ev.low.sched.target.kind == "gpu" or ev.lane is None or not (picks(lane) or turns(lane, mem.dtype.size)) or vec is not None
+        # (a point that conditions leave out, such as one before a row's begin, may have the index of one in another row)
+        if alone or c in groups.get((base, lane), {}):
             ev.write(mem, address, asg, v, conds)
         else:
             groups.setdefault((base, lane), {})[c] = (asg, v)

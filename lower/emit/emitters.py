@@ -9,10 +9,12 @@ from .fold import fold
 from .point import point
 from .reduce import reduce, together
 from .scan import chain, scan
-from .store import init, store
+from .store import stores, streaming
 
 EMITTERS = Emitters(
-    nests={"reduce": reduce, "scan": scan, "point": point, "store": store, "init": init},
+    nests={"reduce": reduce, "scan": scan, "point": point},
+    stores=stores,
+    streaming=streaming,
     together=together,
     chain=chain,
     fold=fold,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from ...ir.dtypes import index
 from ...ir.node import Node, walk
 from ...opts.nests import Nest
 from ...program.builder import Builder
@@ -25,11 +26,8 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
     where some were not ordinary. Once, for any, where a second time would read what the first one stored, or would store
     elsewhere (values decide where), or where threads of a group would part. `whole`: nothing is left out of what it stores."""
     b = low.b
-    own = _reads_its_output(low, n)
-    in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs) or (own and not whole)
-    decided = any(_supposes(x) for x in walk(*n.indices, *([] if n.mask is None else [n.mask])))
-    hurried = [v for r in dict.fromkeys(n.refs) if isinstance(v := low.storage.values.get(r.arg), Registers) and v.again is not None]
-    if low.sched.target.groups or ev.lane is None or n.fills or in_place or decided or not b.expand:
+    own, hurried = _reads_its_output(low, n), _hurried(low, [n])
+    if not _may_repeat(low, n, ev) or (own and not whole):
         with _anew(low, hurried):
             store(ev)
         return
@@ -49,6 +47,39 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
     if ordinary is not None:
         with b.when(b.op("not", ordinary)), _anew(low, hurried):
             store(NestEval(low, n))
+
+
+def stepped(low: Lowering, stores: Sequence[Nest], step: Callable[[], list[Val]]) -> list[Val]:
+    """What `step` yields, which computes and stores one of some reductions and of `stores` beside them: for ordinary arguments, and again for
+    any where some were not."""
+    b, hurried = low.b, _hurried(low, stores)
+    if any(_reads_its_output(low, n) or not _may_repeat(low, n, NestEval(low, n)) for n in stores):
+        with _anew(low, hurried):
+            return step()
+    supposed: list[Val] = []
+    b.ordinary = supposed
+    found = step()
+    b.ordinary = None
+    supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
+    if not supposed:
+        return found
+    unusual = b.op("cast", b.op("not", _all(b, list(dict.fromkeys(supposed)))), dtype=index)
+    with b.loop("if", b.const(0), unusual, 1, found, maybe=True, once=True) as loop, _anew(low, hurried):
+        loop.yields = step()
+    return loop.results
+
+
+def _hurried(low: Lowering, nests: Sequence[Nest]) -> list[Registers]:
+    """The values that some nests read which were computed under suppositions."""
+    refs = dict.fromkeys(r for n in nests for r in n.refs)
+    return [v for r in refs if isinstance(v := low.storage.values.get(r.arg), Registers) and v.again is not None]
+
+
+def _may_repeat(low: Lowering, n: Nest, ev: NestEval) -> bool:
+    """Whether what a nest stores may be stored again: at the same places, with nothing changed that it reads."""
+    in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs)
+    decided = any(_supposes(x) for x in walk(*n.indices, *([] if n.mask is None else [n.mask])))
+    return not (low.sched.target.groups or ev.lane is None or n.fills or in_place or decided or not low.b.expand)
 
 
 def _supposes(node: Node) -> bool:

@@ -31,12 +31,12 @@ BLOCKS = 16
 """Blocks of a reduction from which its array is cleared before the first."""
 
 
-def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
+def _accumulators(low: Lowering, n: Nest, windows: bool = True) -> type[Accumulators]:
     if n.name in low.sched.places:
         return PlaceAccumulators
     t = low.sched.tensors.get(n.name)
     if t is None:
-        return WindowExtremes if suits(low, n) else Accumulators
+        return WindowExtremes if windows and suits(low, n) else Accumulators
     return WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators
 
 
@@ -46,10 +46,10 @@ def reduce(low: Lowering, n: Nest) -> None:
 
 
 def together(low: Lowering, nests: Sequence[Nest]) -> None:
-    """Reductions in one loop, under the loops that are open. All have the same loops."""
+    """Reductions in one loop, under the loops that are open, and stores at the points that are reduced. All have the same loops."""
     for n in nests:
         prepare_fills(low, n)
-    n = nests[0]
+    n, stores = nests[0], [m for m in nests if m.store is not None]
     loops = low.remaining(n)
     empty = any(p.trips == 0 for a in n.reduce_axes for p in low.sched.plans[a].parts) or any(a.arg.extent == 0 for a in n.reduce_axes)
     if empty:
@@ -57,13 +57,16 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
     reducing = [p.kind == "fold" or p.axis in n.reduce_axes for p in loops]
     last_spatial = max((i for i, r in enumerate(reducing) if not r), default=-1)
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
-    each = [_Reduction(low, m, [p for p, r in zip(outer, reducing) if r]) for m in nests]
+    straddled = [p for p, r in zip(outer, reducing) if r]
+    each = [_Reduction(low, m, straddled, windows=not stores) for m in nests if m.store is None]
 
     def body() -> None:
         starts = [r.start() for r in each]
         found = [r.acc for r in each]
-        apart = all(isinstance(a, WindowExtremes) for a in found) or len(each) == 1
-        finals = [a.run(inner, s, empty) for a, s in zip(found, starts)] if apart else run_together(low, found, inner, starts, empty)
+        apart = not stores and (all(isinstance(a, WindowExtremes) for a in found) or len(each) == 1)
+        finals = (
+            [a.run(inner, s, empty) for a, s in zip(found, starts)] if apart else run_together(low, found, inner, starts, empty, stores)
+        )
         for r, final in zip(each, finals, strict=True):
             r.finish(final)
 
@@ -89,14 +92,15 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
 
 class _Reduction:
     """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements;
-    `cleared`: its array holds what accumulators begin with, before the first block."""
+    `windows`: what windows have in common may be done once; `cleared`: its array holds what accumulators begin with, before the first block."""
 
     acc: Accumulators
     cleared = False
 
-    def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part], exact: bool = False) -> None:
+    def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part], exact: bool = False, windows: bool = True) -> None:
         assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
-        self.low, self.n, self.straddled, self.exact, self.combine = low, n, straddled, exact, n.value.expr.combine
+        self.low, self.n, self.straddled, self.combine = low, n, straddled, n.value.expr.combine
+        self.exact, self.windows = exact, windows
         closing = low.scope.closing.get(n.name)
         self.close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
         in_registers = self.close is not None or n.name in low.sched.tree.registers
@@ -112,7 +116,7 @@ class _Reduction:
     def clear(self) -> None:
         """Fill the array with what accumulators begin with, for the registers' part under the loops that are open."""
         ev = NestEval(self.low, self.n)
-        acc = _accumulators(self.low, self.n)(self.low, self.n, ev, self.combine)
+        acc = _accumulators(self.low, self.n, self.windows)(self.low, self.n, ev, self.combine)
         assert self.array is not None
         none = self.low.b.const(acc.none(), acc.dtype, ev.width if acc.lane is not None else 1)
         acc.write(self.array, {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.live})
@@ -120,7 +124,7 @@ class _Reduction:
     def start(self) -> list[Val]:
         """The accumulators at the beginning of the loop."""
         self.ev = NestEval(self.low, self.n)
-        kind = Accumulators if self.exact else _accumulators(self.low, self.n)
+        kind = Accumulators if self.exact else _accumulators(self.low, self.n, self.windows)
         acc = self.acc = kind(self.low, self.n, self.ev, self.combine)
         start = [acc.identity() for _ in acc.keys]
         self.apart = acc.partial or bool(self.low.sched.shared_by(self.n.reduce_axes))

@@ -42,7 +42,7 @@ def chain(low: Lowering, nests: Sequence[Nest]) -> None:
     loops = low.remaining(nests[0])
     scans = {n.name: _Running(low, n, loops, nests) for n in nests if n.kind == "scan"}
     past = [n.store.buffer.name for n in nests if n.store is not None and n.store.buffer.name in low.sched.nt]
-    streaming(low, past[0] if past else None, lambda: _Chain(low, nests, scans, loops).descend(0))
+    streaming(low, past, lambda: _Chain(low, nests, scans, loops).descend(0))
     for r in scans.values():
         if r.array is not None:
             low.storage.values[r.n.name] = r.array

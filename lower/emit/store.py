@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import groupby
 
 from ...ir import index as ix
 from ...ir.dtypes import DType, index
@@ -21,35 +22,55 @@ from .loops import through
 from .quickly import quickly
 
 
-def store(low: Lowering, n: Nest) -> None:
-    """A store, unless what it stores was computed in the output already."""
-    prepare_fills(low, n)
-    if n.name not in low.storage.aliased:
-        _store_nest(low, n)
+def stores(low: Lowering, nests: Sequence[Nest]) -> None:
+    """Stores one after the other, but for what was computed in its output already, and the identity in every element that a scatter may
+    add to. Those that go past the caches ask together whether they may, so what they have in common is computed once for each answer."""
+    for past, group in groupby(nests, lambda n: _past_caches(low, n)):
+        if past:
+            _together_past(low, tuple(group))
+            continue
+        for n in group:
+            with low.within(nests=(n,)):
+                prepare_fills(low, n)
+                _unless_there(low, n)
 
 
-def init(low: Lowering, n: Nest) -> None:
-    """The identity in every element that a scatter may add to."""
-    prepare_fills(low, n)
-    _store_nest(low, n)
+def _together_past(low: Lowering, nests: Sequence[Nest]) -> None:
+    for n in nests:
+        with low.within(nests=(n,)):
+            prepare_fills(low, n)
+
+    def each() -> None:
+        for n in nests:
+            with low.within(nests=(n,)):
+                _unless_there(low, n)
+
+    streaming(low, [n.store.buffer.name for n in nests if n.store is not None], each)
 
 
-def _store_nest(low: Lowering, n: Nest) -> None:
-    """The loops of a store. (What a scatter adds to should be in a cache.)"""
+def _unless_there(low: Lowering, n: Nest) -> None:
+    if n.kind == "init" or n.name not in low.storage.aliased:
+        _loops(low, n)
+
+
+def _past_caches(low: Lowering, n: Nest) -> bool:
+    """Whether a store goes past the caches. (What a scatter adds to should be in a cache.)"""
     assert n.store is not None
-    name = n.store.buffer.name
-    past = name in low.sched.nt and (n.store.combine is None or n.kind != "store")
-    streaming(low, name if past else None, lambda: _loops(low, n))
+    return n.store.buffer.name in low.sched.nt and (n.store.combine is None or n.kind != "store")
 
 
-def streaming(low: Lowering, name: str | None, body: Callable[[], object]) -> None:
-    """Run `body`; twice where it stores past the caches to the output `name`, which depends on how that is aligned at run time."""
-    if name is None:
+def streaming(low: Lowering, names: Sequence[str], body: Callable[[], object]) -> None:
+    """Run `body`; twice where it stores past the caches to outputs `names`, which depends on how these are aligned at run time."""
+    if not names:
         body()
         return
-    aligned = low.b.aligned(low.ctx.params[name], low.sched.target.vector_bytes)
-    for streams, cond in low.storage.versions(((True, aligned), (False, low.b.op("not", aligned)))):
-        with low.b.when(cond), low.within(streaming=name if streams else None):
+    b, places = low.b, dict.fromkeys(low.ctx.params[name] for name in names)
+    found = [b.aligned(place, low.sched.target.vector_bytes) for place in places]
+    aligned = found[0]
+    for more in found[1:]:
+        aligned = b.op("and", aligned, more)
+    for streams, cond in low.storage.versions(((True, aligned), (False, b.op("not", aligned)))):
+        with b.when(cond), low.within(streaming=frozenset(names) if streams else frozenset()):
             body()
 
 
@@ -74,8 +95,8 @@ def _loops(low: Lowering, n: Nest) -> None:
         through(low, loops[:outer], point)
 
 
-def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
-    """A point's stores. `mine`: where the mask is known to hold."""
+def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False) -> None:
+    """A point's stores. `mine`: where the mask is known to hold; `beside`: as part of a step that sees to what is not ordinary."""
     assert n.store is not None
     ev = NestEval(low, n)
     conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
@@ -83,7 +104,14 @@ def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
     if n.kind != "store" or not n.store.combine:
-        quickly(low, n, ev, lambda ev: write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds), not conds)
+
+        def write(ev: NestEval) -> None:
+            write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+
+        if beside:
+            write(ev)
+        else:
+            quickly(low, n, ev, write, not conds)
         return
     for asg in there:
         if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):

@@ -17,7 +17,7 @@ class CopyEval(NestEval):
     def __init__(self, low: Lowering, n: Nest, vectors: Vectors) -> None:
         super().__init__(low, n, vectors=vectors)
         self.lane_masked, self.scalar_masked = None, []
-        self._index = dict(low.ctx.axis_index)
+        self._index = low.ctx.axis_index
 
 
 def along_panel(low: Lowering, regs: Sequence[Part], strides: Mapping[str, int]) -> Vectors:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ..registry import register
 from .cluster import CLUSTER
+from .distribute import DISTRIBUTE
 from .factor import FACTOR
 from .fetch import FETCH
 from .fold import FOLD
 from .fuse import FUSE
 from .group import GROUP
 from .halo import HALO
+from .hoist import HOIST
 from .launch import LAUNCH
 from .local import LOCAL
 from .move import MOVE
@@ -35,7 +37,26 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FOLD, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, SPLITSCAN, FUSE),
+    *(
+        TILE,
+        MOVE,
+        UPCAST,
+        UNROLL,
+        PARALLEL,
+        LOCAL,
+        GROUP,
+        FOLD,
+        FACTOR,
+        DISTRIBUTE,
+        OPERANDS,
+        HOIST,
+        PHASE,
+        HALO,
+        ROLL,
+        SPLITK,
+        SPLITSCAN,
+        FUSE,
+    ),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE, SET),
 ):
     register(option)

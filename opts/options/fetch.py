@@ -24,8 +24,7 @@ from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
 from ..schedule import Scheduled
 from ..written.meant import meant
-from .fuse import has_places, siblings
-from .fuse import with_rows as fused_rows
+from .fuse import by_family
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +146,8 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 def with_rows(kernel: Kernel, target: Target) -> Opts:
     """The outputs that are worth asking for, or else the inputs: where an output is asked for, the prefetchers have
     time enough for the inputs."""
-    worth = [b for b in kernel.outputs if _worth_it(kernel, b, target)]
+    beside = [n.store.buffer for groups in by_family(kernel, target).values() for g in groups for n in g if n.store is not None]
+    worth = [b for b in kernel.outputs if b not in beside and _worth_it(kernel, b, target)]
     worth = worth or [b for b in kernel.inputs if _worth_it(kernel, b, target) and not _read_at_once(kernel, b, target)]
     return tuple(opt("FETCH", b.name) for b in worth)
 
@@ -157,8 +157,7 @@ def _read_at_once(kernel: Kernel, b: Buffer, target: Target) -> bool:
     for the next row is only a second stream beside the one that the prefetchers follow."""
     items = plain(kernel)
     readers = [n for i in items for n in (i.nests if isinstance(i, FoldItem) else (i,)) if any(x == b for x, _, _ in loads(*n.roots))]
-    families = {str(o.on) for o in fused_rows(kernel, target)}
-    return any(all(n in group for n in readers) for f in families for group in siblings(items, f, has_places(target)))
+    return any(all(n in group for n in readers) for groups in by_family(kernel, target).values() for group in groups)
 
 
 def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, count
 
 from ...ir.body import Fold, Value
 from ...ir.errors import OptError
@@ -37,7 +38,9 @@ def folded(kernel: Kernel, name: str) -> Kernel:
     found = online(kernel, along=name, spanning=True)
     if isinstance(found, NoFold):
         raise OptError(f"FOLD({name}): {found.reason}")
-    return _values_named(_axes_named(tidy_as_named(found), _origins(kernel, found)), kernel)
+    tidied = tidy_as_named(found)
+    # (sites of one family that a fold parts have families of their own, which only the tidied kernel has)
+    return _values_named(_axes_named(tidied, _origins(kernel, tidied) | _origins(kernel, found)), kernel)
 
 
 @lru_cache(maxsize=128)
@@ -73,8 +76,9 @@ def _axes_named(kernel: Kernel, origins: dict[str, list[Node]]) -> Kernel:
     for family, axes in kernel.families.items():
         sites = [a for a in axes if not any(a is item.axis for item in kernel.body if isinstance(item, Fold))]
         whole = len(sites) == 1 and family not in folds
-        known = [a.arg.name for a in origins[family]] if whole else [x for a in origins[family] for x in (a.arg.family, a.arg.name)]
-        base = next(x for x in known if x not in taken)
+        mine = origins.get(family, ())
+        known = [a.arg.name for a in mine] if whole else [x for a in mine for x in (a.arg.family, a.arg.name)]
+        base = next(x for x in chain(known, (family,), (f"{family}.{k}" for k in count(2))) if x not in taken)
         taken.add(base)
         for k, a in enumerate(sites):
             table[a] = axis(base, a.arg.extent, base) if whole else axis(f"{base}{END}{k + 1}", a.arg.extent, base + END)

@@ -1,10 +1,11 @@
-"""FUSE: reductions over one axis that do not need each other run in one loop.
+"""FUSE: reductions over one axis that do not need each other run in one loop, and so do stores at the points that are reduced.
 
 Written as separate values (three components of a force, a sum and a maximum of one row), sibling reductions are loops of
 their own, and each computes again what they have in common. In one loop, an input is read once and an equal
 subexpression is computed once, for as many more registers as there are more accumulators.
 
-The place of an extreme (`opts.analysis.places`) needs the extreme, and joins it all the same: it is kept up to date beside it."""
+The place of an extreme (`opts.analysis.places`) needs the extreme, and joins it all the same: it is kept up to date beside it. Stores that
+need no result of the loop join it where they have something in common with it (`opts.analysis.along`), on processors."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.operators import substitute
 from ...targets import Target
+from ..analysis.along import joins, over, sites
 from ..analysis.places import ExtremePlace, place_of
 from ..axis_plan import AxisPlan
 from ..builder import ScheduleBuilder
@@ -32,17 +34,19 @@ def act(b: ScheduleBuilder, o: Opt) -> None:
     b.mark(o)
 
 
-def siblings(items: Sequence[Item], family: str, places: bool = False) -> list[list[Nest]]:
+def siblings(items: Sequence[Item], family: str, beside: bool = False) -> list[list[Nest]]:
     """The reductions over `family` that may run in one loop, in groups of two or more: over the same points, and over axes of the same
-    families; none of them, nor what stands between them and the first, makes what a later one reads. With `places` a later one may
-    be the place of an extreme in the group."""
+    families; none of them, nor what stands between them and the first, makes what a later one reads. With `beside` a later one may
+    be the place of an extreme in the group, and stores at the same points may follow the reductions."""
     groups: list[list[Nest]] = []
     late: list[set[str]] = []  # what is made from the first of a group on
     for item in items:
         made = {name for n in flat([item]) for name in n.made}
         joined = False
         for group, names in zip(groups, late, strict=True):
-            if not joined and isinstance(item, Nest) and _alike(group[0], item) and not _needs(item, names, group, places):
+            if joined or not isinstance(item, Nest):
+                pass
+            elif (_alike(group[0], item) and not _needs(item, names, group, beside)) or (beside and joins(item, group, names)):
                 group.append(item)
                 joined = True
             names |= made
@@ -62,8 +66,8 @@ def _place(n: Nest, group: Sequence[Nest]) -> ExtremePlace | None:
     return next((p for m in group if (p := place_of(n, m)) is not None), None)
 
 
-def has_places(target: Target) -> bool:
-    """Threads of a group combine reductions one by one, so places are for processors' own loops."""
+def has_beside(target: Target) -> bool:
+    """Threads of a group combine reductions one by one, so places and stores beside them are for processors' own loops."""
     return target.kind != "gpu" and not target.groups
 
 
@@ -81,10 +85,13 @@ def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
     items, names, places = list(s.items), list(s.siblings), dict(s.places)
     for on in s.marked("FUSE"):
         family = next(a.arg.family for a in b.plans if on in (a.arg.name, a.arg.family))
-        found = [g for g in siblings(items, family, has_places(s.target)) if not any(n.name in done for n in g for done in names)]
+        joined = {name for done in names for name in done}
+        free = ([n for n in g if n.store is None or n.name not in joined] for g in siblings(items, family, has_beside(s.target)))
+        found = [g for g in free if len(g) > 1 and not any(n.name in joined for n in g)]
         if not found:
-            raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other")
-        for group in found:
+            stores = ", nor does a store at these points share anything with one" if has_beside(s.target) else ""
+            raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other{stores}")
+        for group in _possible(s, on, found):
             places |= {n.name: p for n in group if (p := _place(n, group)) is not None}
             items = _joined(s, on, items, group)
             names.append(tuple(n.name for n in group))
@@ -106,6 +113,31 @@ def check(s: Scheduled) -> None:
             )
 
 
+def _possible(s: Scheduled, on: str, found: Sequence[list[Nest]]) -> list[list[Nest]]:
+    """The groups, without stores of which the schedule makes something else. OptError where nothing is left."""
+    out = [[n for n in g if n.store is None or _cut_alike(s, n, g[0])] for g in found]
+    out = [g for g in out if len(g) > 1]
+    if not out:
+        n = found[0][-1]
+        raise OptError(
+            f"FUSE({on}): the store of {n.name} runs in the loop of {found[0][0].name} only if both have the same copies along {on} (name the family), "
+            f"and neither is kept in a tile nor made by a matrix instruction"
+        )
+    return out
+
+
+def _cut_alike(s: Scheduled, n: Nest, first: Nest) -> bool:
+    """Whether the points of a store are copied in registers as those of a reduction, but for steps that are spelled out, and both are made as
+    they stand. (Its loops become those of the reduction.)"""
+    table = sites(n, first)
+    special = n.name in s.held or first.name in s.dots or first.name in s.tensors
+    return table is not None and not special and all(_copied(s.plans[a]) == _copied(s.plans[b]) for a, b in table.items())
+
+
+def _copied(plan: AxisPlan) -> list[tuple[object, ...]]:
+    return [(p.kind, p.size, p.stride) for p in plan.parts if p.kind not in ("serial", "unroll")]
+
+
 def _joined(s: Scheduled, on: str, items: list[Item], group: list[Nest]) -> list[Item]:
     """The items with those of a group right after its first, over the first one's reduce axes."""
     first, rest = group[0], group[1:]
@@ -125,6 +157,10 @@ def _over(s: Scheduled, on: str, n: Nest, group: Sequence[Nest]) -> Nest:
     """A nest over the sites of the reduce axes that the first of its group has, which must be cut alike. Of the place of an extreme
     only its index is left."""
     axes = group[0].reduce_axes
+    if n.store is not None:
+        table = sites(n, group[0])
+        assert table is not None
+        return over(n, table)
     for mine, other in zip(n.reduce_axes, axes, strict=True):
         if _cuts(s.plans[mine]) != _cuts(s.plans[other]):
             raise OptError(
@@ -146,19 +182,29 @@ def _cuts(plan: AxisPlan) -> list[tuple[object, ...]]:
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Each family that has siblings."""
-    for family in dict.fromkeys(a.arg.family for n in near.schedule.nests for a in n.reduce_axes):
-        if (
-            ("FUSE", family) not in near.taken
-            and not near.schedule.phases
-            and siblings(near.schedule.items, family, has_places(near.target))
-        ):
-            yield (opt("FUSE", family),)
+    taken = {on for op, on in near.taken if op == "FUSE"}
+    for family in dict.fromkeys(a.arg.family for n in near.schedule.nests for a in n.reduce_axes) if not near.schedule.phases else ():
+        found = siblings(near.schedule.items, family, has_beside(near.target))
+        if found and taken.isdisjoint((family, _name(found, family))):
+            yield (opt("FUSE", _name(found, family)),)
+
+
+def by_family(kernel: Kernel, target: Target) -> dict[str, list[list[Nest]]]:
+    """The groups of a kernel that may run in one loop each, by the family that is reduced over."""
+    families = dict.fromkeys(str(a.arg.family) for v in kernel.values.values() for a in v.reduce_axes)
+    found = {f: siblings(plain(kernel), f, has_beside(target)) for f in families}
+    return {f: groups for f, groups in found.items() if groups}
 
 
 def with_rows(kernel: Kernel, target: Target) -> Opts:
     """Each family that has siblings: they read the same rows."""
-    families = dict.fromkeys(a.arg.family for v in kernel.values.values() for a in v.reduce_axes)
-    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f, has_places(target)))
+    return tuple(opt("FUSE", _name(groups, f)) for f, groups in by_family(kernel, target).items())
+
+
+def _name(groups: Sequence[Sequence[Nest]], family: str) -> str:
+    """What names a family: of a single reduction, which only stores join, the site, which no other phase has."""
+    alone = len(groups) == 1 and groups[0][1].store is not None
+    return next(str(a.arg.name) for a in groups[0][0].reduce_axes if a.arg.family == family) if alone else family
 
 
 FUSE = Option(
@@ -173,7 +219,8 @@ FUSE = Option(
             "FUSE(axis)",
             "Run reductions over the axis that do not need each other in one loop, and compute once what they have in common: the sums of "
             "three components, a sum and a maximum of one row. Their sites must be cut alike. The place of an extreme, written as the least "
-            "index at which something equals its own maximum or minimum, is kept beside the extreme.",
+            "index at which something equals its own maximum or minimum, is kept beside the extreme. On processors, stores at the points that "
+            "are reduced join the loop where they share something with it and need no result of it: a gradient beside the sum of its loss.",
         ),
     ),
     act=act,

@@ -73,9 +73,6 @@ def _cut(kernel: Kernel, name: str) -> tuple[Kernel, Kernel]:
 
 def rewrite(r: Rewriting) -> Scheduled:
     """A schedule for each phase. An option is for every phase that has what it names."""
-    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
-    if kept is not None:
-        raise OptError(f"{kept}: the workspace between the phases of {r.mine[0]} is made anew by each call; use one of them")
     for i, o in enumerate(r.mine):
         if any(x.on == o.on for x in r.mine[:i]):
             raise OptError(f"{o}: it has a phase already")
@@ -84,8 +81,15 @@ def rewrite(r: Rewriting) -> Scheduled:
         _check(r.kernel, o)
     names = {o.on for o in r.mine}
     apart = frozenset(o.on for o in r.mine if o.fields["apart"])
-    kernels = phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names), apart)
-    check_work(r.mine[0], sum(_bytes(k.outputs[0]) for k in kernels[:-1]))
+    return in_phases(r, phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names), apart))
+
+
+def in_phases(r: Rewriting, kernels: tuple[Kernel, ...]) -> Scheduled:
+    """The schedule of kernels that run one after another: what is before the last one waits in the workspace."""
+    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the workspace between the phases of {r.mine[0]} is made anew by each call; use one of them")
+    check_work(r.mine[0], sum(_bytes(b) for k in kernels[:-1] for b in k.outputs))
     axes = frozenset(x for k in kernels for x in _axes(k))
     lost = next((o for o in r.others if not any(concerns(o, k, axes) for k in kernels)), None)
     if lost is not None:

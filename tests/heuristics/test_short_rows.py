@@ -26,7 +26,7 @@ TARGET = targets.named("avx2")
     ("file", "name", "begins"),
     [
         ("quantised_and_training", "expert_gates", "Un16 Re16"),  # lanes over the rows, all of a row in registers
-        ("codecs", "dct_quantise", "Uv8 Ul8 Uk8"),
+        ("codecs", "dct_quantise", "Uv8 Uw4 Rl8 Rk8"),
         ("sparse_and_banks", "tones", "Ore|k PHre.n! Oim|k PHim.n!"),  # both tables of waves before both sums
         ("light_and_noise", "gradient_noise", "Uw64"),  # scattered reads, but much arithmetic
     ],

@@ -133,3 +133,19 @@ def test_seeds_fold_a_single_weighted_sum() -> None:
     mix = kb.sum("mix", (i, o), jo, 1.0 / (1.0 + exp(-dot[i, jo])) * v[jo, o])
     kb.store("y", float32, (64, 64), (i, o), mix[i, o])
     assert seeds(kb.build(), named("znver5"), 1)[0][0].op == "FOLD"
+
+
+def test_sites_of_one_family_that_the_fold_parts_have_names() -> None:
+    """Products of all pairs of picked vectors: the squares' own axis has nothing to do with the fold's any more."""
+    kb = KernelBuilder("pairs")
+    i, a, b, e, k = kb.axis("n", 19), kb.axis("f", 5), kb.axis("f@square", 5), kb.axis("d", 7), kb.axis("d@square", 7)
+    x = kb.input("x", (19, 5, 7), float32)
+    s = kb.sum("s", (i, e), a, x[i, a, e])
+    sq = kb.sum("sq", (i,), e, s[i, e] ** 2)
+    own = kb.sum("own", (i,), (b, k), x[i, b, k] ** 2)
+    kb.store("y", float32, (19,), (i,), sq[i] - own[i])
+    kernel = normalise(kb.build())
+    assert foldable(kernel) == "d"
+    assert {"d@square", "d.o"} < set(folded(kernel, "d").families)
+    check_floats(kernel, [opt("FOLD", "d")], named("avx2"))
+    assert seeds(kernel, named("avx2"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import targets
+from tilewright import kernels, targets
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -80,6 +80,14 @@ def test_components_apart_are_scattered() -> None:
     kernel = mixed(4)
     opts = [["UPCAST", "c", 2], ["UPCAST", "n", 16]]
     check_twin(kernel, parse(opts), CASCADE)
+
+
+def test_a_row_before_the_first_does_not_take_the_place_of_the_last_one() -> None:
+    """Row -1 of the second channel, which does not exist, has the index of the last row of the first."""
+    kernel = kernels.make("conv2d_dx", {"n": 2, "c": 4, "h": 5, "w": 7, "oc": 6, "kh": 3, "kw": 3, "stride": 2, "pad": 1, "groups": 2})
+    opts = parse("PADh4 Uh4 Uc2 Uphase_h2 Uw4 Uphase_w2")
+    check_twin(kernel, opts, CASCADE)
+    check_twin(kernel, opts, targets.named("avx2"))
 
 
 def test_what_is_known_of_a_bool() -> None:

@@ -1,0 +1,58 @@
+"""Seeds of kernels in which something that takes long is used again and again: it is computed once, by a phase of its own (`HOIST`), or
+summed there (`DISTRIBUTE`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from ...ir.node import walk
+from ...opts.analysis.invariant import DEAR
+from ...opts.opt import Opts, opt
+from ...opts.options.distribute import splits
+from ...opts.options.hoist import hoistable
+from ..model import estimate
+from .legal import Trials
+from .phased import Seeds, joined
+
+REUSED = 4
+"""How often something is used at least, so that writing it and reading it again takes less time than computing it."""
+BETTER = 0.9
+"""How much of the first seed's time a schedule that hoists takes at most, to come before it."""
+
+
+def hoisted(trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None) -> Iterator[Opts]:
+    """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it."""
+    firsts = [first for first in (two_sums(trials), hoists(trials)) if first]
+    if not firsts:
+        yield from found
+        return
+    wishes = chain.from_iterable(islice(joined(trials, first, seeds), most) for first in firsts)
+    times = {o: estimate(trials.apply(o), threads) for w in wishes if (o := trials.legal(w)) is not None}
+    rest = iter(found)
+    head = next(rest, ())
+    alone = trials.legal(head)
+    limit = BETTER * estimate(trials.apply(alone), threads) if alone is not None else 0.0
+    ranked = sorted(times, key=lambda o: (times[o], str(o)))
+    yield from (o for o in ranked if times[o] < limit)
+    yield head
+    yield from (o for o in ranked if times[o] >= limit)
+    yield from rest
+
+
+def two_sums(trials: Trials) -> Opts:
+    """Options that distribute sums of which a part that takes long is over fewer axes; none where there are none."""
+    if trials.target.kind == "gpu" or trials.target.groups:
+        return ()
+    dear = [name for name, s in splits(trials.kernel).items() if any(n.op in DEAR for n in walk(s.factor))]
+    first = tuple(opt("DISTRIBUTE", name) for name in dear)
+    return first if first and trials.is_legal(first) else ()
+
+
+def hoists(trials: Trials) -> Opts:
+    """Options that take out everything that is used often; none where nothing is."""
+    if trials.target.kind == "gpu" or trials.target.groups:
+        return ()
+    found = hoistable(trials.kernel)
+    first = tuple(opt("HOIST", name) for name, parts in found.items() if any(x.reuse >= REUSED for x in parts))
+    return first if first and trials.is_legal(first) else ()

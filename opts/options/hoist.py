@@ -1,0 +1,146 @@
+"""HOIST: what takes long to compute and is used again and again is computed once, by a phase of its own (loop-invariant code motion).
+
+Lowering moves what does not vary in a loop out of it. That leaves two things undone. The logarithm of an operand of a matrix product
+is taken in the innermost loop, since both of its axes have loops around it or copies in registers. And what was moved out is computed
+one element at a time, where a loop of its own has lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from ...ir.body import Reduce, Scan, Store, Value
+from ...ir.buffer import Buffer, load
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node
+from ...ir.node import axis as make_axis
+from ...ir.operators import substitute
+from ..analysis.invariant import Invariant, invariants, named
+from ..kernel_parts import loaded, needed, store_roots
+from ..neighbourhood import Neighbourhood
+from ..nests import Nest, plain
+from ..opt import Opts, opt
+from ..registry import Doc, Option
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
+from .phase import in_phases
+
+
+@lru_cache(maxsize=64)
+def hoisted(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, ...]:
+    """The kernels of all phases, in order: what is taken out of the reductions, scans and outputs `names`, and what is left. All that
+    is over the same axes is computed by one phase, whose axes are `m.i1` in the first, `m.i2` in the second. OptError where there is
+    nothing to take out."""
+    work = _Hoisting(kernel)
+    for name in names:
+        work.take(name)
+    return (*work.phases(), work.rest())
+
+
+@dataclass
+class _Hoisting:
+    """What is taken out of a kernel so far."""
+
+    kernel: Kernel
+    kept: dict[Node, Buffer] = field(default_factory=dict)
+    """Where each expression that is taken out waits."""
+    over: dict[tuple[Node, ...], list[Invariant]] = field(default_factory=dict)
+    """The same by the axes."""
+    changed: dict[Value | Store, Nest] = field(default_factory=dict)
+
+    def take(self, name: str) -> None:
+        """What is dear in a reduction, a scan or an output."""
+        number = 0
+        for nest in named(self.kernel, name):
+            found = invariants(nest)
+            for x in found:
+                if x.expr not in self.kept:
+                    number += 1
+                    shape = tuple(a.arg.extent for a in x.axes)
+                    self.kept[x.expr] = Buffer(f"{name}.i{number}", x.expr.dtype, shape)
+                    self.over.setdefault(x.axes, []).append(x)
+            whole = nest.value if nest.store is None else nest.store
+            if found and whole is not None:
+                self.changed[whole] = nest
+        if not any(nest.name == name or (nest.store is not None and nest.store.buffer.name == name) for nest in self.changed.values()):
+            known = sorted(hoistable(self.kernel))
+            raise OptError(
+                f"HOIST({name}): name a reduction or an output in which a function, a division or a root of inputs does not vary along "
+                f"all axes ({', '.join(known) or f'{self.kernel.name} has none'})"
+            )
+
+    def phases(self) -> Iterator[Kernel]:
+        """A kernel for each set of axes."""
+        for number, (axes, found) in enumerate(self.over.items(), 1):
+            end = f".i{number}"
+            own = {a: make_axis(f"{a.arg.name}{end}", a.arg.extent, f"{a.arg.family}{end}") for a in axes}
+            at = tuple(own.values())
+            stores = tuple(Store(replace(self.kept[x.expr], role="out"), at, substitute(x.expr, own), at) for x in found)
+            read = loaded(self.kernel.inputs, (), stores)
+            yield Kernel(f"{self.kernel.name}_invariant{number}", (), stores, (*read, *(s.buffer for s in stores)))
+
+    def rest(self) -> Kernel:
+        """What is left, which loads what was taken out."""
+        table = {x.expr: load(self.kept[x.expr], x.axes) for found in self.over.values() for x in found}
+
+        def value(v: Value) -> Value:
+            nest = self.changed.get(v)
+            if nest is None or not isinstance(v.expr, (Reduce, Scan)):
+                return v
+            return replace(v, expr=replace(v.expr, expr=substitute(nest.expr, table)))
+
+        def store(s: Store) -> Store:
+            nest = self.changed.get(s)
+            return s if nest is None else replace(s, expr=substitute(nest.expr, table))
+
+        stores = tuple(map(store, self.kernel.stores))
+        body = tuple(value(item) if isinstance(item, Value) else item for item in self.kernel.body)
+        left = needed(body, (r for s in stores for r in store_roots(s)))
+        buffers = (*self.kernel.inputs, *self.kept.values())
+        return Kernel(self.kernel.name, left, stores, (*loaded(buffers, left, stores), *self.kernel.outputs))
+
+
+def hoistable(kernel: Kernel) -> dict[str, tuple[Invariant, ...]]:
+    """What can be taken out of each reduction, scan and output; none of those of which nothing can."""
+    found: dict[str, tuple[Invariant, ...]] = {}
+    for n in plain(kernel):
+        if isinstance(n, Nest) and n.kind in ("reduce", "scan", "store") and (parts := invariants(n)):
+            name = n.name if n.store is None else n.store.buffer.name
+            found[name] = found.get(name, ()) + parts
+    return found
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """A schedule for each phase. An option is for every phase that has what it names."""
+    for i, o in enumerate(r.mine):
+        if any(x.on == o.on for x in r.mine[:i]):
+            raise OptError(f"{o}: it is hoisted already")
+    return in_phases(r, hoisted(r.kernel, tuple(o.on for o in r.mine)))
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Everything that anything can be taken out of: each alone."""
+    yield from ((opt("HOIST", name),) for name in hoistable(near.kernel) if ("HOIST", name) not in near.taken)
+
+
+HOIST = Option(
+    name="HOIST",
+    letter="HO",
+    on="tensor",
+    arg=None,
+    kind="grid",
+    legend="hoisted",
+    docs=(
+        Doc(
+            "HOIST(name)",
+            "Compute once, by phases of their own, the functions, divisions and roots of inputs in a reduction, a scan or an "
+            "output that do not vary along all of its axes ([below](#hoisted-computation)).",
+        ),
+    ),
+    golden={},
+    rewrite=rewrite,
+    by_phase=True,
+    propose=propose,
+)
