@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import index as ix
 from .buffer import load_parts
 from .dtypes import DType, bool_, index
 from .intervals import BIG, Interval, integer_bounds
 from .node import Node, pending
+from .rests import rests
 from .rewrite import rounded
+
+Of = Callable[[Node], Interval]
 
 
 def value_range(n: Node) -> Interval:
     """The exact values that an integer, an index or a bool (as 0 and 1) can have (memoised)."""
     for m in pending(n, lambda m: "range" in m._memo):
-        m._memo["range"] = _range(m)
+        m._memo["range"] = _range(m, value_range)
     found: Interval = n._memo["range"]
     return found
+
+
+class KernelRanges:
+    """The same of expressions of one kernel, of whose values some are known: `refs` has their intervals by name."""
+
+    def __init__(self, refs: Mapping[str, Interval]) -> None:
+        self.refs = refs
+        self._found: dict[Node, Interval] = {}
+
+    def __call__(self, n: Node) -> Interval:
+        """The exact values that `n` can have."""
+        if not self.refs:
+            return value_range(n)
+        for m in pending(n, self._found.__contains__):
+            self._found[m] = self.refs[m.arg] if m.op == "ref" and m.arg in self.refs else _range(m, self)
+        return self._found[n]
 
 
 def whole(dtype: DType) -> Interval:
@@ -39,11 +58,12 @@ def magnitude_of(n: Node) -> Node | None:
     return next((a for a, b in (n.src, n.src[::-1]) if b.op == "neg" and b.src[0] is a), None)
 
 
-def _range(n: Node) -> Interval:
+def _range(n: Node, of: Of) -> Interval:
     if n.dtype is bool_:
         return 0, 1
     if n.dtype is index:
-        return ix.bounds(n)
+        known, found = ix.bounds(n), _index_range(n, of)
+        return max(known[0], found[0]), min(known[1], found[1])
     if not n.dtype.is_int:
         return -BIG, BIG
     every = whole(n.dtype)
@@ -56,92 +76,117 @@ def _range(n: Node) -> Interval:
         if load_parts(n)[2] is not None:  # 0 under a mask that does not hold
             found = min(0, found[0]), max(0, found[1])
     elif n.op == "cast":
-        found = value_range(n.src[0])
+        found = of(n.src[0])
     elif n.op in _RESULT:
-        found = _RESULT[n.op](n)
+        found = _RESULT[n.op](n, of)
     return found if inside(found, n.dtype) else every
 
 
-def _corners(n: Node, of: Callable[[int, int], int]) -> Interval:
-    x, y = map(value_range, n.src)
-    ends = [of(a, b) for a in x for b in y]
+def _index_range(n: Node, of: Of) -> Interval:
+    """The interval of an index, by those of what it is made of: data has been computed in other types."""
+    every = (-BIG, BIG)
+    if n.op == "sum":
+        left, terms, c = rests(n)
+        ends = [sorted((k * a, k * b)) for t, k in terms.items() for a, b in (of(t),)]
+        ends += [[0, times * (t.arg - 1)] for t, times in left]
+        found = c + sum(low for low, _ in ends), c + sum(high for _, high in ends)
+    elif n.op == "prod":
+        found = of(n.src[0])
+        for s in n.src[1:]:
+            ends = [[a * b] for a in found for b in of(s)]
+            found = min(ends)[0], max(ends)[0]
+    elif n.op == "div":
+        low, high = of(n.src[0])
+        found = low // n.arg, high // n.arg
+    elif n.op == "cast" and not n.src[0].dtype.is_float:
+        found = of(n.src[0])
+    elif n.op in _RESULT:
+        found = _RESULT[n.op](n, of)
+    else:
+        return every
+    return (max(found[0], -BIG), min(found[1], BIG)) if inside(found, index) else every
+
+
+def _corners(n: Node, of: Of, op: Callable[[int, int], int]) -> Interval:
+    x, y = map(of, n.src)
+    ends = [op(a, b) for a in x for b in y]
     return min(ends), max(ends)
 
 
-def _add(n: Node) -> Interval:
-    x, y = map(value_range, n.src)
-    found, mean = (x[0] + y[0], x[1] + y[1]), _mean(n)
+def _add(n: Node, of: Of) -> Interval:
+    x, y = map(of, n.src)
+    found, mean = (x[0] + y[0], x[1] + y[1]), _mean(n, of)
     return found if mean is None else (max(found[0], mean[0]), min(found[1], mean[1]))
 
 
-def _sub(n: Node) -> Interval:
-    x, y = map(value_range, n.src)
+def _sub(n: Node, of: Of) -> Interval:
+    x, y = map(of, n.src)
     return x[0] - y[1], x[1] - y[0]
 
 
-def _neg(n: Node) -> Interval:
-    low, high = value_range(n.src[0])
+def _neg(n: Node, of: Of) -> Interval:
+    low, high = of(n.src[0])
     return -high, -low
 
 
-def _abs(n: Node) -> Interval:
-    return _size(*value_range(n.src[0]))
+def _abs(n: Node, of: Of) -> Interval:
+    return _size(*of(n.src[0]))
 
 
 def _size(low: int, high: int) -> Interval:
     return max(0, low, -high), max(high, -low)
 
 
-def _extreme(n: Node) -> Interval:
+def _extreme(n: Node, of: Of) -> Interval:
     both = magnitude_of(n)
-    low, high = value_range(n.src[0] if both is None else both)
+    low, high = of(n.src[0] if both is None else both)
     if both is not None and -low <= whole(n.dtype)[1]:  # (−x wraps for the least number)
         return _size(low, high)
-    pick, other = max if n.op == "max" else min, value_range(n.src[1])
-    x = value_range(n.src[0])
+    pick, other = max if n.op == "max" else min, of(n.src[1])
+    x = of(n.src[0])
     return pick(x[0], other[0]), pick(x[1], other[1])
 
 
-def _shift(n: Node) -> Interval:
-    y = value_range(n.src[1])
+def _shift(n: Node, of: Of) -> Interval:
+    y = of(n.src[1])
     if not 0 <= y[0] <= y[1] < 8 * n.dtype.size:
-        return integer_bounds(n.op, *map(value_range, n.src))
-    return _corners(n, (lambda a, k: a << k) if n.op == "shl" else lambda a, k: a >> k)
+        return integer_bounds(n.op, *map(of, n.src))
+    return _corners(n, of, (lambda a, k: a << k) if n.op == "shl" else lambda a, k: a >> k)
 
 
-def _floordiv(n: Node) -> Interval:
-    x, y = map(value_range, n.src)
-    return _corners(n, lambda a, b: a // b) if y[0] > 0 else integer_bounds(n.op, x, y)
+def _floordiv(n: Node, of: Of) -> Interval:
+    x, y = map(of, n.src)
+    return _corners(n, of, lambda a, b: a // b) if y[0] > 0 else integer_bounds(n.op, x, y)
 
 
-def _not(n: Node) -> Interval:
-    low, high = value_range(n.src[0])
+def _not(n: Node, of: Of) -> Interval:
+    low, high = of(n.src[0])
     ones = whole(n.dtype)[1] if n.dtype.kind == "u" else -1
     return ones - high, ones - low
 
 
-def _where(n: Node) -> Interval:
-    x, y = map(value_range, n.src[1:])
+def _where(n: Node, of: Of) -> Interval:
+    x, y = map(of, n.src[1:])
     return min(x[0], y[0]), max(x[1], y[1])
 
 
-def _bits(n: Node) -> Interval:
-    x, y = map(value_range, n.src)
+def _bits(n: Node, of: Of) -> Interval:
+    x, y = map(of, n.src)
     return integer_bounds(n.op, x, y)
 
 
-def _count(n: Node) -> Interval:
-    low, high = value_range(n.src[0])
+def _count(n: Node, of: Of) -> Interval:
+    low, high = of(n.src[0])
     bits = 8 * n.dtype.size
     if low < 0:
         return 0, bits
     return (0, high.bit_length()) if n.op == "popcount" else (bits - high.bit_length(), bits - low.bit_length())
 
 
-_RESULT: dict[str, Callable[[Node], Interval]] = {
+_RESULT: dict[str, Callable[[Node, Of], Interval]] = {
     "add": _add,
     "sub": _sub,
-    "mul": lambda n: _corners(n, lambda a, b: a * b),
+    "mul": lambda n, of: _corners(n, of, lambda a, b: a * b),
     "neg": _neg,
     "abs": _abs,
     **dict.fromkeys(("max", "min"), _extreme),
@@ -155,7 +200,7 @@ _RESULT: dict[str, Callable[[Node], Interval]] = {
 """The interval of an operator's exact result, which may not fit its type."""
 
 
-def _mean(n: Node) -> Interval | None:
+def _mean(n: Node, of: Of) -> Interval | None:
     """The interval of a·(c − t) + b·t with 0 <= t <= c, which lies between c·a and c·b; None for what is no such sum."""
     if any(s.op != "mul" for s in n.src):
         return None
@@ -165,8 +210,8 @@ def _mean(n: Node) -> Interval | None:
             for less, more in ((rest, t), (t, rest)):
                 if less.op == "sub" and less.src[1] is more and less.src[0].op == "const":
                     c = int(less.src[0].arg)
-                    low, high = value_range(more)
+                    low, high = of(more)
                     if low >= 0 and high <= c:
-                        ends = [c * end for x in (a, b) for end in value_range(x)]
+                        ends = [c * end for x in (a, b) for end in of(x)]
                         return min(ends), max(ends)
     return None

@@ -18,14 +18,15 @@ MOST = 64
 
 def power(a: Expr, b: Expr) -> Node:
     """aᵇ. Whole exponents up to 64 are products (each rounded once, at most 2·log2(b) of them), those below 0 one over
-    that; ½ and −½ are a square root. Everything else is C's pow (`general_power`), of floats only."""
+    that; of a half or a quarter more, they are times a square root, or times one of a square root (so powers of −∞ are NaN, and
+    those of −0 may be −0). Everything else is C's pow (`general_power`), of floats only."""
     if not isinstance(b, Node):
         exponent, base = number(b), as_node(a)
         if float(exponent).is_integer() and abs(exponent) <= MOST:
             return _whole(base, int(exponent))
-        if abs(exponent) == 0.5 and base.dtype.is_float:
-            root = unary("sqrt", base)
-            return root if exponent > 0 else arith("div", 1.0, root)
+        if base.dtype.is_float and float(4 * exponent).is_integer() and abs(exponent) <= MOST:
+            found = _quarters(base, int(4 * abs(exponent)))
+            return found if exponent > 0 else arith("div", 1.0, found)
         b = const(exponent, base.dtype.compute) if base.dtype.is_float else b
     return general_power(a, b)
 
@@ -47,6 +48,15 @@ def _whole(base: Node, exponent: int) -> Node:
             assert out is not None
             return out
         square = square * square
+
+
+def _quarters(base: Node, many: int) -> Node:
+    """The power of a quarter so many times, which is no whole one."""
+    base = cast(base, base.dtype.compute)
+    whole, rest = divmod(many, 4)
+    root = unary("sqrt", base)
+    part = root if rest == 2 else unary("sqrt", root) if rest == 1 else root * unary("sqrt", root)
+    return _whole(base, whole) * part if whole else part
 
 
 def general_power(x: Expr, y: Expr) -> Node:

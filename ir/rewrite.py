@@ -68,7 +68,7 @@ def fold_constants(n: Node) -> Node:
 
 class Rewriter:
     """Rebuilds every expression of a kernel bottom-up. Subclasses override `node` (sees a node whose operands are still old, may
-    return None to take the default), `axes` and `buffer`."""
+    return None to take the default), `axes`, `stored` and `buffer`."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -91,6 +91,10 @@ class Rewriter:
     def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
         """Old indices of a buffer, as many as the new buffer has dimensions."""
         return indices
+
+    def stored(self, n: Node) -> Node:
+        """What is stored."""
+        return self.go(n)
 
     # machinery ----------------------------------------------------------------------------------------------------
     def go(self, n: Node) -> Node:
@@ -149,7 +153,7 @@ class Rewriter:
             Store(
                 self.buffers.get(s.buffer, s.buffer),
                 tuple(self.go(i) for i in self.indices(s.buffer, s.indices)),
-                self.go(s.expr),
+                self.stored(s.expr),
                 self.axes(s.axes),
                 s.combine,
                 None if s.mask is None else self.go(s.mask),

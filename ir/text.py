@@ -14,14 +14,22 @@ def number(value: bool | int | float) -> str:
     return repr(value) if not isinstance(value, float) else f"{value:g}" if float(f"{value:g}") == value else value.hex()
 
 
+LONGEST = 20_000
+"""Characters of an expression that are shown: what is used many times is written as often, and the rounds of a cipher would fill a disk."""
+
+
 def show(node: Node) -> str:
-    """One expression on one line, e.g. `exp(x[m, n] - max[m])`."""
+    """One expression on one line, e.g. `exp(x[m, n] - max[m])`; of a very long one the beginning."""
     out: list[str] = []
     waiting: list[str | Node] = [node]
+    room = LONGEST
     while waiting:  # without recursion: expressions may be deep
         piece = waiting.pop()
         if isinstance(piece, str):
             out.append(piece)
+            room -= len(piece)
+            if room < 0:
+                return "".join((*out, " …"))
         else:
             waiting.extend(reversed(_pieces(piece)))
     return "".join(out)

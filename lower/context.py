@@ -10,8 +10,10 @@ from math import gcd, prod
 from ..ir import index as ix
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
+from ..ir.integer_ranges import KernelRanges
 from ..ir.kernel import Kernel
 from ..ir.node import Node
+from ..ir.normal_form.sum_ranges import ranges_of
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
 from ..opts.strides import dense, grouped
@@ -39,6 +41,11 @@ class Context:
     def dtypes(self) -> dict[str, DType]:
         """The element type of each buffer."""
         return {b.name: b.dtype for b in self.kernel.buffers}
+
+    @cached_property
+    def range(self) -> KernelRanges:
+        """The values that an integer expression of the kernel can have."""
+        return KernelRanges(ranges_of(self.kernel))
 
     @cached_property
     def strides(self) -> dict[str, tuple[int | Node, ...]]:

@@ -147,7 +147,7 @@ class NestEval(MemoryAccess):
         if op == "where":
             return b.op("select", *args, dtype=node.dtype)
         if op in integers.NAMES:
-            return integers.expand(b, op, args[0], args[1], node.src[1])
+            return integers.expand(b, op, args[0], args[1], node.src[1], self.low.ctx.range(node.src[0]))
         if op in EXPANDED and b.expand:
             from .arithmetic import elementary
 

@@ -139,7 +139,8 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
 
 def _components(s: Loops, nest: Nest, best: Vectors) -> bool:
     """Whether lanes are all components of a group."""
-    return best.lane is not None and any(p is not best.lane and weaves(s, nest, p) == best.lane.trips == best.width for p in best.regs)
+    lane = best.lane  # (of eight lanes a group may be two vectors)
+    return lane is not None and any(p is not lane and weaves(s, nest, p) == lane.trips for p in best.regs)
 
 
 def _shares(part: Part, best: Vectors, exprs: Sequence[Node]) -> bool:

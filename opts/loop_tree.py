@@ -126,7 +126,7 @@ class _TreeBuilder:
 
     def _chain(self, items: Sequence[Item], opened: frozenset[str]) -> tuple[Nest, ...]:
         """The scan that comes first with those behind it that have the same loops and read none of it elsewhere, and the stores that read
-        it; nothing where there are none."""
+        it or what it reads; nothing where there are none."""
         first = items[0]
         if not self._linked(first, (), opened) or not isinstance(first, Nest) or first.kind != "scan":
             return ()
@@ -140,7 +140,7 @@ class _TreeBuilder:
         return tuple(found) if len(found) > 1 else ()
 
     def _linked(self, item: Item, before: Sequence[Nest], opened: frozenset[str]) -> bool:
-        """Whether an item may go on a chain: its first link, or one that reads the links `before` at its own point only."""
+        """Whether an item may go on a chain: its first link, or one that reads the links `before` at its own point only, or what they read."""
         if not isinstance(item, Nest) or item.fills or item.name in self.s.held or item.name in self.s.rings:
             return False
         if item.kind != "scan" and (item.store is None or item.kind != "store" or item.store.combine is not None):
@@ -151,7 +151,12 @@ class _TreeBuilder:
         alike = set(item.axes) == set(first.axes) and self._remaining(item, opened) == self._remaining(first, opened)
         made = {n.name: n.axes for n in before}
         places = [n.src == made[n.arg] for n in item.refs if n.arg in made]
-        return alike and self.s.registers(item) == self.s.registers(first) and all(places) and (item.kind == "scan" or bool(places))
+        return (
+            alike
+            and self.s.registers(item) == self.s.registers(first)
+            and all(places)
+            and (item.kind == "scan" or bool(places) or _shares(item, before))
+        )
 
     def _outside(self, nest: Nest, group: Sequence[Nest]) -> bool:
         """Whether what a nest makes is read by others than a group."""
@@ -227,6 +232,12 @@ class _TreeBuilder:
         """Whether a staged output is stored by loops of its own from here on: its tile is complete in the loop it is staged at."""
         held = store.store is not None and store.name in self.s.held
         return held and self.s.value_stages[store.name] in opened
+
+
+def _shares(nest: Nest, others: Sequence[Nest]) -> bool:
+    """Whether a nest loads what one of some others does."""
+    mine = {n for n in nest.nodes if n.op == "load"}
+    return any(n in mine for m in others for n in m.nodes)
 
 
 def _alike(nest: Nest, reads: Reads) -> bool:

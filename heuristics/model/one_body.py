@@ -1,22 +1,25 @@
-"""Stores that are one body in the code that is made: they come one after the other in the same innermost loop, or in that of a reduction, so
-what they share is read and computed once, and all that they touch is in the caches together."""
+"""Stores that are one body in the code that is made: they come one after the other in the same innermost loop, or in that of a reduction or
+a scan, so what they share is read and computed once, and all that they touch is in the caches together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ...opts.loop_tree import Shared, Single, Tree
+from ...opts.loop_tree import Chain, Shared, Single, Tree
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 
 
 def one_body(s: Scheduled, nest: Nest) -> tuple[Nest, ...]:
-    """The stores of the body of which `nest` is one, in order, after the reductions in whose loop they are; the nest alone where there are no
+    """The stores of the body of which `nest` is one, in order, after the reductions or scans in whose loop they are; the nest alone where there are no
     others."""
     joined = s.together(nest)
     if joined[-1].store is not None and len(joined) > 1:
         return tuple(joined)
+    chain = next((c for c in _chains(s.tree.items) if any(n is nest for n in c)), None)
+    if chain is not None:
+        return chain
     if not _plain(nest):
         return (nest,)
     opened = frozenset(p.name for p in s.grid)
@@ -25,6 +28,15 @@ def one_body(s: Scheduled, nest: Nest) -> tuple[Nest, ...]:
 
 def _plain(nest: Nest) -> bool:
     return nest.kind == "store" and nest.store is not None and nest.store.combine is None
+
+
+def _chains(items: Sequence[Tree]) -> Iterator[tuple[Nest, ...]]:
+    """Scans and what runs in their loops."""
+    for item in items:
+        if isinstance(item, Chain):
+            yield item.nests
+        elif isinstance(item, Shared):
+            yield from _chains(item.body)
 
 
 def _groups(s: Scheduled, items: Sequence[Tree], opened: frozenset[str]) -> Iterator[tuple[Nest, ...]]:

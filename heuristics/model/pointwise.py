@@ -20,15 +20,14 @@ from .trips import trips
 def pointwise(bodies: Sequence[Body], work: BodyWork) -> float:
     """Cycles of a nest that stores or keeps each element it computes, or of several that store, in one body."""
     s, nest, core = bodies[0].scheduled, bodies[0].nest, bodies[0].core
-    arith, loads, stores, kept, chain, waits = work.arith, work.loads, 0.0, 0.0, 1.0, 0.0
+    arith, loads, kept, chain, waits = work.arith, work.loads, 0.0, 1.0, 0.0
     for body in bodies:
         done = stored(body)
-        arith, stores, waits = arith + done.arith, stores + done.stores, waits + done.waits
-    kept = stores
-    if nest.kind == "scan":
-        found = scan_work(s, nest, stores, bodies[0], core)
-        arith, chain = arith + found.arith, found.chain
-        loads, kept = loads + found.states, (0.0 if nest.name in s.tree.registers else stores) + found.states
+        arith, kept, waits = arith + done.arith, kept + done.stores, waits + done.waits
+        if body.nest.kind == "scan":
+            found = scan_work(s, body.nest, done.stores, body, core)
+            arith, chain = arith + found.arith, max(chain, found.chain)
+            loads, kept = loads + found.states, kept + found.states - (done.stores if body.nest.name in s.tree.registers else 0.0)
     size = arith + loads + kept + core.overhead
     cycles = max(arith / core.ports, loads / core.load_ports, kept, size / core.issue, chain)
     return trips(s.loops(nest)) * (cycles * _lengthy(bodies[0], size) + core.spill * _spilled(bodies) + core.branch + waits)
@@ -46,7 +45,7 @@ def _lengthy(body: Body, size: float) -> float:
 def _spilled(bodies: Sequence[Body]) -> float:
     """Vectors of several stores in one body that have no register. Compilers put off the last operations and the stores of all copies:
     what is shared by several stores on the way to the results, or these themselves, are held until then."""
-    if len(bodies) == 1:
+    if len(bodies) == 1 or bodies[0].nest.kind == "scan":
         return 0.0
     s = bodies[0].scheduled
     sets = [set(evaluated(s, b.nest, [*b.nest.evaluated])) for b in bodies]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
@@ -226,7 +227,7 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     for n in nests(kernel):
         if n.kind != "scan":
             continue
-        along = next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
+        along = _consecutive(kernel, n)
         if along is None:
             continue
         free = [a for a in shared_axes(kernel) if a is not along]
@@ -247,19 +248,30 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
             yield from _down_columns(axes[-1], along, lanes, threads, outer)
 
 
+def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
+    """The axis of a nest that is consecutive in what most of its axes go through, read by it or, where it reads what is kept, by others: a
+    factor of each step lies in an order of its own."""
+    for which in ([n], nests(kernel)):
+        found = [x for m in which for x in accesses(kernel, m) if sum(a in x.strides for a in n.axes) == len(n.axes)]
+        near = next((a for x in found for a in n.axes if x.strides.get(a) == 1), None)
+        if near is not None:
+            return near
+    return next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
+
+
 TURNED = 4
 """Steps of rows that are turned in registers, so that each lane has a row."""
 CHUNK = 512
 """Elements of a chunk of a scan that is worth a work item."""
-COLUMNS = 8192
-"""Columns that are scanned at once: their states are to stay in the first cache."""
+COLUMNS = (8192, 2048)
+"""Columns that are scanned at once: their states are to stay in the first cache, with a few rows of what is read and stored."""
 
 
 def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
     """A scan along `axis`, of columns that lie next to each other along another one."""
-    strip = COLUMNS if outer else min(COLUMNS, -(-extent(along) // threads))
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
-    for vectors, copies in ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1)):
+    for most, (vectors, copies) in product(COLUMNS, ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))):
+        strip = most if outer else min(most, -(-extent(along) // threads))
         width = fit(extent(along), vectors * lanes)
         strip = -(-strip // width) * width
         cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)

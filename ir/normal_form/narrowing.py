@@ -1,21 +1,25 @@
-"""The normal form of narrow integers: what ends in 8 or 16 bits and can be computed in 16 is computed in 16.
+"""The normal form of narrow integers: what ends in few bits, or is known to fit them, is computed in so many.
 
-Sums and products of pixels are mostly written in 32 bits, so that nothing wraps. A vector has twice as many lanes of 16.
+Sums and products of pixels are mostly written in 32 bits, so that nothing wraps, and whole numbers that meet no other type have 64.
+A vector has twice as many lanes of 16 bits as of 32, and many processors have no instructions for some operators of 64.
 First everything is tried in one type, in which intervals of all intermediate results show that nothing wraps. Else each result
-is known by its lowest 16 bits: those of sums, products and bits follow from those of the operands, wrapped or not. Where an
-operator asks for more (an order, a shift to the right), intervals show that its operands are whole in a 16-bit type."""
+is known by its lowest bits: those of sums, products and bits follow from those of the operands, wrapped or not. Where an
+operator asks for more (an order, a shift to the right), intervals show that its operands are whole in a type of that size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ..dtypes import DType, bool_, index, int16, uint16
-from ..integer_ranges import inside, magnitude_of, value_range
+from ..body import Reduce, Value
+from ..dtypes import DType, bool_, index, int16, int32, uint16, uint32
+from ..integer_ranges import KernelRanges, inside, magnitude_of
 from ..kernel import Kernel
 from ..node import COMPARE, Node, const, make, walk
 from ..op_names import COUNTS
 from ..operators import cast
 from ..rewrite import Rewriter, rounded
+from .index_integers import dear_data, has_data, integer
+from .sum_ranges import ranges_of
 
 _MODULAR = {"add", "sub", "mul", "neg", "and", "or", "xor", "not"}
 """What is right in the lowest bits where its operands are."""
@@ -23,14 +27,18 @@ _ORDERED = {"max", "min", "shr", "floordiv", "remainder"}
 """What needs the whole of its operands."""
 _ENDS = _MODULAR | _ORDERED | {"abs", "shl", "where", "popcount", "clz"}
 """What is computed in another type as it is in its own, as long as nothing wraps."""
+Pair = tuple[DType, DType]
+"""A signed type and the unsigned one of its size."""
+SHORT: Pair = (int16, uint16)
+WORD: Pair = (int32, uint32)
 
 
 def narrow(kernel: Kernel) -> Kernel:
-    """An equal kernel whose casts to integers of 8 and 16 bits are of expressions in 16 bits, where that changes no value;
-    `kernel` itself where there are none."""
-    if not any(_wide(n) for root in _roots(kernel) for n in walk(root)):
+    """An equal kernel whose casts to integers of 8 and 16 bits are of expressions in 16 bits, and those to others of expressions in 32,
+    where that changes no value; `kernel` itself where there are none."""
+    if not any(_size_of(n) for root in _roots(kernel) for n in walk(root)) and not any(_dear(n) for n in _roots(kernel)):
         return kernel
-    found = _Narrow(kernel)
+    found = Narrow(kernel)
     out = found.run()
     return out if found.changed else kernel
 
@@ -42,16 +50,23 @@ def _roots(kernel: Kernel) -> Iterator[Node]:
         yield s.expr
 
 
-def _wide(n: Node) -> bool:
-    """Whether a node casts a computed integer of 32 bits to 16 or 8."""
-    return (
-        n.op == "cast"
-        and n.dtype.is_int
-        and n.dtype.size <= 2
-        and n.src[0].dtype.is_int
-        and n.src[0].op in _ENDS
-        and n.src[0].dtype.size == 4
-    )
+def _computed(n: Node, size: int) -> bool:
+    """Whether a node is an integer of more than `size` bytes that an operator makes of data."""
+    return n.dtype.is_int and n.dtype.size > size and (dear_data(n) if n.dtype is index else n.op in _ENDS)
+
+
+def _size_of(n: Node) -> int:
+    """The bytes that a node's operand may be computed in: 2 of what casts a wider integer to 16 or 8 bits, 4 of what casts one of
+    64 bits to 32 or to a float, or compares it. 0 of any other node."""
+    if n.op == "cast":
+        size = 4 if n.dtype.is_float else max(2, n.dtype.size) if n.dtype.is_int and n.dtype is not index else 8
+        return size if size < 8 and _computed(n.src[0], size) else 0
+    return 4 if n.op in COMPARE and any(_computed(s, 4) for s in n.src) else 0
+
+
+def _dear(n: Node) -> bool:
+    """Whether what is computed in 64 bits has operators that cost much there."""
+    return _computed(n, 4) and dear_data(n)
 
 
 def _is_negative(n: Node) -> Node | None:
@@ -64,22 +79,65 @@ def _sign_bit(n: Node) -> Node:
     return cast(n, uint16) >> 15
 
 
-class _Narrow(Rewriter):
-    """Rewrites the casts that `_wide` finds; `changed` where one could be."""
+class Narrow(Rewriter):
+    """Rewrites what `_size_of` finds, and wide values that are dear; `changed` where one could be."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.changed = False
+        self.range = KernelRanges(ranges_of(kernel))
 
     def node(self, n: Node) -> Node | None:
-        if not _wide(n):
+        size = _size_of(n)
+        if not size:
             return None
-        root = n.src[0]
-        found = self._in(root, uint16)
-        found = self._in(root, int16) if found is None else found
-        found = self._by_low_bits(root) if found is None else found
+        pair = SHORT if size == 2 else WORD
+        if n.op in COMPARE:
+            found = self._all(n, pair).get(n)
+        elif n.dtype.is_float:  # (floats of whole numbers without a sign take more steps)
+            found = self.whole(n.src[0], (int32,))
+        else:
+            found = self.smaller(n.src[0], pair)
+            if found is None and n.src[0].dtype.size == 8 and pair is SHORT:
+                found = self.smaller(n.src[0], WORD)
         if found is None:
             return None
+        self.changed = True
+        return found if n.op in COMPARE else cast(found, n.dtype)
+
+    def smaller(self, root: Node, pair: Pair) -> Node | None:
+        """The lowest bits of `root`, computed in a type of that size; None where it cannot be done."""
+        signed, unsigned = pair
+        compared = pair is WORD or any(n.op in COMPARE for n in walk(root))  # (x86 compares with a sign)
+        for to in (signed, unsigned) if compared else (unsigned, signed):
+            found = self._in(root, to)
+            if found is not None:
+                return found
+        return self._all(root, pair).get(root)
+
+    def value(self, v: Value) -> Value:
+        found = super().value(v)
+        if isinstance(v.expr, Node):
+            return Value(v.name, found.axes, self._root(v.expr), v.dtype)
+        if isinstance(v.expr, Reduce) and isinstance(found.expr, Reduce):
+            e = found.expr
+            return Value(v.name, found.axes, Reduce(e.combine, e.axes, self._root(v.expr.expr), e.dtype), v.dtype)
+        return found
+
+    def stored(self, n: Node) -> Node:
+        return self._root(n)
+
+    def whole(self, root: Node, types: Sequence[DType]) -> Node | None:
+        """`root` computed in 32 bits, of one of the `types`, all of whose values they hold; None where it cannot be done."""
+        to = next((t for t in types if inside(self.range(root), t)), None)
+        found = None if to is None else self.smaller(root, WORD)
+        return None if found is None or to is None else cast(found, to)
+
+    def _root(self, n: Node) -> Node:
+        """What is kept or stored: computed in 32 bits where 64 are dear."""
+        found = self.whole(n, WORD) if _dear(n) else None
+        if found is None:
+            return self.go(n)
         self.changed = True
         return cast(found, n.dtype)
 
@@ -87,56 +145,82 @@ class _Narrow(Rewriter):
         """`root` computed in another type; None where something might wrap, or is of a kind that it cannot be done for."""
         done: dict[Node, Node] = {}
         for n in walk(root):
-            if n.op in COMPARE and all(s in done for s in n.src):
-                done[n] = make(n.op, bool_, tuple(done[s] for s in n.src))
-            if not (n.dtype.is_int and n.dtype is not index and inside(value_range(n), to)):
-                continue
-            if n.op == "const":
-                done[n] = const(n.arg, to)
-            elif n.op == "cast" and n.src[0].dtype is not index and inside(value_range(n.src[0]), n.dtype):
-                x = n.src[0]
-                done[n] = cast(self._either(x, done), to)
-            elif n.op in ("load", "ref") and n.dtype.size <= 2:
-                done[n] = cast(self.go(n), to)
-            elif n.op in _ENDS - COUNTS:
-                operands = n.src[1:] if n.op == "where" else n.src
-                if n.op == "abs" and n.src[0] in done and to.kind == "u":
-                    done[n] = done[n.src[0]]
-                elif all(s in done for s in operands):
-                    conditions = (done[n.src[0]] if n.src[0] in done else self.go(n.src[0]),) if n.op == "where" else ()
-                    done[n] = make(n.op, to, (*conditions, *(done[s] for s in operands)))
+            if n.dtype is bool_:
+                self._truth(n, done)
+            elif n.dtype.is_int and inside(self.range(n), to):
+                self._whole_in(n, to, done)
         return done.get(root)
 
-    def _by_low_bits(self, root: Node) -> Node | None:
-        """An expression of 16 bits that are the lowest of `root`; None where it cannot be done."""
+    def _truth(self, n: Node, done: dict[Node, Node]) -> None:
+        """A comparison of what was done, or a choice among such."""
+        if n.op in COMPARE and all(s in done for s in n.src) and len({done[s].dtype for s in n.src}) == 1:
+            done[n] = make(n.op, bool_, tuple(done[s] for s in n.src))
+        elif n.op in ("and", "or", "xor", "not") and any(s in done for s in n.src):
+            done[n] = make(n.op, bool_, tuple(self._either(s, done) for s in n.src))
+
+    def _whole_in(self, n: Node, to: DType, done: dict[Node, Node]) -> None:
+        """An integer that fits `to`, in that type."""
+        if n.op == "const":
+            done[n] = const(n.arg, to)
+        elif n.dtype is index and not has_data(n):
+            if to.size == 4:  # (places that lanes shift by are simplified as what they are, and have no vectors of 16 bits)
+                done[n] = cast(self.go(n), to)
+        elif n.dtype is index and (found := integer(n, to, (to,), done, self.range)) is not None:
+            done[n] = found
+        elif n.op == "cast" and n.src[0].dtype is index and n.src[0] not in done:
+            return
+        elif n.op == "cast" and not n.src[0].dtype.is_float and inside(self.range(n.src[0]), n.dtype):
+            done[n] = cast(self._either(n.src[0], done), to)
+        elif n.op in ("load", "ref") or (n.op == "cast" and n.src[0].dtype.is_float):
+            if n.dtype.size <= 2 or to.size == 4:  # (turning vectors of 32 bits into 16 takes as long as an operator)
+                done[n] = cast(self.go(n), to)
+        elif n.op in _ENDS - COUNTS:
+            operands = n.src[1:] if n.op == "where" else n.src
+            if n.op == "abs" and n.src[0] in done and to.kind == "u":
+                done[n] = done[n.src[0]]
+            elif all(s in done for s in operands):
+                conditions = (self._either(n.src[0], done),) if n.op == "where" else ()
+                done[n] = make(n.op, to, (*conditions, *(done[s] for s in operands)))
+
+    def _all(self, root: Node, pair: Pair) -> dict[Node, Node]:
+        """Expressions whose lowest bits are those of the nodes below `root`, of those where it can be done."""
         done: dict[Node, Node] = {}
         for n in walk(root):
-            found = (
-                self._comparison(n, done) if n.op in COMPARE else self._low(n, done) if n.dtype.is_int and n.dtype is not index else None
-            )
+            found = None
+            if n.op in COMPARE:
+                found = self._comparison(n, pair, done)
+            elif n.dtype is bool_:
+                self._truth(n, done)
+            elif n.dtype.is_int:
+                found = self._low(n, pair, done)
             if found is not None:
                 done[n] = found
-        return done.get(root)
+        return done
 
-    def _low(self, n: Node, done: dict[Node, Node]) -> Node | None:
-        """The lowest 16 bits of an integer, of which those of its operands are `done` where that can be."""
-        op, to = n.op, int16 if inside(value_range(n), int16) else uint16
+    def _low(self, n: Node, pair: Pair, done: dict[Node, Node]) -> Node | None:
+        """The lowest bits of an integer, of which those of its operands are `done` where that can be."""
+        op, size = n.op, pair[0].size
+        to = pair[0] if inside(self.range(n), pair[0]) else pair[1]
         if op == "const":
             return const(rounded(n.arg, to), to)
-        if n.dtype.size == 1:  # (what wraps there has other bits)
+        if n.dtype is index and not has_data(n):
+            return cast(self.go(n), to) if size == 4 and inside(self.range(n), to) else None
+        if n.dtype is index and (of_index := integer(n, to, pair, done, self.range)) is not None:
+            return of_index
+        if n.dtype.size < size:  # (what wraps there has other bits)
             return cast(self.go(n), to)
-        if op == "cast":
+        if op == "cast" and not n.src[0].dtype.is_float:
             x = n.src[0]
             if x.dtype is bool_:
-                sign = _is_negative(x)
-                known = sign is not None and sign in done and inside(value_range(sign), int16)
+                sign = _is_negative(x) if size == 2 else None
+                known = sign is not None and sign in done and inside(self.range(sign), int16)
                 return cast(_sign_bit(done[sign]) if sign is not None and known else self._either(x, done), to)
             return done.get(x)
-        if op in _ENDS and all(s in done for s in n.src[op == "where" :]):
-            return self._operator(n, to, done)
-        return cast(self.go(n), to) if n.dtype.size == 2 else None
+        found = self._operator(n, to, pair, done) if op in _ENDS and all(s in done for s in n.src[op == "where" :]) else None
+        whole = n.dtype.size == size or (size == 4 and op in ("load", "ref"))
+        return cast(self.go(n), to) if found is None and whole else found
 
-    def _operator(self, n: Node, to: DType, done: dict[Node, Node]) -> Node | None:
+    def _operator(self, n: Node, to: DType, pair: Pair, done: dict[Node, Node]) -> Node | None:
         """The same for an operator of operands that are done."""
         op, src = n.op, n.src
         if op in _MODULAR:
@@ -144,34 +228,36 @@ class _Narrow(Rewriter):
         if op == "where":
             return make(op, to, (self._either(src[0], done), *(cast(done[s], to) for s in src[1:])))
         if op in COUNTS:
-            return self._counted(n, to, done)
+            return self._counted(n, to, pair, done)
         if op == "shl":
-            return make(op, to, (cast(done[src[0]], to), cast(done[src[1]], to))) if inside(value_range(src[1]), to) else None
+            return make(op, to, (cast(done[src[0]], to), cast(done[src[1]], to))) if inside(self.range(src[1]), to) else None
         sized = src[0] if op == "abs" else magnitude_of(n)
-        if sized is not None and inside(value_range(sized), int16):  # (that of the least number is right without a sign)
-            return cast(make("abs", int16, (cast(done[sized], int16),)), to)
+        if sized is not None and inside(self.range(sized), pair[0]):  # (that of the least number is right without a sign)
+            return cast(make("abs", pair[0], (cast(done[sized], pair[0]),)), to)
         if op == "abs":
-            return cast(done[src[0]], to) if value_range(src[0])[0] >= 0 else None
-        return self._whole(n, to if op == "shr" else None, done)
+            return cast(done[src[0]], to) if self.range(src[0])[0] >= 0 else None
+        return self._whole(n, to if op == "shr" else None, pair, done)
 
-    def _counted(self, n: Node, to: DType, done: dict[Node, Node]) -> Node | None:
-        """Bits of a number that fits 16, where fewer lie above the highest one that is set."""
-        if not inside(value_range(n.src[0]), uint16):
+    def _counted(self, n: Node, to: DType, pair: Pair, done: dict[Node, Node]) -> Node | None:
+        """Bits of a number that fits, where fewer lie above the highest one that is set."""
+        unsigned = pair[1]
+        if not inside(self.range(n.src[0]), unsigned):
             return None
-        found = make(n.op, uint16, (cast(done[n.src[0]], uint16),))
-        return cast(found + (8 * n.dtype.size - 16) if n.op == "clz" and n.dtype.size > 2 else found, to)
+        found = make(n.op, unsigned, (cast(done[n.src[0]], unsigned),))
+        more = 8 * (n.dtype.size - unsigned.size)
+        return cast(found + more if n.op == "clz" and more else found, to)
 
     def _either(self, n: Node, done: dict[Node, Node]) -> Node:
         """A node as it was done, or as it was."""
         return done[n] if n in done else self.go(n)
 
-    def _comparison(self, n: Node, done: dict[Node, Node]) -> Node | None:
-        return self._whole(n, bool_, done) if all(s in done for s in n.src) else None
+    def _comparison(self, n: Node, pair: Pair, done: dict[Node, Node]) -> Node | None:
+        return self._whole(n, bool_, pair, done) if all(s in done for s in n.src) else None
 
-    def _whole(self, n: Node, dtype: DType | None, done: dict[Node, Node]) -> Node | None:
+    def _whole(self, n: Node, dtype: DType | None, pair: Pair, done: dict[Node, Node]) -> Node | None:
         """An operator in a type that has all values of its operands, with a result of `dtype` (of that type, where None)."""
-        for to in (int16, uint16):  # (x86 compares with a sign)
-            if all(inside(value_range(s), to) for s in n.src):
+        for to in pair:  # (x86 compares with a sign)
+            if all(inside(self.range(s), to) for s in n.src):
                 made = make(n.op, bool_ if dtype is bool_ else to, tuple(cast(done[s], to) for s in n.src))
                 return made if dtype is None or dtype is bool_ else cast(made, dtype)
         return None

@@ -24,6 +24,7 @@ from ..node import Node, as_node, axis, const, make
 from ..rewrite import Rewriter
 from .bit_idioms import count_bits
 from .masked_weights import mask_weights
+from .narrow_sums import narrow_sums
 from .narrowing import narrow
 from .parity import split_by_parity
 from .repeated import name_repeated
@@ -42,7 +43,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = name_repeated(narrow(count_bits(split_by_parity(mask_weights(rows_first(found))))))
+    found = name_repeated(narrow(narrow_sums(count_bits(split_by_parity(mask_weights(rows_first(found)))))))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType
+import struct
+
+from ...ir.dtypes import DType, float32, int32
+from ...ir.dtypes import dtype as named
 from ...ir.integer_ranges import value_range
 from ...ir.intervals import Interval
 from ...ir.node import Node
@@ -11,15 +14,55 @@ from ...program.builder import Builder
 from ...program.program import Val
 
 NAMES = frozenset({"shl", "shr", "floordiv", "remainder"})
+VECTORS = frozenset({"sse41", "neon"})
+"""Processors that turn vectors of 32-bit integers into floats and back, one instruction each way."""
+EXACT = 1 << 21
+"""Up to here the product with an inverse in float32, of twice 2**-24 of its size too much or too little (three times without fused
+products), is nearer to the quotient of x + 1/2 than a whole number can be."""
 
 
-def expand(b: Builder, op: str, x: Val, y: Val, by: Node) -> Val:
-    """`op` (one of NAMES) of `x` and `y`, scalars or vectors of one integer type; `by` is the expression that `y` is made of."""
+def expand(b: Builder, op: str, x: Val, y: Val, by: Node, dividend: Interval) -> Val:
+    """`op` (one of NAMES) of `x` and `y`, scalars or vectors of one integer type; `by` is the expression that `y` is made of, and
+    `dividend` has all values of `x`."""
     lanes = max(x.lanes, y.lanes)
     x, y = b.splat(x, lanes), b.splat(y, lanes)
     if op in ("shl", "shr"):
         return _shift(b, op, x, y, value_range(by))
-    return _divide(b, op, x, y, rounded(by.arg, x.dtype) if by.op == "const" else None)
+    known = rounded(by.arg, x.dtype) if by.op == "const" else None
+    if known is not None and known > 0:
+        return _by_constant(b, op, x, known, dividend)
+    return _divide(b, op, x, y)
+
+
+def _by_constant(b: Builder, op: str, x: Val, by: int, dividend: Interval) -> Val:
+    """A quotient or rest of a division by a positive constant: in floats where few values make that exact, since vectors of 32 bits have no
+    instruction for the upper half of a product; else without a sign where none is needed, which saves corrections."""
+    low, high = dividend
+    up = max(0, -(low // by))  # so many times `by` more, and no dividend is negative
+    dtype, whole = x.dtype, high + up * by
+    plain = not b.expand or by & (by - 1) == 0
+    if not plain and b.features & VECTORS and dtype.size == 4 and x.lanes > 1 and max(-low, whole, by) <= EXACT:
+        inverse = _single(1.0 / by)
+        floats = b.op("cast", b.op("cast", x, dtype=int32), dtype=float32)
+        near = b.op("fma", floats, _float(b, inverse, x), _float(b, _single((up * by + 0.5) * inverse), x))
+        quotient = b.op("cast", near, dtype=int32)
+        quotient = b.op("cast", b.op("sub", quotient, _number(b, up, quotient)) if up else quotient, dtype=dtype)
+        return quotient if op == "floordiv" else b.op("sub", x, b.op("mul", quotient, _number(b, by, x)))
+    if not plain and dtype.kind == "i" and dtype.size >= 2 and (not up or x.lanes > 1) and whole < 1 << 8 * dtype.size:
+        unsigned = named(f"uint{8 * dtype.size}")
+        found = b.op("cast", b.op("add", x, _number(b, up * by, x)) if up else x, dtype=unsigned)
+        found = b.op("cast", b.op("idiv" if op == "floordiv" else "imod", found, attr=by), dtype=dtype)
+        return b.op("sub", found, _number(b, up, found)) if up and op == "floordiv" else found
+    return b.op("idiv" if op == "floordiv" else "imod", x, attr=by)
+
+
+def _single(value: float) -> float:
+    """A number as float32 holds it."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def _float(b: Builder, value: float, like: Val) -> Val:
+    return b.const(value, float32, like.lanes)
 
 
 def _shift(b: Builder, op: str, x: Val, y: Val, amounts: Interval) -> Val:
@@ -35,9 +78,7 @@ def _shift(b: Builder, op: str, x: Val, y: Val, amounts: Interval) -> Val:
     return b.op("select", inside, b.op(op, x, b.op("select", inside, y, zero)), zero)
 
 
-def _divide(b: Builder, op: str, x: Val, y: Val, known: int | None) -> Val:
-    if known is not None and known > 0:
-        return b.op("idiv" if op == "floordiv" else "imod", x, attr=known)
+def _divide(b: Builder, op: str, x: Val, y: Val) -> Val:
     zero = _number(b, 0, x)
     none = b.op("eq", y, zero)
     # a divisor that is never 0, so that the corrections below need not look

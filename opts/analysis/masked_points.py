@@ -17,7 +17,7 @@ from .thresholds import cuttable
 
 def keeps_old(sched: Scheduled, nest: Nest, conds: Sequence[Node]) -> bool:
     """Whether a point that the conditions leave out may add what changes nothing: its place exists, nobody else writes there meanwhile,
-    and all that points add to lies in the first cache. (Of extremes of floats, what is no number would have to be kept.)"""
+    and all that points add to is near: a branch that is guessed wrongly takes as long as two reads from the second cache. (Of extremes of floats, what is no number would have to be kept.)"""
     s = nest.store
     if s is None or s.combine is None or s.own is not None or nest.kind != "store" or not cuttable(sched):
         return False
@@ -28,7 +28,7 @@ def keeps_old(sched: Scheduled, nest: Nest, conds: Sequence[Node]) -> bool:
     shape = [d for d in s.buffer.shape if isinstance(d, int)]
     if len(shape) < len(s.buffer.shape) or any(not _inside(i, d) for i, d in zip(nest.indices, shape, strict=True)):
         return False
-    return prod(d for i, d in zip(nest.indices, shape, strict=True) if i.op != "axis") * s.buffer.dtype.size <= sched.target.l1
+    return prod(d for i, d in zip(nest.indices, shape, strict=True) if i.op != "axis") * s.buffer.dtype.size <= sched.target.l2 // 2
 
 
 def _inside(place: Node, extent: int) -> bool:

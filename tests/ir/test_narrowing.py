@@ -148,3 +148,65 @@ def test_a_stated_range_counts() -> None:
 def test_it_is_normal_form() -> None:
     once = normalise(pixels(FITS["grey"]))
     assert widest(once) == 2 and normalise(once) is once
+
+
+def test_conditions_on_places_beside_data_stay_as_they_are_and_the_rest_is_narrow() -> None:
+    def spins(a: Node, b: Node, t: Node) -> Node:
+        near = a + b + t
+        limit = cast(where(near <= 2, 256, where(near.eq(3), 44, 8)), INT)  # (a choice of literals is int64)
+        return where((a * 3 < limit) & near.ne(5), 1 - b, b)
+
+    kernel = pixels(spins, "int8", "int8", ends=(0, 1))
+    found = narrow(kernel)
+    assert (widest(kernel), widest(found)) == (8, 2)
+    x = {k: np.random.default_rng(3).integers(0, 1, 1 << 12, np.int8, endpoint=True) for k in "abt"}
+    np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
+
+
+WHOLE: dict[str, Callable[[Node, Node], Node]] = {
+    "parts of a time": lambda t, u: (t // 86400 + 719468) // 146097 * 400 + (t // 60) % 60,
+    "rest, written out": lambda t, u: t - t // 1000 * 1000,
+    "rest, times": lambda t, u: 3 * t + 5 - (t + 7) // 11 * 33,
+    "choice": lambda t, u: where(t % 7 < u, t // 3, -u * 5),
+    "product": lambda t, u: (t % 1000) * u + minimum(t, 9) * maximum(u, 2),
+    "bits": lambda t, u: ((t >> 3) & 255) | ((u + 6) << 2),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("out", ["int32", "int8", "float32", "int64"])
+def test_what_is_computed_in_64_bits_and_fits_32_is_computed_in_32(name: str, out: str) -> None:
+    n = 1 << 11
+    kb = KernelBuilder("times")
+    i = kb.axis("n", n)
+    t, u = kb.input("t", (n,), dtype("int64"), range=(0, 4_000_000_000)), kb.input("u", (n,), dtype("int64"), range=(-6, 6))
+    kb.store("y", dtype(out), (n,), (i,), cast(WHOLE[name](t[i], u[i]), dtype(out)))
+    kernel = kb.build()
+    found = narrow(kernel)
+    inner = [m for m in walk(found.stores[0].expr) if m.dtype.size == 8 and m.op not in ("axis", "const", "load", "cast")]
+    assert not inner, "nothing is computed in 64 bits any more"
+    rng = np.random.default_rng(1)
+    x = {"t": rng.integers(0, 4_000_000_000, n, endpoint=True), "u": rng.integers(-6, 6, n, endpoint=True)}
+    x["t"][:4], x["u"][:4] = (0, 4_000_000_000, 0, 4_000_000_000), (-6, 6, 6, -6)
+    np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
+
+
+@pytest.mark.parametrize("f", [lambda t: t * 3, lambda t: (t * t) >> 40, lambda t: t % (1 << 40)])
+def test_what_does_not_fit_32_bits_stays(f: Callable[[Node], Node]) -> None:
+    kb = KernelBuilder("large")
+    i = kb.axis("n", 64)
+    t = kb.input("t", (64,), dtype("int64"), range=(0, 4_000_000_000))
+    kb.store("y", dtype("float64"), (64,), (i,), cast(f(t[i]), dtype("float64")))
+    kernel = kb.build()
+    assert narrow(kernel) is kernel
+
+
+def test_places_compared_with_data_stay_indices() -> None:
+    """What loops are cut by is a comparison of indices."""
+    kb = KernelBuilder("ragged")
+    i, k = kb.axis("m", 8), kb.axis("n", 40)
+    x, many = kb.input("x", (8, 40), dtype("float32")), kb.input("many", (8,), dtype("int64"), range=(0, 40))
+    total = kb.sum("total", (i,), k, where(k < many[i] - 1, x[i, k], 0.0))
+    kb.store("y", dtype("float32"), (8,), (i,), total[i])
+    kernel = kb.build()
+    assert narrow(kernel) is kernel
