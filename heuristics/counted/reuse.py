@@ -229,10 +229,25 @@ class Reuse:
         return whole * self._pieces(root, open_lines, pieces) if whole else 0.0
 
     def _pieces(self, node: LoopNode, open_lines: int, pieces: float) -> float:
-        past = [g for g in grouped(node.accesses, self.sizes, self.line) if g.nt]
-        waiting = sum(g.runs for g in past if g.run < self.line)
+        waiting = _open_lines((a for a in node.accesses if a.mem.nt), self.line)
         share = min(1.0, max(0.0, 2.0 * waiting / open_lines - 1.0)) if waiting > 1 else 0.0
         return max((1.0 + (pieces - 1.0) * share, *(self._pieces(c, open_lines, pieces) for c in node.children)))
+
+
+def _open_lines(stores: Iterable[Touch], line: float) -> int:
+    """How many lines wait at once for the rest of what belongs to them, while stores come in this order. What is left of them in the end
+    waits for the next iteration, and counts twice."""
+    filled: dict[tuple[Place, frozenset[tuple[Variable, float]], int], float] = {}
+    most = 0
+    for a in stores:
+        for at in range(int(a.form.const // line), math.ceil((a.form.const + a.bytes) / line)):
+            key = (a.mem.space, a.mem.base), frozenset(a.form.terms.items()), at
+            part = min(a.form.const + a.bytes, (at + 1) * line) - max(a.form.const, at * line)
+            filled[key] = filled.get(key, 0.0) + part
+            if filled[key] >= line:
+                del filled[key]
+        most = max(most, len(filled))
+    return max(most, 2 * len(filled))
 
 
 def grouped(accesses: Iterable[Touch], sizes: Mapping[Place, float], line: float) -> list[TouchGroup]:

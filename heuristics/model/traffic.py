@@ -215,14 +215,17 @@ class Traffic:
 
     def _in_pieces(self, nest: Nest) -> bool:
         """Whether a nest stores pieces of lines, those of several rows in turns. (Of rows that begin anywhere in a line, each step ends
-        within one.)"""
+        within one. What several stores of one body compute comes a vector at a time, each to a row of its own.)"""
         s, line = self.scheduled, self.machine.caches.line
         assert nest.store is not None
+        beside = sum(self._past(m) for m in one_body(s, nest))
+        if s.target.vector_bytes < line and beside > self.machine.caches.open_lines - beside:  # (others have the rest)
+            return True
         lane = s.lanes(nest).lane
         rows = [p for p in s.registers(nest) if (lane is None or p.axis is not lane.axis) and p.trips > 1]
         size = nest.expr.dtype.size * (1 if lane is None else lane.trips)
         pitches = [(stride(s, nest, "", nest.indices, nest.store.buffer.shape, p) or 0) * nest.store.buffer.dtype.size for p in rows]
-        return bool(rows) and (size < line or any(pitch % line for pitch in pitches))
+        return bool(rows) and (bool(size % line) or any(pitch % line for pitch in pitches))
 
     def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
         """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""

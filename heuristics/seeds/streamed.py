@@ -9,9 +9,13 @@ from ...ir.kernel import Kernel
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.analysis.structure import accesses
+from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.schedule import Scheduled
 from ...targets import Target
+from ..machine import DEFAULT
 from ..model import estimate
+from ..model.one_body import one_body
 from ..processors import machine_of
 from .legal import Trials
 
@@ -50,15 +54,22 @@ def far_bytes(kernel: Kernel, target: Target) -> float:
 
 
 def few_rows(trials: Trials, opts: Opts) -> bool:
-    """Whether every nest stores a few runs of consecutive elements at most side by side."""
+    """Whether every nest stores a few runs of consecutive elements at most side by side; where vectors are shorter than a line, with the
+    stores behind it in one body."""
     state = trials.apply(opts)
-    for n in state.nests:
-        for x in accesses(trials.kernel, n):
-            if x.store:
-                run, rows = 1, 1
-                for a in sorted(n.axes, key=lambda a: x.stride(a) or 0):
-                    together = x.stride(a) == run
-                    run, rows = (run * state.plans[a].copies, rows) if together else (run, rows * state.plans[a].copies)
-                if rows > ROWS:
-                    return False
-    return True
+    short = trials.target.vector_bytes < DEFAULT.caches.line
+    rows = {n.name: _rows(trials, state, n) for n in state.nests}
+    return all((sum(rows[m.name] for m in one_body(state, n)) if short else rows[n.name]) <= ROWS for n in state.nests)
+
+
+def _rows(trials: Trials, state: Scheduled, nest: Nest) -> int:
+    """Runs of consecutive elements that a nest stores side by side."""
+    most = 0
+    for x in accesses(trials.kernel, nest):
+        if x.store:
+            run, rows = 1, 1
+            for a in sorted(nest.axes, key=lambda a: x.stride(a) or 0):
+                together = x.stride(a) == run
+                run, rows = (run * state.plans[a].copies, rows) if together else (run, rows * state.plans[a].copies)
+            most = max(most, rows)
+    return most

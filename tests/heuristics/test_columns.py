@@ -104,5 +104,5 @@ def test_strips_of_a_scan_are_no_wider_than_what_it_hands_on_has_registers() -> 
     kb.store("y", float32, (48, 256), (i, j), kb.scan("max", "top", (i, j), i, x[i, j])[i, j] - x[i, j])
     kernel, target = kb.build(), named("haswell")
     times = {width: estimate(apply(kernel, parse(f"Un{width}"), target)) for width in (32, 64, 128)}
-    assert times[128] > 1.1 * times[64]
+    assert times[128] > 1.05 * times[64]
     assert named_options(seeds(kernel, target, 1)[0], "UPCAST")["n"] == 64

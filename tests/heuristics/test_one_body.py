@@ -53,3 +53,29 @@ def test_more_results_than_registers_are_spilled(wide: int, dearer: bool) -> Non
     """Nine results of eight vectors each have no room in 32 registers, those of two have."""
     narrow, other = estimate(scheduled(9, 16), 1), estimate(scheduled(9, wide), 1)
     assert (other > 1.01 * narrow) == dearer
+
+
+def layers() -> Kernel:
+    """A scan down columns, and two outputs of what it reads."""
+    kb = KernelBuilder("layers")
+    k, j = kb.axis("l", 32), kb.axis("w", 4096)
+    x = kb.input("x", (32, 4096), float32)
+    weight = kb.value("weight", (k, j), exp(x[k, j]))
+    above = kb.scan("add", "above", (k, j), k, weight[k, j])
+    kb.store("rho", float32, (32, 4096), (k, j), weight[k, j])
+    kb.store("press", float32, (32, 4096), (k, j), above[k, j] - weight[k, j])
+    return kb.build()
+
+
+def test_a_scan_and_what_runs_in_its_loop_are_one_body() -> None:
+    s = apply(layers(), [opt("UPCAST", "w", 16)], TARGET)
+    assert all(one_body(s, n) == tuple(s.nests) for n in s.nests)
+
+
+@pytest.mark.parametrize(("level", "many", "slower"), [("haswell", 9, True), ("haswell", 3, False), ("cascadelake", 9, False)])
+def test_many_rows_stored_past_the_caches_by_short_vectors_leave_in_pieces(level: str, many: int, slower: bool) -> None:
+    """A vector of 32 bytes is half a line, and compilers may put those of other rows before the next half."""
+    kernel, target = outputs(many, 512, 4096), targets.named(level)
+    plain = [opt("UPCAST", "w", 16), opt("PARALLEL", "h")]
+    past = [*plain, *(opt("NT", f"y{k}") for k in range(many))]
+    assert (estimate(apply(kernel, past, target), 1) > estimate(apply(kernel, plain, target), 1)) == slower

@@ -82,7 +82,8 @@ def test_no_branch_where_the_place_exists() -> None:
         assert ops(compacted(n=40), opts)["if"] == 0
         assert ops(compacted(n=40, loose=True), opts)["if"] > 0
         assert ops(compacted("max", n=40), opts)["if"] > 0  # (of floats that are no numbers)
-    assert ops(compacted(n=1 << 15), "(none)")["if"] > 0  # past the first cache
+    assert ops(compacted(n=1 << 15), "(none)")["if"] == 0  # in the second cache
+    assert ops(compacted(n=1 << 18), "(none)")["if"] > 0
 
 
 def test_products_are_added_in_one_operation() -> None:

@@ -104,3 +104,23 @@ def test_every_way_compiled() -> None:
     for step, n in product((2, 3, 4), (32, 27)):
         for opts in ways(step):
             check_compiled(mixed(step, n), parse(opts), targets.host())
+
+
+def test_groups_of_two_vectors_have_their_lanes_across() -> None:
+    """Sixteen words of each point, computed of what the point reads: lanes are points, with vectors of eight too."""
+    kb = KernelBuilder("words")
+    i = kb.axis("n", 24)
+    x = kb.input("x", (24,), dtype("uint32"))
+    v = [x[i] * (2 * k + 1) + k for k in range(16)]
+    for k in range(16):
+        for _ in range(3):
+            v[k] = (v[k] << 7) ^ (v[(k + 1) % 16] >> 5)
+    for k in range(16):
+        kb.store("y", dtype("uint32"), (24, 16), (i,), v[k], (i, k))
+    kernel, opts = kb.build(), parse([["UPCAST", "part", 16], ["UPCAST", "n", 8]])
+    s = apply(kernel, opts, targets.named("haswell"))
+    (nest,) = s.nests
+    lane = s.lanes(nest).lane
+    assert lane is not None and lane.axis.arg.family == "n" and s.lanes(nest).width == 8
+    check_twin(kernel, opts, targets.named("haswell"))
+    check_compiled(kernel, opts)

@@ -16,6 +16,7 @@ from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts.loop_tree import Chain, Shared, Tree
+from tilewright.program.program import Instr, statements
 
 AVX2, OPENCL, SM80 = (targets.named(n) for n in ("avx2", "opencl-gpu", "sm_80"))
 
@@ -69,7 +70,19 @@ def read_twice() -> Kernel:
     return kb.build()
 
 
-KERNELS: tuple[Callable[[], Kernel], ...] = (integral, volume, exclusive, read_twice)
+def layers() -> Kernel:
+    """Two outputs of layers that lie one above the other: what a layer weighs, which reads no scan, and what lies above its middle."""
+    kb = KernelBuilder("layers")
+    k, j = kb.axis("l", 9), kb.axis("w", 27)
+    x, deep = kb.input("x", (9, 27), float32), kb.input("deep", (9,), float32)
+    weight = kb.value("weight", (k, j), x[k, j] * x[k, j] + 1.0)
+    above = kb.scan("add", "above", (k, j), k, weight[k, j] * deep[k])
+    kb.store("rho", float32, (9, 27), (k, j), weight[k, j])
+    kb.store("press", float32, (9, 27), (k, j), above[k, j] - weight[k, j] * (deep[k] * 0.5))
+    return kb.build()
+
+
+KERNELS: tuple[Callable[[], Kernel], ...] = (integral, volume, exclusive, read_twice, layers)
 SCHEDULES: list[tuple[Callable[[], Kernel], list[Any]]] = [
     (integral, []),
     (integral, [["PADTO", "w", 24], ["UPCAST", "w", 8], ["UPCAST", "h", 4]]),
@@ -81,6 +94,8 @@ SCHEDULES: list[tuple[Callable[[], Kernel], list[Any]]] = [
     (exclusive, [["PADTO", "n", 24], ["UPCAST", "n", 8], ["UPCAST", "m", 4]]),
     (exclusive, [["TILE", "n", 8], ["UPCAST", "n", 4], ["PARALLEL", "n"], ["MOVE", "m", {"before": "n.t"}]]),
     (read_twice, [["UPCAST", "n", 4], ["UPCAST", "m", 2]]),
+    (layers, [["UPCAST", "w", 8]]),
+    (layers, [["UPCAST", "w", 8], ["TILE", "w", 16], ["MOVE", "l", {"before": "w.t"}], ["PARALLEL", "w"]]),
 ]
 
 
@@ -115,6 +130,13 @@ def test_scans_along_two_axes_and_their_store_are_one_pass() -> None:
     s = apply(integral(64, 512), parse([["UPCAST", "w", 8], ["UPCAST", "h", 4]]), AVX2)
     assert chains(s.tree.items) == [["row", "total", "y"]] and s.tree.registers == {"row", "total"}
     assert lower(s).scratch <= 512 * 4 + 64  # the sums so far of one row
+
+
+def test_a_store_that_reads_what_the_scan_reads_runs_in_its_loop() -> None:
+    s = apply(layers(), parse([["UPCAST", "w", 8], ["PARALLEL", "w"]]), AVX2)
+    assert chains(s.tree.items) == [["above", "rho", "press"]] and s.tree.registers == {"above"}
+    found = [x.args for p in lower(s).phases for x in statements(p.body) if isinstance(x, Instr) and x.op == "mul"]
+    assert len(found) == len(set(found)), "what both stores and the scan compute is computed once"
 
 
 def test_what_others_read_is_kept_for_them() -> None:
