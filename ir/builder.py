@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .body import BITWISE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
+from .body import Combine, Fold, Monoid, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .checks.check import check_reads
 from .checks.written_once import check_written_once
-from .dtypes import DType, DTypeLike, bool_
+from .combining import reduced, scanned, stored
+from .conditions import Conditions
+from .dtypes import DTypeLike, bool_
 from .errors import KernelError
 from .in_place import in_place
 from .kernel import Kernel
@@ -66,29 +68,27 @@ class KernelBuilder:
     def reduce(
         self, combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
-        """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression)."""
-        return self._add(_reduced(combine, given.name("a value", name), axes, over, expr, dtype))
+        """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression).
+
+        Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
+        "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
+        return self._add(reduced(combine, name, axes, over, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
-        """Σ expr."""
+        """Σ expr; of conditions, how many hold (int32)."""
         return self.reduce("add", name, axes, over, expr, dtype)
 
     def max(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node) -> Value:
-        """max expr."""
+        """max expr; of conditions, whether any holds."""
         return self.reduce("max", name, axes, over, expr)
 
     def min(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node) -> Value:
-        """min expr."""
+        """min expr; of conditions, whether all hold."""
         return self.reduce("min", name, axes, over, expr)
 
     def scan(self, combine: Combine, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DTypeLike | None = None) -> Value:
-        """Inclusive prefix along one of `axes`."""
-        known_combine(combine, f"scan {name}")
-        bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
-        expr = given.expression(f"scan {name}", expr)
-        acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
-        _bits(combine, f"scan {name}", expr.dtype, acc)
-        return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
+        """Inclusive prefix along one of `axes`. Conditions are combined as by `reduce`."""
+        return self._add(scanned(combine, name, axes, along, expr, dtype, self._body))
 
     def associative_scan(
         self,
@@ -159,7 +159,10 @@ class KernelBuilder:
         combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
         """A reduction inside a fold's block."""
-        return _reduced(combine, given.name("a value", name), axes, over, expr, dtype)
+        found = reduced(combine, name, axes, over, expr, dtype, ())
+        if isinstance(found, Conditions):
+            raise KernelError(f"value {name}: a fold's block has no conditions; reduce cast(condition, int32)")
+        return found
 
     @staticmethod
     def lhs(v: Value) -> Node:
@@ -194,9 +197,7 @@ class KernelBuilder:
         ix = tuple(given.plain_index(f"index {d} of {what}", i) for d, i in enumerate(at))
         if mask is not None and given.expression(f"the mask of {name}", mask).dtype is not bool_:
             raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
-        if combine is not None:
-            known_combine(combine, what)
-            _bits(combine, what, of)
+        how = None if combine is None else stored(combine, what, of)
         earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
         if earlier is not None and earlier != buffer:
             raise KernelError(
@@ -205,7 +206,7 @@ class KernelBuilder:
             )
         if earlier is None:
             self._buffers.append(buffer)
-        self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, combine, mask))
+        self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, how, mask))
         return earlier or buffer
 
     def in_place(self, output: Buffer, source: Buffer) -> None:
@@ -228,38 +229,5 @@ class KernelBuilder:
         return in_place(joined_stores(made), self._aliases)
 
     def _add(self, v: Value) -> Value:
-        self._body.append(v)
+        self._body.append(v.bits if isinstance(v, Conditions) else v)
         return v
-
-
-def known_combine(combine: str, what: str) -> None:
-    """Raise KernelError where nothing is called so."""
-    if combine not in COMBINES:
-        hint = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}.get(
-            combine
-        )
-        known = repr(hint) if hint else f"one of {', '.join(COMBINES)}"
-        raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
-
-
-def _bits(combine: str, what: str, *types: DType) -> None:
-    """Raise KernelError where a bitwise combine meets what is no integer, or has no integer for its result."""
-    for t in types if combine in BITWISE else ():
-        if not t.is_int:
-            instead = "'max' is any and 'min' is all" if t is bool_ else "cast it to an integer type"
-            raise KernelError(f"{what}: {combine!r} of {t}; {instead}")
-
-
-def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None) -> Value:
-    known_combine(combine, f"value {name}")
-    bound, folded = given.axes(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
-    both = next((a for a in folded if a in bound), None)
-    if both is not None:
-        raise KernelError(
-            f"value {name} reduces over {both!r}, which is one of its own axes too; leave it out there, or make kb.axis('{both!r}@2', ...)"
-        )
-    expr = given.expression(f"value {name}", expr)
-    default = expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute
-    acc = default if dtype is None else given.element_type(f"value {name}", dtype)
-    _bits(combine, f"value {name}", expr.dtype, acc)
-    return Value(name, bound, Reduce(combine, folded, cast(expr, acc), acc), acc)

@@ -75,8 +75,6 @@ WORDS: dict[str, tuple[Write, str]] = {
     "an axis that nothing binds": (lambda kb, i, j, x: kb.sum("r", (), i, x[i, j])[()], "uses n, which it does not bind: give it among its axes"),
     "bits of floats": (lambda kb, i, j, x: kb.reduce("xor", "r", (i,), j, x[i, j])[i], "value r: 'xor' of float32; cast it to an integer type"),
     "bits into floats": (lambda kb, i, j, x: kb.reduce("and", "r", (i,), j, i * j, float32)[i], "value r: 'and' of float32; cast it"),
-    "bits into conditions": (lambda kb, i, j, x: kb.scan("and", "r", (i, j), j, i * j, "bool")[i, j], "scan r: 'and' of bool; 'max' is any"),
-    "bits of conditions": (lambda kb, i, j, x: kb.reduce("or", "r", (i,), j, x[i, j] > 0.0)[i], "'max' is any and 'min' is all"),
     "sum for add": (lambda kb, i, j, x: kb.reduce("sum", "r", (i,), j, x[i, j])[i], "value r: unknown combine 'sum'; use 'add'"),
     "a dot in a name": (lambda kb, i, j, x: kb.axis("n.s", 3), "names with a dot"),
     "no name": (lambda kb, i, j, x: kb.axis("", 3), "the name of an axis is ''"),
