@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from .buffer import Buffer
-from .checks.misuse import NotIndexed
+from .checks.misuse import NotIndexed, index_of
 from .dtypes import DType
 from .errors import KernelError
 from .node import Expr, Node, as_node, axes_of, ref, walk
@@ -57,7 +57,10 @@ class Value(NotIndexed):
         ix = indices if isinstance(indices, tuple) else (indices,)
         if len(ix) != len(self.axes):
             raise KernelError(f"value {self.name} has {len(self.axes)} axes and was indexed with {len(ix)}")
-        return ref(self.name, ix, self.dtype)
+        at = tuple(as_node(i) for i in ix)
+        for i in at:
+            index_of(self.name, i)
+        return ref(self.name, at, self.dtype)
 
     @property
     def body(self) -> Node:

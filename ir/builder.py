@@ -9,10 +9,11 @@ from . import node as N
 from .body import Combine, Fold, Monoid, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .checks.check import check_reads
+from .checks.misuse import mask_of
 from .checks.written_once import check_written_once
 from .combining import reduced, scanned, stored
 from .conditions import Conditions
-from .dtypes import DTypeLike, bool_
+from .dtypes import DTypeLike
 from .errors import KernelError
 from .in_place import in_place
 from .kernel import Kernel
@@ -108,29 +109,29 @@ class KernelBuilder:
                                        lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]))
 
         Raises KernelError where the rule is not associative on some numbers, or the identity changes what follows it."""
-        what = f"scan {', '.join(names)}"
-        bound, axis = given.axes(what, axes), given.axes(f"the axis of {what}", along)[0]
-        values = [given.expression(what, e) for e in elements]
-        if not len(names) == len(values) == len(identity):
-            raise KernelError(f"{what}: {len(names)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
+        called = [given.name("a scan", n) for n in given.each("the names of a scan of tuples", names)]
+        what = f"scan {', '.join(called)}"
+        bound, axis = given.axes(what, axes), given.one_axis(what, along)
+        values = [given.expression(what, e) for e in given.each(f"the elements of {what}", elements)]
+        identity = given.each(f"the identity of {what}", identity)
+        if not len(called) == len(values) == len(identity):
+            raise KernelError(f"{what}: {len(called)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
         values = [cast(e, e.dtype.acc) for e in values]
         before, after = sides(e.dtype for e in values)
-        rule = [given.expression(f"the rule of {what}", m) for m in merge(before, after)]
+        rule = [given.expression(f"the rule of {what}", m) for m in given.each(f"what the rule of {what} gives", merge(before, after))]
         if len(rule) != len(values):
             raise KernelError(f"{what}: the rule gives {len(rule)} components of {len(values)}")
         alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", "axis", "sym")), None)
         if alien is not None:
             raise KernelError(f"{what}: the rule uses {alien!r}; it may use the components of both sides and numbers only")
         types = [e.dtype for e in values]
-        parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
+        parts = tuple(given.of_type(f"component {k} of the rule of {what}", m, t) for k, (m, t) in enumerate(zip(rule, types, strict=True)))
         start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
         scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
         from .checks.associative import check_associative  # needs NumPy, which a kernel without such scans does not
 
         check_associative(what, scans[0])
-        found = [
-            Value(given.name("a scan", n), bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(names, scans, types, strict=True)
-        ]
+        found = [Value(n, bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(called, scans, types, strict=True)]
         self._body += found
         return tuple(found)
 
@@ -195,8 +196,8 @@ class KernelBuilder:
         buffer = Buffer(name, of, given.shape(name, shape), "out")
         at = bound if indices is None else (indices,) if isinstance(indices, N.Node) else tuple(indices)
         ix = tuple(given.plain_index(f"index {d} of {what}", i) for d, i in enumerate(at))
-        if mask is not None and given.expression(f"the mask of {name}", mask).dtype is not bool_:
-            raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
+        if mask is not None:
+            mask_of(name, given.expression(f"the mask of {name}", mask))
         how = None if combine is None else stored(combine, what, of)
         earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
         if earlier is not None and earlier != buffer:
@@ -210,9 +211,14 @@ class KernelBuilder:
         return earlier or buffer
 
     def in_place(self, output: Buffer, source: Buffer) -> None:
-        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.in_place`). `build` raises KernelError
-        where an element might be read after its place was written."""
-        self._aliases[output.name] = source.name
+        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.in_place`). Raises KernelError
+        for an output that lies in another input already; `build` does where an element might be read after its place was written."""
+        for what, b in (("output", output), ("input", source)):
+            if not isinstance(b, Buffer):
+                raise KernelError(f"in_place: the {what} is {b!r}; give what kb.store and kb.input returned")
+        earlier = self._aliases.setdefault(output.name, source.name)
+        if earlier != source.name:
+            raise KernelError(f"{output.name} is to lie in {earlier} and in {source.name}; an output lies in one input")
 
     def build(self) -> Kernel:
         """The finished kernel; raises KernelError where it is malformed, where an index leaves its dimension, and where an

@@ -46,7 +46,7 @@ def scanned(
     """An inclusive prefix along one of `axes`; the rest as of `reduced`."""
     what = f"scan {given.name('a scan', name)}"
     _known(combine, what)
-    bound, axis = given.axes(what, axes), given.axes(f"the axis of {what}", along)[0]
+    bound, axis = given.axes(what, axes), given.one_axis(what, along)
     how, each, to = _combined(combine, what, expr, dtype, body, scan=True)
     found = Value(name, bound, Scan(how, axis, each, each.dtype), each.dtype)
     return conditions(found) if to is bool_ else found
