@@ -19,6 +19,8 @@ from .in_place import in_place
 from .kernel import Kernel
 from .node import Expr, Node
 from .normal_form.joined_stores import joined_stores
+from .normal_form.masked_values import with_whole_values
+from .op_names import MASKED
 from .operators import cast
 from .tuple_scan import COMBINE, TupleScan, sides
 
@@ -121,7 +123,7 @@ class KernelBuilder:
         rule = [given.expression(f"the rule of {what}", m) for m in given.each(f"what the rule of {what} gives", merge(before, after))]
         if len(rule) != len(values):
             raise KernelError(f"{what}: the rule gives {len(rule)} components of {len(values)}")
-        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", "axis", "sym")), None)
+        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", MASKED, "axis", "sym")), None)
         if alien is not None:
             raise KernelError(f"{what}: the rule uses {alien!r}; it may use the components of both sides and numbers only")
         types = [e.dtype for e in values]
@@ -226,10 +228,10 @@ class KernelBuilder:
         ordered = sorted(self._buffers, key=lambda b: b.role == "out")
         roots = [v.body for item in self._body for v in values_of(item)]
         roots += [e for s in self._stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
-        used = {n.arg for n in N.walk(*roots) if n.op == "ref"}
+        used = {n.arg for n in N.walk(*roots) if n.op in ("ref", MASKED)}
         # a component of a tuple scan that nobody reads is no value of its own
         body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
-        made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
+        made = with_whole_values(Kernel(self.name, body, tuple(self._stores), tuple(ordered)))
         check_reads(made)
         check_written_once(made)
         return in_place(joined_stores(made), self._aliases)

@@ -12,6 +12,7 @@ from .body import BITWISE, Fold, Value, values_of
 from .dtypes import DType, bool_, index, int8, int16, int32, int64
 from .errors import KernelError
 from .node import COMPARE, Expr, Node, const
+from .op_names import MASKED
 from .operators import where
 
 COMBINED = {"max": "or", "min": "and", **{c: c for c in BITWISE}}
@@ -26,6 +27,9 @@ class Conditions(Value):
 
     def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
         return self.bits[indices].ne(0)
+
+    def masked(self, mask: Node, *indices: Expr) -> Node:
+        return self.bits.masked(mask, *indices).ne(0)
 
 
 def conditions(bits: Value) -> Conditions:
@@ -61,7 +65,7 @@ def _integer(condition: Node, values: Mapping[str, Value]) -> DType:
             size = max(size, n.dtype.size if n.dtype is not index or n.op in ("load", "ref") else 0)
         elif n.op == "load":
             size = max(size, bool_.size)
-        elif n.op == "ref":
+        elif n.op in ("ref", MASKED):
             waiting += [values[n.arg].body] if n.arg in values else []
         elif n.op in COMPARE or n.op in ("and", "or", "xor", "not", "where", "cast"):
             waiting += [s for s in n.src if s.op != "const"]
