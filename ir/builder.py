@@ -11,7 +11,7 @@ from .buffer import Buffer, Extent
 from .checks.check import check_reads
 from .checks.misuse import mask_of
 from .checks.written_once import check_written_once
-from .combining import reduced, scanned, stored
+from .combining import placed, reduced, scanned, stored
 from .conditions import Conditions
 from .dtypes import DTypeLike
 from .errors import KernelError
@@ -88,6 +88,15 @@ class KernelBuilder:
     def min(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node) -> Value:
         """min expr; of conditions, whether all hold."""
         return self.reduce("min", name, axes, over, expr)
+
+    def argmax(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
+        """The first place along one axis where expr is largest (int32); the last place of all where any is NaN. The largest is a value of
+        its own, `NAME_largest`. Raises KernelError for several axes and for one without elements."""
+        return [self._add(v) for v in placed("max", name, axes, over, expr, self._body)][1]
+
+    def argmin(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
+        """The first place along one axis where expr is smallest, as `argmax`; the smallest is `NAME_smallest`."""
+        return [self._add(v) for v in placed("min", name, axes, over, expr, self._body)][1]
 
     def scan(self, combine: Combine, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Inclusive prefix along one of `axes`. Conditions are combined as by `reduce`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import arguments as given
+from . import index as ix
 from .body import BITWISE, COMBINES, Fold, Reduce, Scan, Value
 from .conditions import bits_of, conditions, how_combined
 from .dtypes import DType, DTypeLike, bool_, int32
 from .errors import KernelError
-from .node import Node
-from .operators import cast
+from .node import Node, as_node, const
+from .node import axis as make_axis
+from .operators import cast, substitute, where
 
 _CALLED = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}
 """What combines are called elsewhere."""
@@ -50,6 +52,29 @@ def scanned(
     how, each, to = _combined(combine, what, expr, dtype, body, scan=True)
     found = Value(name, bound, Scan(how, axis, each, each.dtype), each.dtype)
     return conditions(found) if to is bool_ else found
+
+
+def placed(combine: str, name: str, axes: Sequence[Node], over: Node, expr: Node, body: Sequence[Value | Fold]) -> tuple[Value, Value]:
+    """The extreme of `expr` along the axis `over`, as a value of its own, and the first place where it is (int32; the last of all where
+    nothing equals the extreme, which is NaN). Conditions are 1 and 0. KernelError for several axes, and for none to find a place on."""
+    what = f"value {given.name('a value', name)}"
+    found = given.axes(f"the axis of {what}", over)
+    if len(found) != 1:
+        raise KernelError(
+            f"{what} is a place along one axis, not {len(found)}; merge them: an axis k of m * n points, and k // n and k % n for both"
+        )
+    axis = found[0]
+    size = as_node(axis.arg.extent)
+    if ix.bounds(size)[1] < 1:
+        raise KernelError(f"{what}: {axis!r} has no elements, so there is no place")
+    if isinstance(axis.arg.extent, int) and axis.arg.extent > 1 << 31:
+        raise KernelError(f"{what}: {axis!r} has more elements than int32 has places")
+    each = given.expression(what, expr)
+    each = cast(each, int32 if each.dtype is bool_ else each.dtype.compute)
+    best = reduced(combine, f"{name}_{'largest' if combine == 'max' else 'smallest'}", axes, axis, each, None, body)
+    again = make_axis(f"{axis.arg.family}@{name}", axis.arg.extent)
+    hit = substitute(each, {axis: again}).eq(best[best.axes])
+    return best, reduced("min", name, axes, again, where(hit, cast(again, int32), cast(ix.add(size, const(-1)), int32)), None, body)
 
 
 def stored(combine: str, what: str, of: DType) -> str:
