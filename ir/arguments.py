@@ -27,6 +27,16 @@ def name(what: str, value: object) -> str:
     return value
 
 
+def each(what: str, value: Any) -> tuple[Any, ...]:
+    """Several things, one for each component of a tuple."""
+    if not isinstance(value, (str, Node)):
+        try:
+            return tuple(value)
+        except TypeError:
+            pass
+    raise KernelError(f"{what}: {value!r} is no tuple; give one, with an entry for each component")
+
+
 def extent(what: str, value: object) -> Extent:
     """A number of elements: an int of Python's or NumPy's, or an index with a symbol (`sym`)."""
     if isinstance(value, Node):
@@ -68,6 +78,19 @@ def axes(what: str, value: object) -> tuple[Node, ...]:
     return found
 
 
+def one_axis(what: str, value: object) -> Node:
+    """The one axis that a scan goes along."""
+    found = axes(f"the axis of {what}", value)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise KernelError(f"{what} goes along no axis; give the one that it runs along")
+    raise KernelError(
+        f"{what} goes along {', '.join(map(repr, found))}, and a scan goes along one axis: scan along {found[0]!r}, and the values of that "
+        f"along {found[1]!r} (first = kb.scan(..., {found[0]!r}, ...), then kb.scan(..., {found[1]!r}, first[...]))"
+    )
+
+
 def element_type(what: str, value: object) -> DType:
     """An element type: one of tilewright.ir's, its name, or NumPy's."""
     try:
@@ -85,6 +108,15 @@ def expression(what: str, value: object) -> Node:
     if isinstance(value, bool):
         raise KernelError(f"{what} is the Python bool {value}: == and != compare expressions themselves; write x[i].eq(y) or x[i].ne(y)")
     return const(number(value))
+
+
+def of_type(what: str, found: Node, of: DType) -> Node:
+    """An expression that must be of a type already; a number becomes one."""
+    if found.op == "const":
+        return const(found.arg, of)
+    if found.dtype is not of:
+        raise KernelError(f"{what} is {found.dtype}, and the elements are {of}: cast it, or them")
+    return found
 
 
 def limits(what: str, of: DType, value: object) -> tuple[int, int] | tuple[float, float] | None:

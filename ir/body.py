@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from .buffer import Buffer
-from .checks.misuse import NotIndexed
+from .checks.misuse import NotIndexed, index_of, mask_of
 from .dtypes import DType
 from .errors import KernelError
-from .node import Expr, Node, as_node, axes_of, ref, walk
+from .node import Expr, Node, as_node, axes_of, const, make, ref, walk
+from .op_names import MASKED
 
 IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}
 Combine = Literal["add", "mul", "max", "min", "and", "or", "xor"]
@@ -46,7 +47,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value(NotIndexed):
-    """A named value over its spatial `axes`."""
+    """A named value over its spatial `axes`; `v[i, j]` is an element."""
 
     name: str
     axes: tuple[Node, ...]
@@ -54,10 +55,23 @@ class Value(NotIndexed):
     dtype: DType
 
     def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
-        ix = indices if isinstance(indices, tuple) else (indices,)
-        if len(ix) != len(self.axes):
-            raise KernelError(f"value {self.name} has {len(self.axes)} axes and was indexed with {len(ix)}")
-        return ref(self.name, ix, self.dtype)
+        return ref(self.name, self._at(indices if isinstance(indices, tuple) else (indices,)), self.dtype)
+
+    def masked(self, mask: Node, *indices: Expr) -> Node:
+        """The element where `mask` holds, else 0, in the type that is computed with; indices may leave the axes where it does not."""
+        mask_of(self.name, mask)
+        at, dtype = self._at(indices), self.dtype.compute
+        if mask.op == "const":
+            return ref(self.name, at, self.dtype) if mask.arg else const(0, dtype)
+        return make(MASKED, dtype, (*at, mask), self.name)
+
+    def _at(self, indices: tuple[Expr, ...]) -> tuple[Node, ...]:
+        if len(indices) != len(self.axes):
+            raise KernelError(f"value {self.name} has {len(self.axes)} axes and was indexed with {len(indices)}")
+        at = tuple(as_node(i) for i in indices)
+        for i in at:
+            index_of(self.name, i)
+        return at
 
     @property
     def body(self) -> Node:

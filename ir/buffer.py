@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from .checks.misuse import NotIndexed
+from .checks.misuse import NotIndexed, index_of, mask_of
 from .dtypes import DType
 from .errors import KernelError
 from .node import Expr, Node, as_node, const, make, walk
@@ -47,8 +47,9 @@ def load(buffer: Buffer, indices: Iterable[Expr], mask: Node | None = None) -> N
     if len(src) != len(buffer.shape):
         raise KernelError(f"{buffer.name} has {len(buffer.shape)} dimensions and was indexed with {len(src)}")
     for i in src:
-        if not i.dtype.is_int:
-            raise KernelError(f"{buffer.name} is indexed with {i!r}, which is {i.dtype}; an index is an integer (cast it to int64)")
+        index_of(buffer.name, i)
+    if mask is not None:
+        mask_of(buffer.name, mask)
     if mask is not None and mask.op == "const":
         if not mask.arg:
             return const(0, buffer.dtype)

@@ -6,16 +6,21 @@ from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .body import BITWISE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
+from .body import Combine, Fold, Monoid, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .checks.check import check_reads
+from .checks.misuse import mask_of
 from .checks.written_once import check_written_once
-from .dtypes import DType, DTypeLike, bool_
+from .combining import placed, reduced, scanned, stored
+from .conditions import Conditions
+from .dtypes import DTypeLike
 from .errors import KernelError
 from .in_place import in_place
 from .kernel import Kernel
 from .node import Expr, Node
 from .normal_form.joined_stores import joined_stores
+from .normal_form.masked_values import with_whole_values
+from .op_names import MASKED
 from .operators import cast
 from .tuple_scan import COMBINE, TupleScan, sides
 
@@ -66,29 +71,36 @@ class KernelBuilder:
     def reduce(
         self, combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
-        """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression)."""
-        return self._add(_reduced(combine, given.name("a value", name), axes, over, expr, dtype))
+        """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression).
+
+        Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
+        "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
+        return self._add(reduced(combine, name, axes, over, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
-        """Σ expr."""
+        """Σ expr; of conditions, how many hold (int32)."""
         return self.reduce("add", name, axes, over, expr, dtype)
 
     def max(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node) -> Value:
-        """max expr."""
+        """max expr; of conditions, whether any holds."""
         return self.reduce("max", name, axes, over, expr)
 
     def min(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node) -> Value:
-        """min expr."""
+        """min expr; of conditions, whether all hold."""
         return self.reduce("min", name, axes, over, expr)
 
+    def argmax(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
+        """The first place along one axis where expr is largest (int32); the last place of all where any is NaN. The largest is a value of
+        its own, `NAME_largest`. Raises KernelError for several axes and for one without elements."""
+        return [self._add(v) for v in placed("max", name, axes, over, expr, self._body)][1]
+
+    def argmin(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
+        """The first place along one axis where expr is smallest, as `argmax`; the smallest is `NAME_smallest`."""
+        return [self._add(v) for v in placed("min", name, axes, over, expr, self._body)][1]
+
     def scan(self, combine: Combine, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DTypeLike | None = None) -> Value:
-        """Inclusive prefix along one of `axes`."""
-        known_combine(combine, f"scan {name}")
-        bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
-        expr = given.expression(f"scan {name}", expr)
-        acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
-        _bits(combine, f"scan {name}", expr.dtype, acc)
-        return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
+        """Inclusive prefix along one of `axes`. Conditions are combined as by `reduce`."""
+        return self._add(scanned(combine, name, axes, along, expr, dtype, self._body))
 
     def associative_scan(
         self,
@@ -108,29 +120,29 @@ class KernelBuilder:
                                        lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]))
 
         Raises KernelError where the rule is not associative on some numbers, or the identity changes what follows it."""
-        what = f"scan {', '.join(names)}"
-        bound, axis = given.axes(what, axes), given.axes(f"the axis of {what}", along)[0]
-        values = [given.expression(what, e) for e in elements]
-        if not len(names) == len(values) == len(identity):
-            raise KernelError(f"{what}: {len(names)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
+        called = [given.name("a scan", n) for n in given.each("the names of a scan of tuples", names)]
+        what = f"scan {', '.join(called)}"
+        bound, axis = given.axes(what, axes), given.one_axis(what, along)
+        values = [given.expression(what, e) for e in given.each(f"the elements of {what}", elements)]
+        identity = given.each(f"the identity of {what}", identity)
+        if not len(called) == len(values) == len(identity):
+            raise KernelError(f"{what}: {len(called)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
         values = [cast(e, e.dtype.acc) for e in values]
         before, after = sides(e.dtype for e in values)
-        rule = [given.expression(f"the rule of {what}", m) for m in merge(before, after)]
+        rule = [given.expression(f"the rule of {what}", m) for m in given.each(f"what the rule of {what} gives", merge(before, after))]
         if len(rule) != len(values):
             raise KernelError(f"{what}: the rule gives {len(rule)} components of {len(values)}")
-        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", "axis", "sym")), None)
+        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", MASKED, "axis", "sym")), None)
         if alien is not None:
             raise KernelError(f"{what}: the rule uses {alien!r}; it may use the components of both sides and numbers only")
         types = [e.dtype for e in values]
-        parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
+        parts = tuple(given.of_type(f"component {k} of the rule of {what}", m, t) for k, (m, t) in enumerate(zip(rule, types, strict=True)))
         start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
         scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
         from .checks.associative import check_associative  # needs NumPy, which a kernel without such scans does not
 
         check_associative(what, scans[0])
-        found = [
-            Value(given.name("a scan", n), bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(names, scans, types, strict=True)
-        ]
+        found = [Value(n, bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(called, scans, types, strict=True)]
         self._body += found
         return tuple(found)
 
@@ -159,7 +171,10 @@ class KernelBuilder:
         combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
         """A reduction inside a fold's block."""
-        return _reduced(combine, given.name("a value", name), axes, over, expr, dtype)
+        found = reduced(combine, name, axes, over, expr, dtype, ())
+        if isinstance(found, Conditions):
+            raise KernelError(f"value {name}: a fold's block has no conditions; reduce cast(condition, int32)")
+        return found
 
     @staticmethod
     def lhs(v: Value) -> Node:
@@ -192,11 +207,9 @@ class KernelBuilder:
         buffer = Buffer(name, of, given.shape(name, shape), "out")
         at = bound if indices is None else (indices,) if isinstance(indices, N.Node) else tuple(indices)
         ix = tuple(given.plain_index(f"index {d} of {what}", i) for d, i in enumerate(at))
-        if mask is not None and given.expression(f"the mask of {name}", mask).dtype is not bool_:
-            raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
-        if combine is not None:
-            known_combine(combine, what)
-            _bits(combine, what, of)
+        if mask is not None:
+            mask_of(name, given.expression(f"the mask of {name}", mask))
+        how = None if combine is None else stored(combine, what, of)
         earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
         if earlier is not None and earlier != buffer:
             raise KernelError(
@@ -205,13 +218,18 @@ class KernelBuilder:
             )
         if earlier is None:
             self._buffers.append(buffer)
-        self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, combine, mask))
+        self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, how, mask))
         return earlier or buffer
 
     def in_place(self, output: Buffer, source: Buffer) -> None:
-        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.in_place`). `build` raises KernelError
-        where an element might be read after its place was written."""
-        self._aliases[output.name] = source.name
+        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.in_place`). Raises KernelError
+        for an output that lies in another input already; `build` does where an element might be read after its place was written."""
+        for what, b in (("output", output), ("input", source)):
+            if not isinstance(b, Buffer):
+                raise KernelError(f"in_place: the {what} is {b!r}; give what kb.store and kb.input returned")
+        earlier = self._aliases.setdefault(output.name, source.name)
+        if earlier != source.name:
+            raise KernelError(f"{output.name} is to lie in {earlier} and in {source.name}; an output lies in one input")
 
     def build(self) -> Kernel:
         """The finished kernel; raises KernelError where it is malformed, where an index leaves its dimension, and where an
@@ -219,47 +237,14 @@ class KernelBuilder:
         ordered = sorted(self._buffers, key=lambda b: b.role == "out")
         roots = [v.body for item in self._body for v in values_of(item)]
         roots += [e for s in self._stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
-        used = {n.arg for n in N.walk(*roots) if n.op == "ref"}
+        used = {n.arg for n in N.walk(*roots) if n.op in ("ref", MASKED)}
         # a component of a tuple scan that nobody reads is no value of its own
         body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
-        made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
+        made = with_whole_values(Kernel(self.name, body, tuple(self._stores), tuple(ordered)))
         check_reads(made)
         check_written_once(made)
         return in_place(joined_stores(made), self._aliases)
 
     def _add(self, v: Value) -> Value:
-        self._body.append(v)
+        self._body.append(v.bits if isinstance(v, Conditions) else v)
         return v
-
-
-def known_combine(combine: str, what: str) -> None:
-    """Raise KernelError where nothing is called so."""
-    if combine not in COMBINES:
-        hint = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}.get(
-            combine
-        )
-        known = repr(hint) if hint else f"one of {', '.join(COMBINES)}"
-        raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
-
-
-def _bits(combine: str, what: str, *types: DType) -> None:
-    """Raise KernelError where a bitwise combine meets what is no integer, or has no integer for its result."""
-    for t in types if combine in BITWISE else ():
-        if not t.is_int:
-            instead = "'max' is any and 'min' is all" if t is bool_ else "cast it to an integer type"
-            raise KernelError(f"{what}: {combine!r} of {t}; {instead}")
-
-
-def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None) -> Value:
-    known_combine(combine, f"value {name}")
-    bound, folded = given.axes(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
-    both = next((a for a in folded if a in bound), None)
-    if both is not None:
-        raise KernelError(
-            f"value {name} reduces over {both!r}, which is one of its own axes too; leave it out there, or make kb.axis('{both!r}@2', ...)"
-        )
-    expr = given.expression(f"value {name}", expr)
-    default = expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute
-    acc = default if dtype is None else given.element_type(f"value {name}", dtype)
-    _bits(combine, f"value {name}", expr.dtype, acc)
-    return Value(name, bound, Reduce(combine, folded, cast(expr, acc), acc), acc)

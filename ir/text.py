@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .buffer import load_parts
 from .node import Node
+from .op_names import MASKED
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 _INFIX |= {"xor": "^", "shl": "<<", "shr": ">>", "floordiv": "//", "remainder": "%"}
@@ -61,6 +62,8 @@ def _pieces(node: Node) -> list[str | Node]:
         return place if mask is None else ["(", *place, " if ", mask, " else 0)"]
     if op == "ref":
         return [f"{node.arg}[", *_joined([[i] for i in s], ", "), "]"] if s else [str(node.arg)]
+    if op == MASKED:
+        return [f"({node.arg}[", *_joined([[i] for i in s[:-1]], ", "), "] if ", s[-1], " else 0)"]
     if op == "cast":
         return [f"{node.dtype.name}(", s[0], ")"]
     if op in _INFIX:

@@ -157,7 +157,7 @@ class Indices(ABC):
     def _term(self, t: Node, asg: Assignment) -> Val:
         """A non-linear index term that depends on register parts."""
         b = self.b
-        if t.dtype is not index or t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
+        if t.dtype is not index or t.op in ("load", "ref", "arg", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
         short = self.places(t, asg)

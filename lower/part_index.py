@@ -32,9 +32,9 @@ def over_parts(node: Node, table: PartTable) -> Node:
 
 
 def reads_memory(node: Node) -> bool:
-    """Whether an index term is computed as values are: it needs a load, an operator of integers, or arithmetic of another type than
-    indices have, such as int32 (memoised)."""
+    """Whether an index term is computed as values are: it needs a load, a component of a tuple, an operator of integers, or arithmetic of
+    another type than indices have, such as int32 (memoised)."""
     for n in pending(node, lambda n: "reads" in n._memo):
-        own = n.op in ("load", "ref") or n.op in INTEGER or (n.dtype.is_int and n.dtype is not index and n.op != "const")
+        own = n.op in ("load", "ref", "arg") or n.op in INTEGER or (n.dtype.is_int and n.dtype is not index and n.op != "const")
         n._memo["reads"] = own or any(s._memo["reads"] for s in n.src)
     return bool(node._memo["reads"])

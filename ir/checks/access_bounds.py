@@ -17,6 +17,7 @@ from ..buffer import Extent, load_parts
 from ..errors import KernelError
 from ..intervals import BIG, Interval
 from ..node import Node, as_node, axes_of, const, walk
+from ..op_names import MASKED
 from ..operators import substitute
 from .counterexample import Access, search
 
@@ -57,7 +58,7 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
         if a.stored
         else f"or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
         if any(b.name == a.what for b in kernel.buffers)
-        else f"or keep the index inside by maximum() and minimum(), as in {a.what}[maximum(i - 1, 0)]"
+        else f"or read it by {a.what}.masked(condition, ...), or keep the index inside, as in {a.what}[maximum(i - 1, 0)]"
     )
     raise KernelError(
         f"kernel {kernel.name}: {a.who} {'leaves' if a.stored else 'reads outside of'} {a.what}: in dimension {a.dimension}, which has {a.size!r} elements, "
@@ -89,6 +90,9 @@ def _read(who: str, roots: tuple[Node, ...], axes: tuple[Node, ...], shapes: dic
         elif n.op == "ref":
             for d, (i, size) in enumerate(zip(n.src, shapes[n.arg], strict=True)):
                 yield Access(who, n.arg, d, i, size, axes, None)
+        elif n.op == MASKED:
+            for d, (i, size) in enumerate(zip(n.src[:-1], shapes[n.arg], strict=True)):
+                yield Access(who, n.arg, d, i, size, axes, n.src[-1])
 
 
 def _empty(axes: tuple[Node, ...]) -> bool:

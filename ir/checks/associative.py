@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import DType, index
 from ..errors import KernelError
 from ..evaluation.algebra import Algebra
+from ..evaluation.dense import index_values
 from ..node import Node, walk
 from ..tuple_scan import TupleScan, names
 
@@ -72,6 +73,8 @@ def merged(scan: TupleScan, left: list[Array], right: list[Array]) -> list[Array
             memo[n] = algebra.number(n.arg, n.dtype)
         elif n.op == "cast":
             memo[n] = algebra.cast(v[0], n.src[0].dtype, n.dtype)
+        elif n.dtype is index and (n.op in ("sum", "prod", "mod") or (n.op == "div" and n.arg is not None)):
+            memo[n] = index_values(n, v)
         elif n.op == "where":
             memo[n] = algebra.where(v[0], v[1], v[2], n.dtype)
         else:

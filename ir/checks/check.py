@@ -8,6 +8,7 @@ from ..body import COMBINES, Fold, KernelBody, Reduce, Scan, Value, values_of
 from ..buffer import load_parts
 from ..errors import KernelError
 from ..node import Node, axes_of, walk
+from ..op_names import MASKED
 from .aliases import check_aliases
 
 if TYPE_CHECKING:
@@ -83,12 +84,13 @@ def _bound(kernel: KernelBody, where: str, roots: tuple[Node, ...], bound: set[N
 
 def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:
     for n in walk(root):
-        if n.op == "ref":
+        if n.op in ("ref", MASKED):
             target = known.get(n.arg)
             if target is None:
                 raise KernelError(f"kernel {kernel.name} refers to {n.arg}, which is not an earlier value")
-            if len(n.src) != len(target.axes):
-                raise KernelError(f"{n.arg} has {len(target.axes)} axes and was indexed with {len(n.src)}")
+            many = len(n.src) - (n.op == MASKED)
+            if many != len(target.axes):
+                raise KernelError(f"{n.arg} has {len(target.axes)} axes and was indexed with {many}")
         elif n.op == "load" and load_parts(n)[0] not in buffers:
             raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
 

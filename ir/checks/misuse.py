@@ -111,6 +111,19 @@ def condition(value: Any, what: str) -> None:
         )
 
 
+def mask_of(name: str, mask: Any) -> None:
+    """Raise KernelError where what masks elements of `name` is no condition."""
+    condition(mask, f"the mask of {name}")
+    if mask.dtype.kind != "b":
+        raise KernelError(f"the mask of {name} is {mask!r}, which is {mask.dtype} and not a condition; write x.ne(0), x > 0 or the like")
+
+
+def index_of(name: str, i: Any) -> None:
+    """Raise KernelError where a node that indexes `name` is no integer."""
+    if not i.dtype.is_int:
+        raise KernelError(f"{name} is indexed with {i!r}, which is {i.dtype}; an index is an integer (cast it to int64)")
+
+
 def types_differ(what: str, a: Any, b: Any) -> NoReturn:
     """Raise the KernelError for two operands (nodes) whose types differ: which cast is missing, and why it is one."""
     types = (a.dtype.name, b.dtype.name)

@@ -62,9 +62,11 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 
 def int_identity(combine: str, dtype: DType) -> int:
-    """The neutral element of an integer combine."""
+    """The neutral element of a combine of integers, or of conditions bit by bit."""
     if combine in IDENTITY:
         return IDENTITY[combine]
+    if dtype is bool_:
+        return 1
     if combine == "and":
         return -1 if dtype.kind == "i" else int(np.iinfo(dtype.np).max)
     info = np.iinfo(dtype.np)

@@ -96,7 +96,7 @@ class DenseContext:
             return self._ref(n)
         v = [self._memo[s] for s in n.src]
         if n.dtype is index and (op in ("sum", "prod", "mod") or (op == "div" and n.arg is not None)):
-            return algebra.wrap(_index(n, [algebra.array(x) for x in v]))
+            return algebra.wrap(index_values(n, [algebra.array(x) for x in v]))
         if op == "cast":
             return algebra.cast(v[0], n.src[0].dtype, n.dtype)
         if op == "where":
@@ -211,7 +211,8 @@ def _wide(at: Sequence[Array]) -> list[Array]:
     return [np.asarray(a, np.int64) for a in at]
 
 
-def _index(n: Node, v: list[Array]) -> Array:
+def index_values(n: Node, v: list[Array]) -> Array:
+    """A sum, product, quotient or remainder of indices, of the values of its operands (int64)."""
     v = _wide(v)
     if n.op == "sum":
         coeffs, c = n.arg

@@ -37,6 +37,8 @@ def identity(combine: str, dtype: DType) -> Node:
     low = combine == "max"
     if dtype.is_float:
         return const(-INF if low else INF, dtype)
+    if combine == "and" and dtype.kind == "i":
+        return const(-1, dtype)
     bits = 8 * dtype.size - (dtype.kind == "i")
     return const((-(1 << bits) if dtype.kind == "i" else 0) if low else (1 << bits) - 1, dtype)
 

@@ -74,7 +74,7 @@ def test_builder_messages():
     i = kb.axis("m", 4)
     with pytest.raises(KernelError, match="unknown combine 'avg'; use one of add, mul, max, min"):
         kb.reduce("avg", "v", (), i, const(1.0))
-    with pytest.raises(KernelError, match="the mask of y is float32, not bool"):
+    with pytest.raises(KernelError, match="the mask of y is 1, which is float32 and not a condition"):
         kb.store("y", float32, (4,), (i,), const(1.0), mask=const(1.0))
     v = kb.value("v", (i,), const(1.0))
     with pytest.raises(KernelError, match="value v has 1 axes and was indexed with 2"):

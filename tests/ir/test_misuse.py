@@ -35,6 +35,19 @@ def read_back(kb: KernelBuilder, i: Any, j: Any, x: Any) -> Any:
     return y[i, j] + 1.0
 
 
+def recurrence(kb: KernelBuilder, axes: Any, along: Any, x: Any, names: Any = ("p", "h"), start: Any = (0, 0), rule: Any = None) -> Any:
+    rule = rule or (lambda a, b: (a[0] + b[0], a[1] + b[1]))
+    return kb.associative_scan(names, axes, along, (x, x), start, rule)[1][axes]
+
+
+def in_two(kb: KernelBuilder, i: Any, j: Any, x: Any) -> None:
+    w = kb.input("w", SHAPE, float32)
+    z = kb.store("z", float32, SHAPE, (i, j), x[i, j] + w[i, j])
+    kb.in_place(z, x)
+    kb.in_place(z, x)  # once more is the same
+    kb.in_place(z, w)
+
+
 WORDS: dict[str, tuple[Write, str]] = {
     "==": (lambda kb, i, j, x: where(x[i, j] == 0, 1.0, 2.0), r"where\(\): False is a Python bool.*x\[i\]\.eq\(0\)"),
     "!=": (lambda kb, i, j, x: cast(x[i, j] != 0, float32), r"cast\(\): True is a Python bool"),
@@ -75,8 +88,23 @@ WORDS: dict[str, tuple[Write, str]] = {
     "an axis that nothing binds": (lambda kb, i, j, x: kb.sum("r", (), i, x[i, j])[()], "uses n, which it does not bind: give it among its axes"),
     "bits of floats": (lambda kb, i, j, x: kb.reduce("xor", "r", (i,), j, x[i, j])[i], "value r: 'xor' of float32; cast it to an integer type"),
     "bits into floats": (lambda kb, i, j, x: kb.reduce("and", "r", (i,), j, i * j, float32)[i], "value r: 'and' of float32; cast it"),
-    "bits into conditions": (lambda kb, i, j, x: kb.scan("and", "r", (i, j), j, i * j, "bool")[i, j], "scan r: 'and' of bool; 'max' is any"),
-    "bits of conditions": (lambda kb, i, j, x: kb.reduce("or", "r", (i,), j, x[i, j] > 0.0)[i], "'max' is any and 'min' is all"),
+    "a scan along two axes": (lambda kb, i, j, x: kb.scan("add", "s", (i, j), (i, j), x[i, j])[i, j], r"goes along m, n, .* one axis: scan along m, and"),
+    "a scan along no axis": (lambda kb, i, j, x: kb.scan("add", "s", (i, j), (), x[i, j])[i, j], "scan s goes along no axis"),
+    "tuples along two axes": (lambda kb, i, j, x: recurrence(kb, (i, j), (i, j), x[i, j]), "scan p, h goes along m, n, "),
+    "one name for a tuple": (lambda kb, i, j, x: recurrence(kb, (i, j), j, x[i, j], "ph"), "the names of a scan of tuples: 'ph' is no tuple"),
+    "one identity": (lambda kb, i, j, x: recurrence(kb, (i, j), j, x[i, j], start=0.0), "the identity of scan p, h: 0.0 is no tuple"),
+    "a rule of one": (lambda kb, i, j, x: recurrence(kb, (i, j), j, x[i, j], rule=lambda a, b: a[0] + b[0]), "the rule of scan p, h gives: .* is no tuple"),
+    "a rule of another type": (
+        lambda kb, i, j, x: recurrence(kb, (i, j), j, cast(x[i, j], int32), rule=lambda a, b: (a[0] + b[0], cast(a[1] + b[1], float32))),
+        "component 1 of the rule of scan p, h is float32, and the elements are int32: cast it",
+    ),
+    "a number as mask of a load": (lambda kb, i, j, x: x.masked(x[i, j], i, j), "the mask of x is x.m, n., which is float32 and not a condition"),
+    "== as mask of a load": (lambda kb, i, j, x: x.masked(j == 0, i, j), "the mask of x: False is a Python bool"),
+    "a number as mask of a store": (lambda kb, i, j, x: kb.store("z", float32, SHAPE, (i, j), x[i, j], mask=1)[0], "the mask of z is 1, which is int64"),
+    "a float index of a value": (lambda kb, i, j, x: kb.value("v", (i,), x[i, 0])[x[i, j]], "v is indexed with x.m, n., which is float32"),
+    "a condition as index": (lambda kb, i, j, x: kb.value("v", (i,), x[i, 0])[i > 0], r"v is indexed with \(0 < m\), which is bool"),
+    "in place of two": (in_two, "z is to lie in x and in w; an output lies in one input"),
+    "in place of a name": (lambda kb, i, j, x: kb.in_place("z", "x"), "in_place: the output is 'z'; give what kb.store"),  # type: ignore[arg-type]
     "sum for add": (lambda kb, i, j, x: kb.reduce("sum", "r", (i,), j, x[i, j])[i], "value r: unknown combine 'sum'; use 'add'"),
     "a dot in a name": (lambda kb, i, j, x: kb.axis("n.s", 3), "names with a dot"),
     "no name": (lambda kb, i, j, x: kb.axis("", 3), "the name of an axis is ''"),
