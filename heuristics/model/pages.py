@@ -28,8 +28,10 @@ def jump_cycles(
     indices: tuple[Node, ...],
     machine: MachineModel,
     asked: bool = False,
+    gone: float = 0.0,
 ) -> float:
-    """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element; `asked`: it is a request."""
+    """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element; `asked`: it is a request; `gone`: the
+    share of the call's data that the second cache has lost when it begins."""
     shape, size = buffer
     loops = [*reversed(s.registers(nest)), *reversed(s.loops(nest))]
     steps = [(p, stride_of(s, nest, "", indices, shape, p)) for p in loops]
@@ -37,7 +39,13 @@ def jump_cycles(
     count = len(s.registers(nest))
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
-    each = costs.far if is_far(s.target, shape, size) else costs.shared if buffer_bytes(shape, size) > s.target.l2 else costs.near
+    each = (
+        costs.far
+        if is_far(s.target, shape, size)
+        else costs.shared
+        if buffer_bytes(shape, size) > s.target.l2
+        else gone * costs.shared + (1.0 - gone) * costs.near
+    )
     each = min(each, costs.asked) if asked else each
     found = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
     return found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)

@@ -63,7 +63,10 @@ class Traffic:
         staged, panels = [st for st in here if not st.once], [st for st in here if st.once]
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
-        jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
+        gone = self.gone(s.target.l2)
+        jumped = sum(
+            jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine, gone=gone) for u in uses if not u.near
+        )
         fetched = self._fetched(nest)  # (rows come beside what the caches hand on, as lines do that nobody asks for)
         least, most = sorted((found, fetched))
         return most + self.machine.caches.beside * least + self._passed(nest) + jumped
@@ -247,7 +250,10 @@ class Traffic:
             depth = max(fits - 1, 0)
             per, held = prints[depth]
             far = capacity == sizes[-1][0]
-            here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= caches.usable * capacity for u in uses]
+            # (what is kept and as large as the cache itself is gone where other data streams by)
+            least = caches.usable * capacity
+            room = least if sum(prints[0][0]) + prints[0][1] <= least else caches.warm * capacity
+            here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= room for u in uses]
             # (rows of outputs that FETCH asked for are in the second cache)
             here = [h or (u.stored and u.near and capacity > s.target.l1) for h, u in zip(here, uses, strict=True)] + [False] * len(panels)
             passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))

@@ -4,7 +4,7 @@ partials for reductions, rows in parallel."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from ...ir.kernel import Kernel
@@ -245,7 +245,8 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                 steps = opt("UPCAST", family_name(kernel, along), TURNED)  # where a step is long, a row to each lane
                 yield (steps, opt("UPCAST", site_name(across[-1]), lanes), *outer)
         elif axes := [a for a in n.axes if a in scanned]:
-            yield from _down_columns(axes[-1], along, lanes, threads, outer)
+            others = [a for a in scanned if a not in n.axes and a.arg.family == axes[-1].arg.family]
+            yield from _down_columns((axes[-1], *others), along, lanes, threads, outer)
 
 
 def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
@@ -263,20 +264,25 @@ TURNED = 4
 """Steps of rows that are turned in registers, so that each lane has a row."""
 CHUNK = 512
 """Elements of a chunk of a scan that is worth a work item."""
-COLUMNS = (8192, 2048)
-"""Columns that are scanned at once: their states are to stay in the first cache, with a few rows of what is read and stored."""
+COLUMNS = (8192, 2048, 512)
+"""Columns that are scanned at once: their states are to stay in the first cache, with a few rows of what is read and stored, and what one
+scan hands on to another one that goes the other way in the second."""
 
 
-def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
-    """A scan along `axis`, of columns that lie next to each other along another one."""
+def _down_columns(axes: Sequence[Node], along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
+    """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
+    the same columns, such as one that goes up again."""
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
     for most, (vectors, copies) in product(COLUMNS, ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))):
         strip = most if outer else min(most, -(-extent(along) // threads))
         width = fit(extent(along), vectors * lanes)
         strip = -(-strip // width) * width
-        cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)
+        steps = ((a, min(copies, extent(a))) for a in axes)
+        cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), *steps) if n > 1)
+        name = site_name(along)
         if 0 < strip < extent(along):
-            name = site_name(along)
-            cut += (opt("TILE", name, strip), opt("MOVE", site_name(axis), before=f"{name}.t"))
+            cut += (opt("TILE", name, strip), *(opt("MOVE", site_name(a), before=f"{name}.t") for a in axes))
             cut += () if outer else (opt("PARALLEL", name),)
+        else:
+            cut += tuple(opt("MOVE", site_name(a), before=name) for a in axes[1:])
         yield (*cut, *outer)
