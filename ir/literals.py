@@ -41,7 +41,7 @@ def adapted(n: Node, to: DType) -> Node | None:
 
 def remember(border: Node, cond: Node, a: Node, b: Node) -> None:
     """Keep what an index was before `ir.borders` wrote it as a remainder or an extreme, where it is a choice between numbers."""
-    if all(x.op in ("const", "where") or "choice" in x._memo for x in (a, b)):
+    if border.op not in ("const", "where") and all(x.op in ("const", "where") or "choice" in x._memo for x in (a, b)):
         border._memo.setdefault("choice", make("where", index, (cond, a, b)))
 
 
@@ -54,7 +54,7 @@ def _choice(n: Node) -> Node | None:
     """What is made of numbers as nested choices with numbers at their ends, each exact; None for what is not."""
     done: dict[Node, Node] = {}
     left = [MOST]
-    stack = [n]
+    stack, begun = [n], set[Node]()
     while stack:
         top = stack[-1]
         m = _written(top)
@@ -63,6 +63,9 @@ def _choice(n: Node) -> Node | None:
             return None
         todo = [s for s in parts if s not in done]
         if todo:
+            begun.add(top)
+            if not begun.isdisjoint(todo):  # it was remembered as a choice with itself at an end
+                return None
             stack += todo
             continue
         stack.pop()

@@ -98,6 +98,18 @@ def test_conditions_on_axes() -> None:
     )
 
 
+def test_choices_that_are_none() -> None:
+    """A choice that is written as one of its ends must not be remembered as what that end was."""
+    kb = KernelBuilder("k")
+    i = kb.axis("n", N)
+    x, c = element(int32), element(int32, "c") > 0
+    one = where(i.eq(0), 1, 1)
+    assert one.op == "const" and (x + where(c, 1, 7)).dtype is int32
+    choice = where(c, 0, 3)
+    same = where(choice.eq(0), 0, choice)
+    assert (x + same).dtype is int32 and (x + choice).dtype is int32 and (x + (where(same < 2, 5, same) + 3)).dtype is int32
+
+
 def test_what_a_type_lacks_is_an_error() -> None:
     x, c = element(uint8), element(int32, "c") > 0
     kb = KernelBuilder("k")
