@@ -11,7 +11,8 @@ from ...ir.dtypes import DType, index
 from ...ir.node import Node, axes_of, const, walk
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
-from ...opts.nests import Nest, identity, scatter_ordered
+from ...opts.meeting import scatter_ordered
+from ...opts.nests import Nest, identity
 from ...program.program import Mem, Val
 from ..access.woven import write_all
 from ..expr import NestEval
@@ -172,7 +173,8 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
 
 
 def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment, missing: set[int]) -> Iterator[tuple[int, Val]]:
-    """Each lane that is not `missing`, and where its point is written. What is only read lies in memory as scalars do: none is taken out of a vector then."""
+    """Each lane that is not `missing`, and where its point is written. What is only read lies in memory as scalars do: none is taken
+    out of a vector then."""
     b, lane = low.b, ev.lane
     assert lane is not None
     data = [x for i in n.indices for x in walk(i) if x.dtype is not index or x.op in ("load", "cast")]
