@@ -125,7 +125,8 @@ def values_of(item: Value | Fold) -> tuple[Value, ...]:
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
     """`buffer[indices] = expr` for every point of `axes` (where `mask` holds). With `combine` the output starts at that
-    combine's identity and every write is combined into it in axis order (scatter). `own` is (axis, dimension, size) where
+    combine's identity and every write is combined into it in axis order (scatter); of several stores to one output, which all have that
+    `combine`, in any order between them. `own` is (axis, dimension, size) where
     every point of an axis starts and writes just a block of that dimension, from `axis · size` on."""
 
     buffer: Buffer

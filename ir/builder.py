@@ -201,7 +201,8 @@ class KernelBuilder:
         """An output: `name[indices] = expr` (indices default to the axes), converted to `dtype`; only where `mask` holds.
 
         With `combine` elements that several points write are combined; without, each is written once. Several stores may
-        write parts of one output that have no element in common (concatenation): each names the whole shape."""
+        write parts of one output that have no element in common (concatenation), or combine into one output in one way (the ends of
+        edges): each names the whole shape."""
         what = f"the store to {given.name('an output', name)}"
         bound, of = given.axes(what, axes), given.element_type(name, dtype)
         buffer = Buffer(name, of, given.shape(name, shape), "out")

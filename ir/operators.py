@@ -6,8 +6,9 @@ from . import index as ix
 from .borders import as_border
 from .buffer import load
 from .checks.misuse import condition, number, types_differ
-from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
+from .dtypes import DType, DTypeLike, bool_, dtype, float32, float64, index
 from .errors import KernelError
+from .literals import adapted, matched, remember
 from .node import Expr, Node, Number, as_node, const, make, pending
 from .op_names import COMPARE, COUNTS, INTEGER, UNARY
 
@@ -31,18 +32,21 @@ def arith(op: str, a: Expr, b: Expr) -> Node:
 
 
 def _both(a: Expr, b: Expr) -> tuple[Node, Node]:
-    """Two operands as nodes; a number takes the other's type."""
+    """Two operands as nodes; a number takes the other's type, and so does a choice between numbers (`ir.literals`)."""
     if not isinstance(a, Node):
-        like = as_node(b)
-        return _number(a, like), like
-    return a, b if isinstance(b, Node) else _number(b, a)
+        return _number(a, as_node(b))
+    return matched(a, b) if isinstance(b, Node) else _number(b, a)[::-1]
 
 
-def _number(value: Number, like: Node) -> Node:
-    dtype, value = like.dtype.compute, number(value)
-    if isinstance(value, float) and dtype is index:
-        raise KernelError(f"{value} meets an index: cast the index to a float type first")
-    return const(value, dtype)
+def _number(value: Number, like: Node) -> tuple[Node, Node]:
+    """A number, and what it meets. A fraction makes floats of whole numbers that are written in the kernel."""
+    value = number(value)
+    if isinstance(value, float) and like.dtype is index:
+        floats = adapted(like, float32)
+        if floats is None:
+            raise KernelError(f"{value} meets an index: cast the index to a float type first")
+        like = floats
+    return const(value, like.dtype.compute), like
 
 
 def logical(op: str, a: Expr, b: Expr) -> Node:
@@ -143,11 +147,12 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
     condition(cond, "where()")
     if cond.dtype is not bool_:
         raise KernelError(f"where(): {cond!r} is {cond.dtype}, not a condition; write x.ne(0), x > 0 or the like")
-    like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
-    dtype = like.dtype.compute if like is not None else None
-    if like is None and isinstance(a, float) is not isinstance(b, float):  # 1 beside 0.5 is 1.0
-        a, b = float(a), float(b)
-    x, y = as_node(a, dtype), as_node(b, dtype)
+    if isinstance(a, Node) or isinstance(b, Node):
+        x, y = _both(a, b)
+    else:
+        if isinstance(a, float) is not isinstance(b, float):  # 1 beside 0.5 is 1.0
+            a, b = float(a), float(b)
+        x, y = as_node(a), as_node(b)
     x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
     if x.dtype is not y.dtype:
         types_differ("where()", x, y)
@@ -155,6 +160,7 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
         return x if cond.arg else y
     border = as_border(cond, x, y) if x.dtype is index else None
     if border is not None:
+        remember(border, cond, x, y)
         return border
     return x if x is y else make("where", x.dtype, (cond, x, y))
 

@@ -7,6 +7,7 @@ from math import inf, isfinite, log
 from .checks.misuse import number, types_differ
 from .dtypes import float64, index
 from .errors import KernelError
+from .literals import matched
 from .node import Expr, Node, as_node, const
 from .operators import arith, cast, unary, where
 
@@ -68,6 +69,8 @@ def general_power(x: Expr, y: Expr) -> Node:
         x = const(number(x), y.dtype.compute if y.dtype.is_float else None)
     if not isinstance(y, Node) and isinstance(x, Node):
         y = const(number(y), x.dtype.compute if x.dtype.is_float else None)
+    if isinstance(x, Node) and isinstance(y, Node):
+        x, y = matched(x, y)
     x, y = floating(x, "power"), floating(y, "power")
     if x.dtype is not y.dtype:
         types_differ("power", x, y)

@@ -13,6 +13,7 @@ from ..ir.node import Node
 from ..targets import Target
 from .analysis.structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 from .apply_options import apply
+from .meeting import scatter_ordered, scatters
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
@@ -35,7 +36,13 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             continue
         a = choices[0]
         family = a.arg.family
-        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut) or _crosses_rows(kernel, n, a):
+        if (
+            family in cut
+            or a.arg.name in cut
+            or _widens_reduction(kernel, a, cut)
+            or _crosses_rows(kernel, n, a)
+            or _shares_points(kernel, n, a)
+        ):
             continue
         amount = fit(extent(a), width)
         if amount > 1:
@@ -58,6 +65,19 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             at = site_name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
     return (*out, *(o for option in OPTIONS.values() if option.with_rows is not None for o in option.with_rows(kernel, target)))
+
+
+def _shares_points(kernel: Kernel, n: Nest, a: Node) -> bool:
+    """Whether points along an axis add to an output one by one, and so do other stores to it: what they share is at hand for a point at
+    a time, and would wait for all copies of one store."""
+    s = n.store
+    return (
+        n.kind == "store"
+        and s is not None
+        and s.combine is not None
+        and a in scatter_ordered(s)
+        and len(scatters(kernel, s.buffer.name)) > 1
+    )
 
 
 NEAR = 4

@@ -13,7 +13,8 @@ from ..ir.errors import OptError
 from ..ir.node import Node
 from ..ir.node import axis as make_axis
 from .builder import ScheduleBuilder
-from .nests import Item, Nest, build, flat, plain, scatter_ordered
+from .meeting import kernel_ordered
+from .nests import Item, Nest, build, flat, plain
 from .opt import Opt
 from .plans import ThreadAxis
 
@@ -125,8 +126,7 @@ def default_grid(s: ScheduleBuilder) -> None:
     """Every outer spatial part that all nests share, and where no item would need what another makes, becomes a grid loop."""
     staged = {n: fill for n, (_, fill) in s.value_stages.items() if n not in s.held}
     nests = flat(build(s.kernel, staged, s.held))
-    ordered = {x for n in nests if n.store is not None for x in scatter_ordered(n.store)}
-    ordered |= {n.value.expr.axis for n in nests if n.value is not None and isinstance(n.value.expr, Scan)}
+    ordered = {*kernel_ordered(s.kernel)} | {n.value.expr.axis for n in nests if n.value is not None and isinstance(n.value.expr, Scan)}
     made = {name: axes for n in nests for name, axes in n.made.items()}
     symbolic = any(p.grid and isinstance(p.extent, Node) for p in s.plans.values())
     # the symbolic one goes first, where the grid may have it

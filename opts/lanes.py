@@ -14,7 +14,8 @@ from .analysis.lane_work import SAVED, arithmetic
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
-from .nests import Nest, scatter_ordered
+from .meeting import scatter_ordered
+from .nests import Nest
 from .strides import TURNED, dense, picked, stride, weaves
 
 TAKEN = 2.0

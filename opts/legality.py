@@ -8,7 +8,8 @@ from itertools import pairwise
 from ..ir.body import Scan
 from ..ir.errors import OptError
 from ..ir.node import Node
-from .nests import FoldItem, Nest, scatter_ordered
+from .meeting import kernel_ordered, scatter_ordered
+from .nests import FoldItem, Nest
 from .schedule import Scheduled
 
 MAX_STATEMENTS = 512
@@ -16,9 +17,12 @@ MAX_ACCUMULATORS = 128
 
 
 def check_scheduled(s: Scheduled) -> None:
-    """Raise OptError unless grid loops are shared, loop order nests, folds and scans are sound, and code stays small."""
+    """Raise OptError unless points whose writes can meet stay with one worker, grid loops are shared, loop order nests, folds and scans are sound, and code stays small."""
     _order(s)
     _grid(s)
+    for a, name in kernel_ordered(s.kernel).items():
+        if s.plans[a].grid or any(p.kind == "thread" for p in s.plans[a].parts):
+            raise OptError(f"{a.arg.name}: writes of {name} can meet along it, so it stays serial")
     for nest in s.nests:
         _nest(s, nest)
     for item in s.items:
@@ -93,8 +97,6 @@ def _scatter(s: Scheduled, nest: Nest, ordered: set[Node]) -> None:
     """Points whose writes can meet follow each other: copies in registers write in order, one after the other."""
     for a in ordered:
         plan = s.plans[a]
-        if plan.grid or any(p.kind == "thread" for p in plan.parts):
-            raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")
         if plan.block > 1 and plan.masked and s.group > 1:
             raise OptError(f"{a.arg.name}: threads of a group write in turns of {plan.block} points, which must divide their number")
         within = [p.name for p in s.loops(nest) if p.axis is not a and p.axis in ordered]

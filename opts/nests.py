@@ -10,12 +10,12 @@ from functools import cached_property, lru_cache
 
 from ..ir import index as ix
 from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
-from ..ir.checks.written_once import writes
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import cast, substitute
+from .meeting import own_dimensions, scatters
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +128,14 @@ def _built(kernel: Kernel, staged: tuple[tuple[str, bool], ...], held: frozenset
 
 
 def _build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str], again: Again) -> list[Item]:
-    made = _Items(staged, again)
+    made = _Items(kernel, staged, again)
     for item in kernel.body:
         if isinstance(item, Fold):
             made.fold(item)
         else:
             made.value(item)
-    scatters = [s for s in kernel.stores if s.combine is not None]
-    for s in scatters if len(scatters) > 1 else ():  # all cleared before any point, so that points may share their loop
+    combined = [s for s in kernel.stores if s.combine is not None]
+    for s in combined if len(combined) > 1 else ():  # all cleared before any point, so that points may share their loop
         made.clear(s)
     for s in kernel.stores:
         made.store(s, tiled=s.buffer.name in held and s.combine is None and not _stores_value(kernel, made.expand(s.expr)))
@@ -157,8 +157,8 @@ class _Items:
     """The items made so far. `inline`: pointwise values that go into whoever reads them. `pending`: staged ones that
     nobody has read yet."""
 
-    def __init__(self, staged: Mapping[str, bool], again: Again) -> None:
-        self.staged, self.again = staged, again
+    def __init__(self, kernel: Kernel, staged: Mapping[str, bool], again: Again) -> None:
+        self.kernel, self.staged, self.again = kernel, staged, again
         self.inline: dict[str, Value] = {}
         self.pending: dict[str, Value] = {}
         self.items: list[Item] = []
@@ -238,9 +238,13 @@ class _Items:
 
     def clear(self, s: Store) -> None:
         """The nest that fills a scatter's output with the identity, if it needs one and has none yet."""
-        cleared = any(isinstance(n, Nest) and n.kind == "init" and n.store is not None and n.store.buffer is s.buffer for n in self.items)
+        name = s.buffer.name
+        cleared = any(isinstance(n, Nest) and n.kind == "init" and n.store is not None and n.store.buffer.name == name for n in self.items)
         if s.combine is not None and not cleared:
-            self.items.append(_init_nest(s, tuple(self.expand(i) for i in s.indices)))
+            stores = scatters(self.kernel, name)
+            # an element is cleared by the step that writes it, if no other step does
+            apart = own_dimensions(stores) if len(stores) > 1 else None
+            self.items.append(_init_nest(s, tuple(self.expand(i) for i in s.indices), apart))
 
 
 def _stores_value(kernel: Kernel, expr: Node) -> bool:
@@ -248,7 +252,7 @@ def _stores_value(kernel: Kernel, expr: Node) -> bool:
     return expr.op == "ref" and not isinstance(kernel.values[expr.arg].expr, Node)
 
 
-def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
+def _init_nest(s: Store, indices: tuple[Node, ...], apart: Collection[tuple[Node, int]] | None) -> Nest:
     axes, at, mask = [], [], None
     for d, (i, extent) in enumerate(zip(indices, s.buffer.shape)):
         if s.own is not None and d == s.own[1]:
@@ -258,7 +262,8 @@ def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
             at.append(ix.add(ix.mul(block, const(size)), a))
             mask = ix.compare("lt", at[-1], const(extent) if isinstance(extent, int) else extent)
             continue
-        a = i if i.op == "axis" and i.arg.extent == extent else make_axis(f"{s.buffer.name}.{d}", extent)
+        shared = i.op == "axis" and i.arg.extent == extent and (apart is None or (i, d) in apart)
+        a = i if shared else make_axis(f"{s.buffer.name}.{d}", extent)
         axes.append(a)
         at.append(a)
     start = cast(identity(s.combine or "add", s.buffer.dtype.compute), s.buffer.dtype)
@@ -287,14 +292,3 @@ def identity(combine: str, dtype: DType) -> Node:
         return const(-1 if dtype.kind == "i" else 2**bits - 1, dtype)
     low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return const(low if combine == "max" else high, dtype)
-
-
-def scatter_ordered(s: Store) -> set[Node]:
-    """Axes of a store along which writes can meet: they stay serial and in order. Of a store that combines nothing, only
-    where data decides what is written, and the last write counts."""
-    if s.combine is None and (all(n.op not in ("load", "ref") for n in walk(*s.indices)) or writes(s).once):
-        return set()
-    free = {i for i in s.indices if i.op == "axis"}
-    if s.own is not None:
-        free.add(s.own[0])
-    return {a for a in s.axes if a not in free}

@@ -20,6 +20,6 @@ def test_the_python_of_the_page_runs() -> None:
     for i, block in enumerate(re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)):
         exec(compile(block, f"kernels.md, block {i + 1}", "exec"), names)
     made = [f() for name, f in names.items() if f"def {name}(" in PAGE and callable(f)]
-    assert len(made) == 6 and all(isinstance(k, Kernel) for k in made)
+    assert len(made) == 9 and all(isinstance(k, Kernel) for k in made)
     for kernel in made:
         check_floats(kernel, (), targets.named("avx2"))

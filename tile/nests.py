@@ -65,7 +65,9 @@ class TileNests:
         self.nests: list[TileNest] = []
         self.by: dict[str, TileNest] = {}
         self._axes: dict[tuple[Node, Node], Node] = {}
-        made = [self._store(s) for s in stores]
+        stores = list(stores)
+        written = [s.buffer.name for s in stores]
+        made = [self._store(s, written.count(s.buffer.name) == 1) for s in stores]
         for n in made:
             self._need(n.roots)
         self.nests += made
@@ -75,7 +77,8 @@ class TileNests:
             self._cut(n)
 
     # what there is ----------------------------------------------------------------------------------------------------
-    def _store(self, s: TileStore) -> TileNest:
+    def _store(self, s: TileStore, alone: bool) -> TileNest:
+        """The nest of a store. Where it is the only one to its output, and all that meets is combined before, it combines nothing itself."""
         s = self.trace.stepwise.get(s, s)
         full = self.trace.full
         at, value = [full(i) for i in s.indices], full(s.value)
@@ -90,7 +93,7 @@ class TileNests:
                 value = self._summed(s.combine, value, mask, lost, s.buffer.dtype)
                 mask = _without(mask, lost)
                 axes = [a for a in axes if a not in lost]
-                return TileNest("", axes, [], [value, *at], mask, "", None, s.buffer)
+                return TileNest("", axes, [], [value, *at], mask, "" if alone else s.combine, None, s.buffer)
         return TileNest("", axes, [], [value, *at], mask, s.combine or "", None, s.buffer)
 
     def _loops_around(self, s: TileStore) -> set[Node]:

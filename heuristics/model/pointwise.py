@@ -8,7 +8,7 @@ from math import log2, prod
 
 from ...ir import index as ix
 from ...ir.node import Node
-from ...opts.nests import scatter_ordered
+from ...opts.meeting import scatter_ordered
 from ...opts.strides import rows, shuffles, weaves
 from ...opts.strides import stride as stride_of
 from .body import Body, BodyWork

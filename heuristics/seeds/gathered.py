@@ -16,7 +16,8 @@ from ...opts.analysis.pages import is_far
 from ...opts.analysis.structure import extent, nests, stepped
 from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
-from ...opts.nests import Nest, scatter_ordered
+from ...opts.meeting import scatter_ordered
+from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
 from ...opts.options.own import ownable
 from ...targets import Target

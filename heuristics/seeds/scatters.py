@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator, Mapping
 
 from ...ir import index as ix
-from ...ir.body import Store
 from ...ir.kernel import Kernel
+from ...opts.analysis.scattered import Scatter, alike, privatisable
 from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, site_name
 from ...opts.opt import Opt, Opts, opt
-from ...opts.options.private import LEAST, alike, privatisable, serial_axes
+from ...opts.options.private import LEAST
 from ...targets import Target
 
 STEPS = (8, 16)
@@ -28,8 +28,8 @@ ROOM = 1 << 26
 def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
     """Guesses for a kernel's scatters, the likeliest first: as many chunks as there are threads or some more, and copies as far as
     all of them stay in the first cache (indices that repeat need not wait for each other then)."""
-    for names, store, size in _outputs(kernel):
-        serial = serial_axes(store)
+    for names, scatter, size in _outputs(kernel):
+        serial, store = scatter.serial, scatter.store
         most = extent(serial[0]) // LEAST
         room = target.l1 // 2 // max(1, size)
         if room == 1 and 8 * size <= 3 * target.l1:  # two copies, and a quarter of the cache for all else
@@ -40,23 +40,24 @@ def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
             for n in copies[:2]:
                 if chunks * n > 1:
                     own = tuple(opt("PRIVATE", name, chunks=chunks, copies=n) for name in names)
-                    yield from ((*own, *rest) for rest in _steps(store, lanes, n, len(names)))
-        yield from _steps(store, lanes, 1, len(names))
+                    yield from ((*own, *rest) for rest in _steps(scatter, lanes, n, len(names)))
+        yield from _steps(scatter, lanes, 1, len(names))
 
 
-def _outputs(kernel: Kernel) -> Iterator[tuple[tuple[str, ...], Store, int]]:
+def _outputs(kernel: Kernel) -> Iterator[tuple[tuple[str, ...], Scatter, int]]:
     """(outputs over the same points, the scatter of one of them, the bytes of one copy of each)."""
     for names in alike(kernel):
-        found = [known[0] for n in names if (known := privatisable(kernel, n)) is not None]
-        yield names, found[0], sum(math.prod(ix.upper(d) for d in s.buffer.shape) * s.buffer.dtype.size for s in found)
+        found = [known for n in names if (known := privatisable(kernel, n)) is not None]
+        buffers = [s.store.buffer for s in found]
+        yield names, found[0], sum(math.prod(ix.upper(d) for d in b.shape) * b.dtype.size for b in buffers)
 
 
 def scattered(kernel: Kernel, lanes: int, names: tuple[str, ...], numbers: Mapping[str, int]) -> Opts:
     """A schedule of scatters with `chunks`, `copies`, and so many `steps`: points, or vectors of a row."""
     found = privatisable(kernel, names[0])
     assert found is not None
-    last, steps = found[0].axes[-1], numbers["steps"]
-    width = steps if last in serial_axes(found[0]) else fit(extent(last), steps * lanes)
+    last, steps = found.store.axes[-1], numbers["steps"]
+    width = steps if last in found.serial else fit(extent(last), steps * lanes)
     spelled = (opt("UPCAST", site_name(last), width),) if width > 1 else ()
     if numbers["chunks"] * numbers["copies"] == 1:
         return spelled
@@ -65,8 +66,8 @@ def scattered(kernel: Kernel, lanes: int, names: tuple[str, ...], numbers: Mappi
 
 def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
     """Guesses for a GPU: a chunk and a copy for each thread, as many as the copies leave room for."""
-    for names, store, size in _outputs(kernel):
-        long = serial_axes(store)[0]
+    for names, scatter, size in _outputs(kernel):
+        long = scatter.serial[0]
         most = min(ROOM // max(1, size), extent(long) // FEWEST)
         for each in (256, 64, 16):
             chunks = min(most, target.cores * each)
@@ -75,17 +76,18 @@ def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
                 yield from ((*own, opt("LOCAL", f"{site_name(long)}.s", n)) for n in (32, 64))
 
 
-def _steps(store: Store, lanes: int, copies: int, outputs: int) -> Iterator[tuple[Opt, ...]]:
-    """Copies in registers: along the places of a row that points add to, else of the points (fewer where each adds to several outputs)."""
-    last = store.axes[-1]
-    serial = serial_axes(store)
+def _steps(scatter: Scatter, lanes: int, copies: int, outputs: int) -> Iterator[tuple[Opt, ...]]:
+    """Copies in registers: along the places of a row that points add to, else of the points (fewer where each adds to several outputs, or
+    several times to one)."""
+    last, serial, outputs = scatter.store.axes[-1], scatter.serial, outputs * len(scatter.stores)
     if len(serial) > 1 and last is serial[-1] and extent(last) < min(STEPS):  # the few places of a point, and several points
         points = max(1, min(STEPS) // (outputs * extent(last)))
         yield tuple(opt("UPCAST", site_name(a), n) for a, n in ((last, extent(last)), (serial[-2], 2 * points)) if n > 1)
     if last in serial:
-        yield from (
-            (opt("UPCAST", site_name(last), n),) for n in STEPS if n <= extent(last) and n % copies == 0 and n * outputs <= max(STEPS)
-        )
+        fitting = [n for n in STEPS if n <= extent(last) and n % copies == 0 and n * outputs <= max(STEPS)]
+        yield from ((opt("UPCAST", site_name(last), n),) for n in fitting)
+        if len(scatter.stores) > 1 and not fitting:  # the stores of one point are a body as it is
+            yield ()
         return
     for vectors in (8, 4, 1):
         width = fit(extent(last), vectors * lanes)

@@ -1,4 +1,4 @@
-"""Is every element of an output written at most once? Of a store without `combine`, and of several stores to one output.
+"""Is every element of an output written at most once? Of a store without `combine`, and of several such stores to one output.
 
 Points are told apart where each axis moves some index by more than all axes of shorter steps can together (a mixed
 radix). What that does not show is decided by trying every point, where these are few and no data decides; a collision
@@ -156,12 +156,14 @@ def _collision(store: Store, points: Points, whole: bool) -> Writes:
 
 # two stores ----------------------------------------------------------------------------------------------------------
 def _check_pair(kernel: KernelBody, a: Store, b: Store) -> None:
-    """Raise KernelError unless two stores to one output certainly write different elements."""
+    """Raise KernelError unless two stores to one output combine alike, or certainly write different elements."""
     what = f"kernel {kernel.name}: two stores to {a.buffer.name}"
+    if a.combine is not None and a.combine == b.combine:
+        return
     if a.combine is not None or b.combine is not None:
         raise KernelError(
-            f"{what}: a store that combines is the only one to its output; combine in one store, with an axis that goes through the places "
-            "of a point (indices + axis), or write two outputs"
+            f"{what}: one {_manner(a)} and the other {_manner(b)}; stores to one output that combine all have one combine, so give both "
+            f"combine={(a.combine or b.combine)!r}, or write two outputs"
         )
     if _disjoint(a, b):
         return
@@ -181,6 +183,11 @@ def _check_pair(kernel: KernelBody, a: Store, b: Store) -> None:
         )
     if not (all_p and all_q):
         raise KernelError(f"{what} are not known to be apart; {advice}")
+
+
+def _manner(s: Store) -> str:
+    """What a store does to an element, in words."""
+    return "combines nothing" if s.combine is None else f"combines by {s.combine!r}"
 
 
 def _disjoint(a: Store, b: Store) -> bool:

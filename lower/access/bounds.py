@@ -40,8 +40,16 @@ class Bounds(Indices):
     def nowhere(self, conds: Sequence[Node], asg: Assignment) -> bool:
         """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a
         nest fills on its way, others read in whole vectors.)"""
+        return not self.nest.fills and any(not any(t) for t in self._known(conds, asg))
+
+    def missing(self, conds: Sequence[Node], asg: Assignment) -> set[int]:
+        """The lanes that have no point, because one of some conditions is known to be false there: their places may lie outside."""
+        return {i for t in self._known(conds, asg) for i in range(self.width) if not t[i % len(t)]}
+
+    def _known(self, conds: Sequence[Node], asg: Assignment) -> list[tuple[bool, ...]]:
+        """In which lanes conditions hold (or once, where that is the same in all), of those that are known before anything runs."""
         found = (self.truths(c.op, c.src[0], c.src[1], asg) for c in conds if c.op == "lt" and c.src[0].dtype is index)
-        return not self.nest.fills and any(t is not None and not any(t) for t in found)
+        return [t for t in found if t is not None]
 
     def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
         """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where

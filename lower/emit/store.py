@@ -11,7 +11,8 @@ from ...ir.dtypes import DType, index
 from ...ir.node import Node, axes_of, const, walk
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
-from ...opts.nests import Nest, identity, scatter_ordered
+from ...opts.meeting import scatter_ordered
+from ...opts.nests import Nest, identity
 from ...program.program import Mem, Val
 from ..access.woven import write_all
 from ..expr import NestEval
@@ -163,27 +164,29 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
     always = guard is not None and keeps_old(low.sched, n, conds)
     if guard is not None and always:
         value = _or_nothing(n, ev, guard, value)
-    for i, place in enumerate(_places(low, n, ev, at, asg)):
+    missing = ev.missing(conds, asg)
+    for i, place in _places(low, n, ev, at, asg, missing):
         with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
             old = _as(ev, b.load(mem, place), value.dtype)
             new = b.op(n.store.combine or "add", b.extract(value, i), old)
             b.store(mem, place, _as(ev, new, mem.dtype))
 
 
-def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment) -> Iterator[Val]:
-    """Where each lane's point is written. What is only read lies in memory as scalars do: none is taken out of a vector then."""
+def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment, missing: set[int]) -> Iterator[tuple[int, Val]]:
+    """Each lane that is not `missing`, and where its point is written. What is only read lies in memory as scalars do: none is taken
+    out of a vector then."""
     b, lane = low.b, ev.lane
     assert lane is not None
     data = [x for i in n.indices for x in walk(i) if x.dtype is not index or x.op in ("load", "cast")]
     if data and all(x.op in ("load", "cast") for x in data) and not low.masked(lane.axis):
         apart = NestEval(low, n, vectors=Vectors(ev.regs))
         for i in range(ev.width):
-            yield apart.index(at, {**asg, lane.name: asg[lane.name] * ev.width + i})
+            yield i, apart.index(at, {**asg, lane.name: asg[lane.name] * ev.width + i})
         return
     base, c, step, vec = ev.split(at, asg)
-    for i in range(ev.width):
+    for i in (i for i in range(ev.width) if i not in missing):
         place = low.scalar(ix.add(base, const(c + step * i)))
-        yield place if vec is None else b.op("add", place, b.extract(vec, i))
+        yield i, place if vec is None else b.op("add", place, b.extract(vec, i))
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:

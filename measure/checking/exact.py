@@ -89,8 +89,11 @@ def drift(kernel: Kernel, vars: Mapping[str, int]) -> float:
 
     values = [v for item in kernel.body for v in (item.block if isinstance(item, Fold) else (item,))]
     sums = [v.expr for v in values if isinstance(v.expr, Reduce | Scan) and v.expr.combine == "add" and v.expr.dtype.is_float]
-    adds = [s for s in kernel.stores if s.combine == "add" and s.buffer.dtype.is_float]
-    most = [float(terms(s.axes)) for s in adds] + [float(terms(s.axes if isinstance(s, Reduce) else (s.axis,))) for s in sums]
+    adds: dict[str, float] = {}
+    for s in kernel.stores:
+        if s.combine == "add" and s.buffer.dtype.is_float:
+            adds[s.buffer.name] = adds.get(s.buffer.name, 0.0) + terms(s.axes)
+    most = [*adds.values()] + [float(terms(s.axes if isinstance(s, Reduce) else (s.axis,))) for s in sums]
     return sqrt(max(most, default=1.0))
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, walk
 from ...ir.operators import substitute
-from ..nests import Nest, scatter_ordered
+from ..meeting import scatter_ordered
+from ..nests import Nest
 from .ragged import conditions, selected, sides
 
 Table = Mapping[Node, Node]

@@ -13,7 +13,8 @@ from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
 from ...ir.node import FUNCTIONS, Node, axes_of, walk
-from ..nests import Nest, flat, plain, scatter_ordered
+from ..meeting import kernel_ordered
+from ..nests import Nest, flat, plain
 from .interior import interior
 from .lane_work import SAVED, arithmetic
 
@@ -171,7 +172,7 @@ def shared_axes(kernel: Kernel) -> list[Node]:
 def _shared_axes(kernel: Kernel) -> tuple[Node, ...]:
     all_nests = nests(kernel)
     out = [a for a in all_nests[0].axes if all(a in n.axes for n in all_nests)]
-    ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
+    ordered = kernel_ordered(kernel)
     scanned = scanned_axes(kernel)
     return tuple(a for a in out if a not in ordered and a not in scanned and extent(a) > 1)
 

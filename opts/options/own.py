@@ -50,7 +50,9 @@ def owned(kernel: Kernel, o: Opt, target: Target) -> tuple[Kernel, str]:
     """The kernel with an axis of blocks of `o.amount` rows outside its scatter, and that axis' name."""
     found = ownable(kernel)
     if found is None or found[0].buffer.name != o.on:
-        raise OptError(f"{o}: OWN takes the output of a kernel that does nothing but scatter into it, along one dimension of known size")
+        raise OptError(
+            f"{o}: OWN takes the output of a kernel that does nothing but scatter into it, by one store, along one dimension of known size"
+        )
     if target.kind == "gpu":
         raise OptError(f"{o}: OWN is for processors; {target.name} has too many work items to let each read every index")
     store, d, size = found

@@ -20,16 +20,18 @@ from ...ir.buffer import Buffer, load
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import Node, const
+from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
 from ..analysis.guarded import guarded
+from ..analysis.scattered import Scatter, alike, privatisable
 from ..analysis.structure import extent
 from ..defaults import added_phase, fit
 from ..kernel_parts import loaded
+from ..meeting import kernel_ordered, own_dimensions, scatters
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
-from ..nests import Nest, flat, plain, scatter_ordered
+from ..nests import Nest
 from ..opt import Opt, Opts, opt
 from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
@@ -44,36 +46,6 @@ MOST = 1 << 22
 _LINE, _PAGE, _TRIES = 64, 4096, 64
 
 
-def privatisable(kernel: Kernel, name: str) -> tuple[Store, Nest] | None:
-    """The scatter into the output `name`, and its nest, if nothing but pointwise values and inputs decides it; else None."""
-    if sum(s.buffer.name == name for s in kernel.stores) != 1:
-        return None
-    nest = next((n for n in flat(plain(kernel)) if n.kind == "store" and n.name == name), None)
-    if nest is None or nest.store is None or nest.store.combine is None or nest.store.own is not None:
-        return None
-    if any(n.op == "ref" for n in nest.nodes) or not scatter_ordered(nest.store):
-        return None
-    if not nest.store.buffer.shape or not all(isinstance(d, int) and d > 0 for d in nest.store.buffer.shape):
-        return None
-    return nest.store, nest
-
-
-def alike(kernel: Kernel) -> list[tuple[str, ...]]:
-    """The outputs that may have private copies, those over the same points together."""
-    found: dict[tuple[Node, ...], list[str]] = {}
-    for b in kernel.outputs:
-        known = privatisable(kernel, b.name)
-        if known is not None:
-            found.setdefault(serial_axes(known[0]), []).append(b.name)
-    return [tuple(names) for names in found.values()]
-
-
-def serial_axes(store: Store) -> tuple[Node, ...]:
-    """The axes of a scatter along which its writes can meet, in the order they run."""
-    ordered = scatter_ordered(store)
-    return tuple(a for a in store.axes if a in ordered)
-
-
 @lru_cache(maxsize=64)
 def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
     """(the scatters into copies, the rest of `kernel`, which combines them), for one output or several. OptError where that cannot be
@@ -84,31 +56,31 @@ def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
         found = privatisable(kernel, o.on)
         if found is None:
             raise OptError(
-                f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, and whose sizes are known"
+                f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, whose sizes are known, by "
+                "stores over the same points"
             )
-        store, nest = found
         chunks, copies = int(o.fields["chunks"]), int(o.fields["copies"])
         if min(chunks, copies) < 1 or chunks * copies < 2:
             raise OptError(f"{o}: give it at least 2 chunks or copies")
-        if o is not mine[0] and (o.arg != mine[0].arg or serial_axes(store) != serial or any(x.on == o.on for x in mine if x is not o)):
+        if o is not mine[0] and (o.arg != mine[0].arg or found.serial != serial or any(x.on == o.on for x in mine if x is not o)):
             raise OptError(
                 f"{o}: copies of several outputs are made in one loop over the same points; write it as {mine[0]}, for each once"
             )
-        serial = serial_axes(store)
-        stores.append(_scattered(o, store, nest, chunks, copies))
-        rest = _combined(rest, store, stores[-1].buffer)
-    first = Kernel(f"{kernel.name}_copies", (), tuple(stores), (*loaded(kernel.inputs, (), stores), *(s.buffer for s in stores)))
+        serial = found.serial
+        made = _scattered(o, found, chunks, copies)
+        stores += made
+        rest = _combined(rest, found, made[0].buffer)
+    works = dict.fromkeys(s.buffer for s in stores)
+    first = Kernel(f"{kernel.name}_copies", (), tuple(stores), (*loaded(kernel.inputs, (), stores), *works))
     return first, rest
 
 
-def _scattered(o: Opt, store: Store, nest: Nest, chunks: int, copies: int) -> Store:
+def _scattered(o: Opt, scatter: Scatter, chunks: int, copies: int) -> list[Store]:
     """The scatter into copies, a buffer (chunks, copies, *shape) without a 1 in front."""
-    serial = serial_axes(store)
-    long, last = serial[0], serial[-1]
+    long, last = scatter.serial[0], scatter.serial[-1]
     table: dict[Node, Node] = {}
     inside: list[Node] = []
     lead: list[Node] = []
-    axes = [*store.axes]
     if chunks > 1:
         size = long.arg.extent
         if not isinstance(size, int) or chunks > size:
@@ -124,21 +96,29 @@ def _scattered(o: Opt, store: Store, nest: Nest, chunks: int, copies: int) -> St
         table[long] = at
         inside.append(ix.compare("lt", at, const(size)))
         lead.append(part)
-        axes = [part, *(inner if a is long else a for a in axes)]
         last = inner if last is long else last
     if copies > 1:
         lead.append(ix.mod(last, copies))
     count = (*((lead[0].arg.extent,) if chunks > 1 else ()), *((copies,) if copies > 1 else ()))
-    dtype = _kept(store)
-    shape = _padded(store, dtype)
+    dtype = _kept(scatter.store)
+    shape = _padded(scatter, dtype)
     check_work(o, prod((*count, *shape)) * dtype.size)
     work = Buffer(f"{o.on}.copies", dtype, (*count, *shape), "out")
     masks = [c for c in inside if c.op != "const"]
+    return [_into(work, n, tuple(lead), table, masks) for n in scatter.nests]
+
+
+def _into(work: Buffer, nest: Nest, lead: tuple[Node, ...], table: Mapping[Node, Node], masks: Sequence[Node]) -> Store:
+    """A store of the scatter, into the copy at `lead`; `table`: what stands for an axis that is cut into chunks."""
+    store = nest.store
+    assert store is not None
     expr, mask = _placed(nest.expr, table, masks), _placed(nest.mask, table, masks)
     indices = tuple(_placed(i, table, masks) for i in nest.indices)
     for c in masks:
         mask = c if mask is None else mask & c
-    return Store(work, (*lead, *indices), cast(_unrounded(expr, dtype), dtype), tuple(axes), store.combine, mask)
+    cut = {a: next(x for x in axes_of(at) if x is not lead[0]) for a, at in table.items()}
+    axes = (*lead[: len(table)], *(cut.get(a, a) for a in store.axes))
+    return Store(work, (*lead, *indices), cast(_unrounded(expr, work.dtype), work.dtype), axes, store.combine, mask)
 
 
 @overload
@@ -162,11 +142,11 @@ def _unrounded(expr: Node, dtype: DType) -> Node:
     return expr.src[0] if expr.op == "cast" and expr.dtype.is_float and expr.src[0].dtype is dtype else expr
 
 
-def _padded(store: Store, dtype: DType) -> tuple[int, ...]:
+def _padded(scatter: Scatter, dtype: DType) -> tuple[int, ...]:
     """The shape of one copy: that of the output, with a few more rows where copies would share a line, or lie a multiple of a page
     apart, so that a read would seem to wait for the write before it."""
-    shape = [ix.upper(d) for d in store.buffer.shape]
-    by = next((d for d, i in enumerate(store.indices) if i.op != "axis"), None)
+    shape = [ix.upper(d) for d in scatter.store.buffer.shape]
+    by = next((d for s in scatter.stores for d, i in enumerate(s.indices) if i.op != "axis"), None)
     if by is None:
         return tuple(shape)
     row = prod(shape) // shape[by] * dtype.size
@@ -175,8 +155,9 @@ def _padded(store: Store, dtype: DType) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _combined(kernel: Kernel, store: Store, work: Buffer) -> Kernel:
+def _combined(kernel: Kernel, scatter: Scatter, work: Buffer) -> Kernel:
     """The kernel with the scatter's output read from its copies, which are combined in order."""
+    store = scatter.store
     name, size = store.buffer.name, len(store.buffer.shape)
     count = work.shape[: len(work.shape) - size]
     over = tuple(make_axis(f"{name}.copy{d}", n, f"{name}.copy{d}") for d, n in enumerate(count))
@@ -184,9 +165,10 @@ def _combined(kernel: Kernel, store: Store, work: Buffer) -> Kernel:
     assert store.combine is not None
     dtype, work = work.dtype.compute, replace(work, role="in")
     total = Value(f"{name}.sum", axes, Reduce(store.combine, over, cast(load(work, (*over, *axes)), dtype), dtype), dtype)
-    again = Store(store.buffer, axes, cast(total[axes], store.buffer.dtype), axes)
+    alone = len(scatters(kernel, name)) == len(scatter.stores)
+    again = Store(store.buffer, axes, cast(total[axes], store.buffer.dtype), axes, None if alone else store.combine)
     body = (*kernel.body, total)
-    stores = tuple(again if s is store else s for s in kernel.stores)
+    stores = tuple(again if s is store else s for s in kernel.stores if s is store or s not in scatter.stores)
     return Kernel(kernel.name, body, stores, (*loaded(kernel.inputs, body, stores), work, *kernel.outputs))
 
 
@@ -197,11 +179,14 @@ def rewrite(r: Rewriting) -> Scheduled:
     if kept is not None:
         raise OptError(f"{kept}: the copies of {o} are made anew by each call; use one of them")
     first, second = privatised(r.kernel, r.mine)
-    store = first.stores[0]
     names = {b.name for b in r.kernel.outputs}
     late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
     early = tuple(x for x in r.others if x not in late)
-    mine = (*_grid(store, o), *_copies(store, o, early), *(x for s in first.stores for x in _cleared(r, s, early)))
+    mine = (
+        *_grid(first.stores[0], o),
+        *_copies(first, o, early),
+        *(x for b in first.outputs for x in _cleared(r, scatters(first, b.name), early)),
+    )
     a = r.apply(first, (*mine, *early), r.target)
     b = r.apply(second, (*added_phase(second, r.target, r.apply), *late), r.target)
     reorders = any(s.combine in ("add", "mul") and s.buffer.dtype.is_float for s in first.stores)
@@ -212,9 +197,10 @@ def _grid(store: Store, o: Opt) -> Opts:
     return (opt("PARALLEL", str(store.axes[0].arg.name)),) if int(o.fields["chunks"]) > 1 else ()
 
 
-def _copies(store: Store, o: Opt, given: Opts) -> Opts:
+def _copies(first: Kernel, o: Opt, given: Opts) -> Opts:
     """One point for each copy at a time, unless the options say how many."""
-    serial, copies = serial_axes(store), int(o.fields["copies"])
+    ordered, copies = kernel_ordered(first), int(o.fields["copies"])
+    serial = [a for a in first.stores[0].axes if a in ordered]
     if not serial:  # a copy for each point
         return ()
     last = serial[-1].arg
@@ -223,13 +209,13 @@ def _copies(store: Store, o: Opt, given: Opts) -> Opts:
     return (opt("UPCAST", str(last.name), copies),)
 
 
-def _cleared(r: Rewriting, store: Store, given: Opts) -> Opts:
+def _cleared(r: Rewriting, stores: Sequence[Store], given: Opts) -> Opts:
     """Whole vectors of a copy cleared at once, where its rows are not those of the scatter."""
-    d = len(store.indices) - 1
+    store, d = stores[0], len(stores[0].indices) - 1
     size, lanes = ix.upper(store.buffer.shape[d]), r.target.lanes(store.buffer.dtype.compute)
     width = fit(size, 4 * lanes) if r.target.kind == "cpu" else 1
     name = f"{store.buffer.name}.{d}"
-    if store.indices[d].op == "axis" or width < 2 or any(x.on == name for x in given):
+    if any(i is store.indices[d] and e == d for i, e in own_dimensions(stores)) or width < 2 or any(x.on == name for x in given):
         return ()
     return (opt("UPCAST", name, width),)
 
@@ -241,13 +227,13 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
     for names in alike(near.kernel):
         found = privatisable(near.kernel, names[0])
         assert found is not None
-        yield from (tuple(opt("PRIVATE", n, **f) for n in names) for f in _worth(found[0], (1, *CHUNKS), (1, *COPIES)))
+        yield from (tuple(opt("PRIVATE", n, **f) for n in names) for f in _worth(found, (1, *CHUNKS), (1, *COPIES)))
 
 
-def _worth(store: Store, chunks: Sequence[int], copies: Sequence[int]) -> Iterator[dict[str, int]]:
+def _worth(scatter: Scatter, chunks: Sequence[int], copies: Sequence[int]) -> Iterator[dict[str, int]]:
     """The numbers of chunks and copies that leave enough points to a chunk, and need not too much memory."""
-    points_ = extent(serial_axes(store)[0])
-    size = prod(ix.upper(d) for d in store.buffer.shape) * _kept(store).size
+    points_ = extent(scatter.serial[0])
+    size = prod(ix.upper(d) for d in scatter.store.buffer.shape) * _kept(scatter.store).size
     for c in chunks:
         for n in copies:
             if c * n > 1 and c * n * size <= MOST and c * LEAST <= points_:

@@ -82,7 +82,7 @@ WORDS: dict[str, tuple[Write, str]] = {
     "Python's float": (lambda kb, i, j, x: kb.input("w", (4,), float), "w: Python's float has no size; give float32 or float64"),
     "complex": (lambda kb, i, j, x: kb.input("w", (4,), np.complex64), "w: unknown dtype 'complex64'; use one of"),
     "a list of numbers": (lambda kb, i, j, x: x[i, j] * [0.5, 1.5][j], "make a list or an array of numbers an input"),
-    "two whole numbers": (lambda kb, i, j, x: where(x[i, j] > 0.0, 2, -1) + const(1, int32), r"add of int64 and int32: cast one of them, as in cast\(where"),
+    "two whole numbers": (lambda kb, i, j, x: where(x[i, j] > 0.0, 2, -1) + const(1, uint8), r"add of int64 and uint8: cast one of them, as in cast\(where"),
     "a condition times": (lambda kb, i, j, x: (x[i, j] > 0.0) * x[i, j], r"mul of bool and float32: .* where\(condition, x, 0\)"),
     "beyond a value's end": (lambda kb, i, j, x: kb.scan("add", "t", (i, j), j, x[i, j])[i, j - 1], r"as in t\[maximum\(i - 1, 0\)\]"),
     "an axis that nothing binds": (lambda kb, i, j, x: kb.sum("r", (), i, x[i, j])[()], "uses n, which it does not bind: give it among its axes"),

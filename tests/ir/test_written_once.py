@@ -89,11 +89,23 @@ def test_parts_of_one_output() -> None:
         joined(lambda i: i, lambda i: i + 7)
 
 
-def test_parts_that_combine_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (None, "add", "one combines nothing and the other combines by 'add'; .* give both combine='add', or write two outputs"),
+        ("max", None, "one combines by 'max' and the other combines nothing; .* give both combine='max'"),
+        ("add", "max", "one combines by 'add' and the other combines by 'max'"),
+        ("add", "add", ""),
+    ],
+)
+def test_stores_that_combine_have_one_combine(first: Any, second: Any, said: str) -> None:
     kb = KernelBuilder("k")
     i = kb.axis("m", 8)
     x = kb.input("x", (8,), float32)
-    kb.store("y", float32, (16,), i, x[i])
-    kb.store("y", float32, (16,), i, x[i], i + 8, combine="add")
-    with pytest.raises(KernelError, match="a store that combines is the only one"):
+    kb.store("y", float32, (16,), i, x[i], combine=first)
+    kb.store("y", float32, (16,), i, x[i], i + (8 if None in (first, second) else 0), combine=second)
+    if not said:
+        assert [s.combine for s in kb.build().stores] == ["add", "add"]
+        return
+    with pytest.raises(KernelError, match=said):
         kb.build()

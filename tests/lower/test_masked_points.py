@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_twin
 from tilewright import targets
-from tilewright.ir import KernelBuilder, bfloat16, clip, float16, float32, int32
+from tilewright.ir import KernelBuilder, bfloat16, clip, float16, float32, int32, where
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
@@ -115,3 +115,14 @@ def test_points_of_short_floats_are_combined_as_float32(combine: Any, dtype: DTy
     for listed in ([], [["UPCAST", "n", 8]]):
         check_twin(kernel, parse(listed), targets.named("avx2"))
         check_compiled(kernel, parse(listed))
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+@pytest.mark.parametrize("upcast", [2, 4, 8])
+def test_lanes_past_the_last_point_touch_nothing(upcast: int, step: int) -> None:
+    """Their places would lie outside of the output, which the checked Program would say."""
+    kb = KernelBuilder("turned")
+    i = kb.axis("n", 7)
+    x, on = kb.input("x", (7,), int32), kb.input("on", (7,), "int8")
+    kb.store("y", int32, (13,), (i,), where(on[i] > 0, x[i] * x[i], 0), (6 - i if step < 0 else 2 * i,), combine="add")
+    check_twin(kb.build(), parse(f"Un{upcast}"), TARGET)

@@ -264,6 +264,17 @@ def hist(t: Any, n: int = 50, bins: int = 7) -> None:
 
 
 @tile.kernel
+def degrees(t: Any, n: int = 50, nodes: int = 7) -> None:
+    """Both ends of edges count, and all edges at the first node, in one output."""
+    a, b = (t.input(x, (n,), "int32", range=(0, nodes - 1)) for x in "ab")
+    y = t.output("y", (nodes,), "int32")
+    rows = t.grid(n=(n, t.block("bn", (8, 16))))
+    y.add(1, a[rows])
+    y.add(1, b[rows])
+    y.add(t.sum(a[rows]), 0)
+
+
+@tile.kernel
 def kmeans(t: Any, n: int = 20, c: int = 6, d: int = 5) -> None:
     """The nearest centre."""
     x, z, y = t.input("x", (n, d)), t.input("z", (c, d)), t.output("y", (n,), "int32")
@@ -483,6 +494,7 @@ KERNELS = (
     splitk,
     partial_sums,
     quant,
+    degrees,
     ema,
     cumsum,
     gram_diag,
