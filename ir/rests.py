@@ -12,6 +12,8 @@ def rests(n: Node) -> tuple[list[tuple[Node, int]], dict[Node, int], int]:
     terms, c = ix.parts(n)
     found: list[tuple[Node, int]] = []
     for t in list(terms):
+        if t not in terms:  # (of an x that was found before)
+            continue
         times = -terms[t] // t.arg if t.op == "div" and t.dtype is index and terms[t] < 0 and terms[t] % t.arg == 0 else 0
         inner, d = ix.parts(t.src[0]) if times else ({}, 0)
         if inner and all(terms.get(s) == times * k for s, k in inner.items()):

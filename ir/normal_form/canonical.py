@@ -94,9 +94,9 @@ def _tensor(name: str, known: dict[str, str]) -> str | None:
 
 def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str], tensors: dict[str, str]) -> str:
     """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`, and `y.0` runs over dimension 0 of `y`,
-    which a scatter clears. `grid` and `once` are no axes."""
+    which a scatter clears; where no buffer has the name, `n.2` is one of the sites of n that a fold makes. `grid` and `once` are no axes."""
     base, dot, suffix = name.partition(".")
-    found = (tensors if suffix[:1].isdigit() else loops if dot else whole).get(base)
+    found = (tensors if suffix[:1].isdigit() and base in tensors else loops if dot else whole).get(base)
     if found is None:
         if name in ("grid", "once"):
             return name

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tilewright import kernels
-from tilewright.ir import KernelBuilder, KernelError, OptError, axis, cast, const, exp, float32, float64, maximum, sym
+from tilewright import kernels, targets
+from tilewright.heuristics import seeds
+from tilewright.ir import KernelBuilder, KernelError, OptError, axis, cast, const, exp, float32, float64, maximum, sym, where
 from tilewright.ir.body import Fold, Monoid, Reduce, Scan, Store, Value
 from tilewright.ir.buffer import Buffer, load, load_parts
 from tilewright.ir.dtypes import bool_, index
@@ -406,6 +407,22 @@ def test_options_translate_between_two_spellings():
         ["STAGE", "dot", {"at": "grid"}],
     ]
     assert hand.to_canonical(hand.from_canonical(canon, SYNTAX), SYNTAX) == canon
+
+
+def test_sites_that_a_fold_makes_survive_the_round_trip() -> None:
+    """`s.2` is a site of the axis s, where `y.0` is a dimension of the output y."""
+    kb = KernelBuilder("weights_without_softmax")
+    i, j, k, e, o = kb.axis("s", 24), kb.axis("s@dot", 24), kb.axis("s@out", 24), kb.axis("d@dot", 8), kb.axis("d@out", 8)
+    q, x, v = (kb.input(n, (24, 8), float32) for n in "qxv")
+    dot = kb.sum("dot", (i, j), e, q[i, e] * x[j, e])
+    mix = kb.sum("mix", (i, o), k, where(k <= i, dot[i, k] * dot[i, k], 0.0) * v[k, o])
+    kb.store("y", float32, (24, 8), (i, o), mix[i, o])
+    kernel = kb.build()
+    found = [[x.json for x in schedule] for schedule in seeds(kernel, targets.named("haswell"), 1)]
+    assert any(o[1].startswith("s.2") for schedule in found for o in schedule), "some seed names such a site"
+    c = canonical(kernel)
+    for schedule in found:
+        assert c.from_canonical(c.to_canonical(schedule, SYNTAX), SYNTAX) == schedule
 
 
 @pytest.mark.parametrize("name", kernels.NAMES)

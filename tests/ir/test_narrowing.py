@@ -7,11 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_zeros, maximum, minimum, popcount, where
+from tilewright.ir import index as ix
+from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.node import walk
+from tilewright.ir.integer_ranges import value_range
+from tilewright.ir.node import make, walk
 from tilewright.ir.normal_form.narrowing import narrow
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
+from tilewright.ir.rests import rests
 
 INT = dtype("int32")
 
@@ -210,3 +214,14 @@ def test_places_compared_with_data_stay_indices() -> None:
     kb.store("y", dtype("float32"), (8,), (i,), total[i])
     kernel = kb.build()
     assert narrow(kernel) is kernel
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_rests_are_found_in_any_order_of_terms(turned: bool) -> None:
+    kb = KernelBuilder("days")
+    days = kb.input("t", (8,), dtype("int64"), range=(0, 4_000_000_000))[kb.axis("n", 8)] // 86400
+    week = ix.floordiv(days + 4, 7)
+    terms, coefficients = (days, week), (1, -7)
+    order = slice(None, None, -1) if turned else slice(None)
+    n = make("sum", index, terms[order], (coefficients[order], 4))
+    assert rests(n) == ([(week, 1)], {}, 0) and value_range(n) == (0, 6)
