@@ -61,8 +61,9 @@ KEPT = 12
 log = logger("heuristics")
 
 
-def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
-    """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs."""
+def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, phase: bool = False) -> list[Opts]:
+    """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs; `phase`: it is one of the kernels
+    of a guess, of which there are many, so no Programs are counted."""
     if kernel.blocks is not None:
         return blocked_seeds(kernel, target, threads, seeds(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
@@ -70,8 +71,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads)))
-    each = list(hoisted(trials, threads, finished(trials, threads, streams), lambda k: seeds(k, target, threads)))
+    streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
+    each = list(hoisted(trials, threads, finished(trials, threads, streams), lambda k: seeds(k, target, threads, phase=phase)))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
@@ -93,18 +94,18 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     return list(found)
 
 
-def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
+def _candidates(trials: Trials, threads: int, phase: bool) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
     neighbours = list(groups(trials, row_lanes(kernel, target))) if reduced_rows(kernel) is None else []
     if not any(n.kind == "scan" for n in nests(kernel)):  # (along a scan its steps wait for each other: other lanes may be better)
         yield from _beside_tiles(trials, threads, neighbours)
     found = all_contractions(kernel)
-    computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
+    computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads, phase=True)))
     if much_cheaper(kernel):
         yield from _ranked(trials, threads, computed)
         return
-    yield from online_seeds(trials, lambda k: seeds(k, target, threads))
-    computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
+    yield from online_seeds(trials, lambda k: seeds(k, target, threads, phase=True))
+    computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads, phase=True))
     main = max(found, key=lambda c: work(c.nest), default=None)
     lanes = row_lanes(kernel, target)
     if computed:
@@ -139,7 +140,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         if opts is not None:
             plain[opts] = estimate(trials.apply(opts), threads)
     turned = list(transposed(kernel, target, lanes))
-    if not turned:
+    if not turned and not phase:
         yield from other_lanes(trials, threads, plain, _ranked(trials, threads, each_axis(kernel, target, threads, lanes)))
     plain |= dict.fromkeys(turned, 0.0)  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
