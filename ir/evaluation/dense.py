@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,8 @@ class Env:
     symbols: Mapping[Node, int]
     values: dict[str, Stored] = field(default_factory=dict)
     placeholders: dict[str, Stored] = field(default_factory=dict)
+    scanned: tuple[Any, dict[tuple[Span, ...], Any]] | None = None
+    """The last scan of tuples, and all its components by the spans of a piece: values that pick others of it follow each other."""
 
     def extent(self, axis: Node) -> int:
         """The extent of an axis with the symbols in place."""

@@ -26,13 +26,30 @@ LONG = 256
 def scanned(env: Env, v: Value, spans: tuple[Span, ...], position: int) -> Quantity:
     """The picked component of a scan of tuples over `spans`; `position` is that of the scanned axis."""
     scan = tuple_scan(v.body)
+    key = (scan.elements, scan.identity, scan.merge, v.axes)
+    if env.scanned is None or env.scanned[0] != key:
+        env.scanned = (key, {})
+    pieces = env.scanned[1]
+    if spans not in pieces:
+        pieces[spans] = _components(env, v, spans, position, scan)
+    elements, ordered, doubled = pieces[spans]
+    found = ordered[scan.pick]
+    if doubled is None:
+        return found
+    return _either_order(found, doubled[scan.pick], [env.algebra.array(e) for e in elements], position)
+
+
+Scanned = tuple[list["Quantity"], list["Quantity"], "list[Quantity] | None"]
+
+
+def _components(env: Env, v: Value, spans: tuple[Span, ...], position: int, scan: TupleScan) -> Scanned:
+    """(elements, what all components are step after step, and in another order where errors or doubts are kept): values that differ by the
+    component they pick have it in common."""
     c = DenseContext(env, v.axes, spans)
     elements = [env.algebra.map(c.eval(e), lambda x: np.array(np.broadcast_to(x, c.shape))) for e in scan.elements]
     run = _ScanRun(env, v, spans, position, scan)
     ordered = run.in_order(elements)
-    if not isinstance(ordered, (Pair, Kind)):
-        return ordered
-    return _either_order(ordered, run.by_doubling(elements), [env.algebra.array(e) for e in elements], position)
+    return elements, ordered, run.by_doubling(elements) if isinstance(ordered[0], (Pair, Kind)) else None
 
 
 class _ScanRun:
@@ -89,11 +106,11 @@ class _ScanRun:
     def _mask(self, m: Any, k: Kind) -> Array:
         return np.zeros(k.pair.value.shape, bool) if m is None else np.asarray(np.broadcast_to(m, k.pair.value.shape))
 
-    def in_order(self, elements: list[Quantity]) -> Quantity:
-        """One step after the other; of a long scan in about √n blocks at once, which then follow each other. (The errors of n steps, of
+    def in_order(self, elements: list[Quantity]) -> list[Quantity]:
+        """All components. One step after the other; of a long scan in about √n blocks at once, which then follow each other. (The errors of n steps, of
         random signs, are about as large as √n of one sign.)"""
         if not self.length:
-            return self._cut(elements[self.scan.pick], 0, 0)
+            return [self._cut(e, 0, 0) for e in elements]
         block = self.length if self.length <= LONG else isqrt(self.length)
         count = -(-self.length // block)
         if extra := count * block - self.length:
@@ -103,7 +120,7 @@ class _ScanRun:
             state = self._merged(state, [self._every(e, t, block) for e in elements], count)
             steps.append(state)
         if count == 1:
-            return self._joined([s[self.scan.pick] for s in steps])
+            return [self._joined([s[c] for s in steps]) for c in range(len(elements))]
         local = [self._joined([s[c] for s in steps], woven=True) for c in range(len(elements))]
         before, carried = self._start(1), []
         for b in range(count):
@@ -111,19 +128,19 @@ class _ScanRun:
             before = self._merged(before, [self._cut(s, b, b + 1) for s in state], 1)
         first = [self._joined([c[i] for c in carried]) for i in range(len(elements))]
         wide = [self.env.algebra.map(q, lambda x: np.repeat(x, block, axis=self.p)) for q in first]
-        return self._cut(self._merged(wide, local, count * block)[self.scan.pick], 0, self.length)
+        return [self._cut(q, 0, self.length) for q in self._merged(wide, local, count * block)]
 
     def _every(self, q: Quantity, first: int, step: int) -> Quantity:
         at = (slice(None),) * self.p + (slice(first, None, step),)
         return self.env.algebra.map(q, lambda x: np.asarray(x)[at])
 
-    def by_doubling(self, elements: list[Quantity]) -> Quantity:
-        """Neighbours first, then pairs of pairs (W. D. Hillis and G. L. Steele, "Data parallel algorithms", 1986)."""
+    def by_doubling(self, elements: list[Quantity]) -> list[Quantity]:
+        """All components. Neighbours first, then pairs of pairs (W. D. Hillis and G. L. Steele, "Data parallel algorithms", 1986)."""
         state, distance = elements, 1
         while distance < self.length:
             left = [self._joined([s, self._cut(e, 0, self.length - distance)]) for s, e in zip(self._start(distance), state, strict=True)]
             state, distance = self._merged(left, state, self.length), 2 * distance
-        return state[self.scan.pick]
+        return state
 
 
 def _either_order(a: Quantity, b: Quantity, elements: list[Array], position: int) -> Quantity:
