@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import inf
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, walk
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
-from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
 from ...opts.plans import StagePlan
@@ -24,6 +23,7 @@ from .one_body import one_body
 from .pages import copy_cycles, jump_cycles
 from .refetched import refetched
 from .shifted import kept_reads, kept_writes, together
+from .staged_tiles import bytes_inside, loops_around
 from .trips import trips
 
 
@@ -239,8 +239,8 @@ class Traffic:
         for depth in range(len(loops) + 1):
             inner = regs | {p.name for p in loops[depth:]}
             per = [self._footprint(u, inner) * (caches.written if u.stored else 1) for u in uses]
-            per += [_staged_inside(st, inner) for st in panels]
-            prints.append((per, sum(_staged_inside(st, inner) for st in staged)))
+            per += [bytes_inside(st, inner) for st in panels]
+            prints.append((per, sum(bytes_inside(st, inner) for st in staged)))
         sizes = [(float(s.target.l1), caches.l2), (float(s.target.l2), caches.l3), (self.last_cache, self.dram)]
         levels = []
         for capacity, rate in sizes:
@@ -266,7 +266,7 @@ class Traffic:
         plan = s.stages[name]
         if plan.once:
             return 0.0
-        around = _around(s, plan)
+        around = loops_around(s, plan)
         consecutive = True
         if plan.order == "panel" and plan.parts:
             last = plan.parts[-1][0]
@@ -284,26 +284,3 @@ class Traffic:
 def _along(spread: tuple[int, ...]) -> tuple[int, ...]:
     """How far accesses of one row differ."""
     return (*[0] * (len(spread) - 1), *spread[-1:])
-
-
-def _around(s: Scheduled, plan: StagePlan) -> list[Part]:
-    """The loops around the place where a tile is filled."""
-    loops = s.loops(plan.nests[0])
-    names = [p.name for p in loops]
-    return loops[: names.index(plan.at.name) + 1] if plan.at.kind != "grid" else [p for p in loops if p.kind == "grid"]
-
-
-def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
-    """Bytes of a staged tile that the loops inside `inner` touch."""
-    if stage.order == "panel":
-        return float(prod(p.trips for p, _ in stage.parts if p.name in inner) * stage.buffer.dtype.size)
-    size = float(stage.buffer.dtype.size)
-    for d, _, extent, _ in stage.box:
-        terms, _ = ix.parts(stage.index[d])
-        reach = 1 + sum(
-            abs(k) * (t.arg.extent - 1)
-            for t, k in terms.items()
-            if t.op == "axis" and t.arg.name in inner and isinstance(t.arg.extent, int)
-        )
-        size *= min(extent, reach)
-    return size

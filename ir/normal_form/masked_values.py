@@ -18,10 +18,10 @@ from ..rewrite import Rewriter
 
 def with_whole_values(kernel: Kernel) -> Kernel:
     """`kernel` without masked elements of values; `kernel` itself where there are none."""
-    return _Chosen(kernel).run() if any(n.op == MASKED for n in walk(*kernel.expressions())) else kernel
+    return _Clamped(kernel).run() if any(n.op == MASKED for n in walk(*kernel.expressions())) else kernel
 
 
-class _Chosen(Rewriter):
+class _Clamped(Rewriter):
     """where(mask, v[an index that is inside], 0) for each."""
 
     def node(self, n: Node) -> Node | None:
