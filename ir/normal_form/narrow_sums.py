@@ -73,8 +73,8 @@ def _sizes(n: Node) -> Iterator[int]:
             yield m.dtype.size
             mask = load_parts(m)[2] if m.op == "load" else None
             stack += [] if mask is None else [mask]
-        elif m.dtype is index and not has_data(m):
-            yield 4  # (places are compared in lanes of 32 bits)
+        elif m.dtype is index and not has_data(m):  # (truths of places are packed: fewer steps than widening what is read)
+            yield SHORT[0].size
         elif m.op != "const":
             stack += m.src
 
