@@ -46,10 +46,16 @@ class Bounds(Indices):
         """The lanes that have no point, because one of some conditions is known to be false there: their places may lie outside."""
         return {i for t in self._known(conds, asg) for i in range(self.width) if not t[i % len(t)]}
 
+    def undecided(self, conds: Sequence[Node], asg: Assignment) -> list[Node]:
+        """Those of some conditions of which nobody knows before the code runs where they hold: lanes that are not `missing` have the rest."""
+        return [c for c in conds if self._truth(c, asg) is None]
+
     def _known(self, conds: Sequence[Node], asg: Assignment) -> list[tuple[bool, ...]]:
         """In which lanes conditions hold (or once, where that is the same in all), of those that are known before anything runs."""
-        found = (self.truths(c.op, c.src[0], c.src[1], asg) for c in conds if c.op == "lt" and c.src[0].dtype is index)
-        return [t for t in found if t is not None]
+        return [t for c in conds if (t := self._truth(c, asg)) is not None]
+
+    def _truth(self, c: Node, asg: Assignment) -> tuple[bool, ...] | None:
+        return self.truths(c.op, c.src[0], c.src[1], asg) if c.op == "lt" and c.src[0].dtype is index else None
 
     def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
         """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where

@@ -121,7 +121,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False
         # scatter: read, combine, write, in order (what was there comes second: where a NaN is chosen by a comparison, it is
         # then not the old value that is, and LLVM makes no store under a mask of the choice)
         guard = _guard(ev, conds, asg)
-        always = guard is not None and ev.lane is None and keeps_old(low.sched, n, conds)
+        always = guard is not None and ev.lane is None and keeps_old(low.sched, n, ev.undecided(conds, asg))
         old = ev.read(mem, at, asg, None if always else guard)
         old = _as(ev, old, n.expr.dtype.compute)
         if always and guard is not None:
@@ -161,7 +161,9 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
         if not b.truth(guard):
             return
         guard = None
-    always = guard is not None and keeps_old(low.sched, n, conds)
+    left = ev.undecided(conds, asg)
+    guard = guard if left else None
+    always = guard is not None and keeps_old(low.sched, n, left)
     if guard is not None and always:
         value = _or_nothing(n, ev, guard, value)
     missing = ev.missing(conds, asg)
