@@ -51,6 +51,11 @@ def inside(x: Interval, dtype: DType) -> bool:
     return low <= x[0] and x[1] <= high
 
 
+def exact(n: Node, of: Of = value_range) -> bool:
+    """Whether an operator's result is what it is in whole numbers: its type has all of them, so nothing wraps."""
+    return n.op not in _RESULT or inside(_RESULT[n.op](n, of), n.dtype)
+
+
 def magnitude_of(n: Node) -> Node | None:
     """x, where an expression is the larger of x and −x; else None."""
     if n.op != "max":

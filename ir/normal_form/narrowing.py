@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..body import Reduce, Value
 from ..dtypes import DType, bool_, index, int16, int32, uint16, uint32
-from ..integer_ranges import KernelRanges, inside, magnitude_of
+from ..integer_ranges import KernelRanges, exact, inside, magnitude_of
 from ..kernel import Kernel
 from ..node import COMPARE, Node, const, make, walk
 from ..op_names import COUNTS
@@ -91,6 +91,9 @@ class Narrow(Rewriter):
         size = _size_of(n)
         if not size:
             return None
+        if n.op == "cast" and n.dtype.is_int and n.src[0].op == "where" and all(s.op == "const" for s in n.src[0].src[1:]):
+            self.changed = True
+            return make("where", n.dtype, (self.go(n.src[0].src[0]), *(const(rounded(s.arg, n.dtype), n.dtype) for s in n.src[0].src[1:])))
         pair = SHORT if size == 2 else WORD
         if n.op in COMPARE:
             found = self._all(n, pair).get(n)
@@ -146,14 +149,14 @@ class Narrow(Rewriter):
         done: dict[Node, Node] = {}
         for n in walk(root):
             if n.dtype is bool_:
-                self._truth(n, done)
+                self._truth(n, to.size, done)
             elif n.dtype.is_int and inside(self.range(n), to):
                 self._whole_in(n, to, done)
         return done.get(root)
 
-    def _truth(self, n: Node, done: dict[Node, Node]) -> None:
-        """A comparison of what was done, or a choice among such."""
-        if n.op in COMPARE and all(s in done for s in n.src) and len({done[s].dtype for s in n.src}) == 1:
+    def _truth(self, n: Node, size: int, done: dict[Node, Node]) -> None:
+        """A comparison of what was wider than so many bytes and is done, or several of such."""
+        if n.op in COMPARE and n.src[0].dtype.size > size and all(s in done for s in n.src) and len({done[s].dtype for s in n.src}) == 1:
             done[n] = make(n.op, bool_, tuple(done[s] for s in n.src))
         elif n.op in ("and", "or", "xor", "not") and any(s in done for s in n.src):
             done[n] = make(n.op, bool_, tuple(self._either(s, done) for s in n.src))
@@ -171,7 +174,7 @@ class Narrow(Rewriter):
             return
         elif n.op == "cast" and not n.src[0].dtype.is_float and inside(self.range(n.src[0]), n.dtype):
             done[n] = cast(self._either(n.src[0], done), to)
-        elif n.op in ("load", "ref") or (n.op == "cast" and n.src[0].dtype.is_float):
+        elif n.op in ("load", "ref") or (n.op == "cast" and n.src[0].dtype.is_float) or (n.dtype is not to and not exact(n, self.range)):
             if n.dtype.size <= 2 or to.size == 4:  # (turning vectors of 32 bits into 16 takes as long as an operator)
                 done[n] = cast(self.go(n), to)
         elif n.op in _ENDS - COUNTS:
@@ -190,7 +193,7 @@ class Narrow(Rewriter):
             if n.op in COMPARE:
                 found = self._comparison(n, pair, done)
             elif n.dtype is bool_:
-                self._truth(n, done)
+                self._truth(n, pair[0].size, done)
             elif n.dtype.is_int:
                 found = self._low(n, pair, done)
             if found is not None:
@@ -252,7 +255,7 @@ class Narrow(Rewriter):
         return done[n] if n in done else self.go(n)
 
     def _comparison(self, n: Node, pair: Pair, done: dict[Node, Node]) -> Node | None:
-        return self._whole(n, bool_, pair, done) if all(s in done for s in n.src) else None
+        return self._whole(n, bool_, pair, done) if n.src[0].dtype.size > pair[0].size and all(s in done for s in n.src) else None
 
     def _whole(self, n: Node, dtype: DType | None, pair: Pair, done: dict[Node, Node]) -> Node | None:
         """An operator in a type that has all values of its operands, with a result of `dtype` (of that type, where None)."""

@@ -225,3 +225,25 @@ def test_rests_are_found_in_any_order_of_terms(turned: bool) -> None:
     order = slice(None, None, -1) if turned else slice(None)
     n = make("sum", index, terms[order], (coefficients[order], 4))
     assert rests(n) == ([(week, 1)], {}, 0) and value_range(n) == (0, 6)
+
+
+NARROW_WRAPS: dict[str, Callable[[Node, Node], Node]] = {
+    "sum": lambda a, b: cast(a + b, INT) >> 1,
+    "doubled": lambda a, b: where(((a << 1) ^ b) >= 128, cast(a, INT) * 3, 5) + 1,
+    "product": lambda a, b: (cast(a * b, INT) + 7) // 3,
+    "difference": lambda a, b: maximum(cast(a - b, INT), 9),
+    "powers of a field": lambda a, b: cast((a << 1) ^ cast(where(a >= 128, 0x1D, 0), dtype("uint8")) ^ b, INT) // 5,
+}
+
+
+@pytest.mark.parametrize("name", NARROW_WRAPS)
+def test_what_wraps_in_eight_bits_wraps_there(name: str) -> None:
+    """Its interval is that of its type, which says nothing of what it would be in more bits."""
+    n = 1 << 12
+    kb = KernelBuilder("wraps")
+    i = kb.axis("n", n)
+    a, b = kb.input("a", (n,), dtype("uint8")), kb.input("b", (n,), dtype("uint8"))
+    kb.store("y", dtype("uint8"), (n,), (i,), cast(NARROW_WRAPS[name](a[i], b[i]), dtype("uint8")))
+    kernel, rng = kb.build(), np.random.default_rng(0)
+    x = {k: rng.integers(0, 256, n, np.uint8) for k in "ab"}
+    np.testing.assert_array_equal(evaluate(normalise(kernel), x)["y"], evaluate(kernel, x)["y"])
