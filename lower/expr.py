@@ -5,13 +5,11 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor
 from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
-from ..ir.dtypes import bool_, index, int32
-from ..ir.float_ranges import float_range
+from ..ir.dtypes import bool_, index
 from ..ir.node import Node, axes_of, const, pending, walk
 from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
@@ -19,6 +17,7 @@ from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
+from .access.float_places import float_places
 from .access.memory_access import MemoryAccess
 from .access.present import read_masked
 from .access.transpose import transposed_read
@@ -32,8 +31,6 @@ from .storage import Array, Assignment, Registers
 
 EXPANDED = FUNCTIONS | {"trunc"}
 """What is written out as simpler operations, but in the twin."""
-NEAR = float(1 << 30)
-"""Places that int32 holds, with room for what rounding adds."""
 DEEP = 32
 """Expressions of more than twice as many operators one inside the other are evaluated by parts of so many."""
 
@@ -147,7 +144,7 @@ class NestEval(MemoryAccess):
                 return b.op("cast", short, dtype=node.dtype)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
-            return self._place(node, args[0]) or b.op("cast", args[0], dtype=node.dtype)
+            return float_places(b, node, args[0], self.low.sched.target) or b.op("cast", args[0], dtype=node.dtype)
         if op == "where":
             return b.op("select", *args, dtype=node.dtype)
         if op in integers.NAMES:
@@ -157,17 +154,6 @@ class NestEval(MemoryAccess):
 
             return elementary.expand(b, op, args[0])
         return b.op(op, *args, dtype=node.dtype)
-
-    def _place(self, node: Node, x: Val) -> Val | None:
-        """A vector of floats as places, by way of int32, of which processors convert a vector at a time; None where they may not fit, or it is
-        something else. (What is no number becomes the least int32, and is brought inside.)"""
-        if node.dtype is not index or not x.dtype.is_float or x.lanes == 1 or not self.b.expand or self.low.sched.target.kind == "gpu":
-            return None
-        b, (low, high) = self.b, float_range(node.src[0])
-        if not -NEAR <= low <= high <= NEAR:
-            return None
-        short = b.op("cast", x, dtype=int32)
-        return b.op("cast", b.op("max", short, b.const(floor(low), int32, x.lanes)), dtype=index)
 
     def _fused(self, node: Node, asg: Assignment) -> Val | None:
         """A product and a sum, or a difference where there is an instruction that negates on the way, in one operation."""
