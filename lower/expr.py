@@ -134,7 +134,6 @@ class NestEval(MemoryAccess):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
-        if op == "where" and not self._fills_in(node):
             usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
             if usual is not None:
                 return usual
