@@ -30,9 +30,9 @@ def split_scan(copies: int = 8) -> Source:
 
 
 def functions(assembly: str) -> dict[str, str]:
-    """The code of each function, without the numbers of labels and sections."""
+    """The code of each function, without the numbers of labels and sections, and without the constants before it."""
     out = {}
-    for m in re.finditer(r"^([\w.]+):\n(.*?)^\.Lfunc_end", assembly, re.MULTILINE | re.DOTALL):
+    for m in re.finditer(r"^(\w[\w.]*):\n(.*?)^\.Lfunc_end", assembly, re.MULTILINE | re.DOTALL):
         out[m[1]] = re.sub(r"\.L(BB|CPI|tmp)\d+_?", r".L\1_", m[2])
     return out
 
