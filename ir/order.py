@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from .node import Node, walk
+from .text import LONGEST
 
 LONG = 4096
 """Nodes of an expression's text, shared ones counted each time, from which terms are ordered by a digest of their structure."""
@@ -17,7 +18,10 @@ def order_key(node: Node) -> str:
         for n in walk(node):
             if "spelt" not in n._memo:
                 n._memo["spelt"] = 1 + sum(s._memo["spelt"] for s in n.src)
-        found = node._memo["key"] = repr(node) if node._memo["spelt"] < LONG else _digest(node)
+        found = repr(node) if node._memo["spelt"] < LONG else ""
+        if not found or len(found) > LONGEST:  # (of long texts only the beginning is shown, which two terms may have in common)
+            found += _digest(node)
+        node._memo["key"] = found
     return found
 
 
