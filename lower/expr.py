@@ -130,7 +130,7 @@ class NestEval(MemoryAccess):
                 return found
         if op == "where" and self.chosen(node) is not node:
             return self.value(self.chosen(node), asg)
-        if op == "where" and not self._fills_in(node):
+        if op == "where" and not self.fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
@@ -167,7 +167,7 @@ class NestEval(MemoryAccess):
             return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
         return None
 
-    def _fills_in(self, node: Node) -> bool:
+    def fills_in(self, node: Node) -> bool:
         """Whether what is kept on the way would be left out with a part of `node` (others read it in whole vectors)."""
         return bool(self.nest.fills) and any(n.op == "ref" and n.arg in self.nest.fills for n in walk(*node.src[1:]))
 

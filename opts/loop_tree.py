@@ -107,22 +107,36 @@ class _TreeBuilder:
                 out.append(Chain(chain))
                 i += len(chain)
                 continue
-            j = i + 1
-            shared = part is not None and _sharable(items[i], part)
-            while part is not None and shared and j < len(items) and self._joins(items[i:j], items[j], part, opened):
-                j += 1
-            if part is None or not shared or (j == i + 1 and isinstance(items[i], Nest)):
+            group, clears = self._group(items[i:], part, opened)
+            if part is None or not _sharable(items[i], part) or (len(group) == 1 and isinstance(items[i], Nest)):
                 joint = self._together(items[i:])
                 each = [self._item(item, opened, reserved) for item in (items[i], *joint[1:])]
                 out.append(Together(joint) if len(joint) > 1 else each[0])
                 i += len(each)
                 continue
-            group = items[i:j]
             kept = self._read_outside(group, reserved)
             names = reserved | {name for name, _ in kept}
+            out += [Single(n) for n in clears]
             out.append(Shared(part, tuple(flat(group)), self.items(group, opened | {part.name}, names), kept))
-            i = j
+            i += len(group) + len(clears)
         return tuple(out)
+
+    def _group(self, items: Sequence[Item], part: Part | None, opened: frozenset[str]) -> tuple[list[Item], list[Nest]]:
+        """(the items that may run in the loop of the first, what fills outputs of theirs with identities before the loop). A scatter's
+        output depends on nothing, so it may be cleared before what the scatter reads is made."""
+        group, clears, waiting = [items[0]], list[Nest](), list[Nest]()
+        if part is None or not _sharable(items[0], part):
+            return group, []
+        for item in items[1:]:
+            if isinstance(item, Nest) and item.kind == "init" and part.axis not in item.axes:
+                waiting.append(item)
+            elif self._joins(group, item, part, opened):
+                group.append(item)
+                clears += waiting
+                waiting = []
+            else:
+                break
+        return group, clears
 
     def _chain(self, items: Sequence[Item], opened: frozenset[str]) -> tuple[Nest, ...]:
         """The scan that comes first with those behind it that have the same loops and read none of it elsewhere, and the stores that read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 
 from ...ir.node import Node
 from ...opts.analysis.sizes import by_bits
@@ -17,6 +17,7 @@ from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
 from .loops import carry
+from .masked_steps import masked
 from .numbers_only import NumbersOnly, bits_of
 from .prefetch import fetch
 from .skips import SkippedStep, decision
@@ -122,6 +123,17 @@ class Accumulators:
         masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]
         if any(b.truth(m) is False for m in masks) and not self.n.fills:
             return acc
+        some, expr = masked(ev, expr, self.combine) if self.numbers is None and not self.sizes else (None, expr)
+        if some is None:
+            return self._combined(acc, expr, asg, masks)
+        where = reduce(lambda x, y: b.op("and", x, y), masks, ev.value(some, asg))
+        if b.truth(where) is False:
+            return acc
+        return b.op("select", where, self._combined(acc, expr, asg, []), acc, dtype=self.dtype)
+
+    def _combined(self, acc: Val, expr: Node, asg: Assignment, masks: Sequence[Val]) -> Val:
+        """An accumulator and an element, which is the identity where one of the masks does not hold."""
+        ev, b = self.ev, self.low.b
         if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not masks:
             return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
         split = factors(b, expr, lambda n: ev.value(n, asg)) if self.combine == "add" and expr.dtype.is_float and not masks else None

@@ -1,0 +1,23 @@
+"""Steps of a reduction that some lanes leave out: with AVX-512 an instruction leaves lanes as they are, at no cost.
+
+Elsewhere an element that does not count becomes the identity (0, for a sum) before it is combined. With registers of masks the accumulator
+is combined under the mask instead: one instruction for a count of conditions, where making numbers of the truths takes another."""
+
+from __future__ import annotations
+
+from ...ir.dtypes import bool_
+from ...ir.node import Node, const
+from ...opts.nests import identity
+from ..expr import NestEval
+
+
+def masked(ev: NestEval, expr: Node, combine: str) -> tuple[Node | None, Node]:
+    """(the condition under which an element changes the accumulator, what it is there), or None and `expr` where there is none, or no
+    instruction for it."""
+    if "avx512" not in ev.b.features or ev.lane is None or not ev.b.expand:
+        return None, expr
+    if expr.op == "cast" and expr.src[0].dtype is bool_ and combine == "add":
+        return expr.src[0], const(1, expr.dtype)
+    if expr.op == "where" and not ev.fills_in(expr) and expr.src[2] is identity(combine, expr.dtype):
+        return expr.src[0], expr.src[1]
+    return None, expr
