@@ -15,7 +15,12 @@ def without_epilogue(kernel: Kernel) -> Kernel:
     result in the type it is accumulated in. Inputs nothing reads any more are dropped. Stores that read two results,
     or one at other places than their own axes, stay."""
     point = {v.name: v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Node)}
-    stores = tuple(_bare(kernel, s, point) for s in kernel.stores)
+    bare = {s: _bare(kernel, s, point) for s in kernel.stores}
+    types: dict[str, set[DType]] = {}
+    for b in bare.values():
+        types.setdefault(b.buffer.name, set()).add(b.buffer.dtype)
+    # (stores to parts of one output stay where their results are of different types)
+    stores = tuple(b if len(types[s.buffer.name]) == 1 else s for s, b in bare.items())
     if all(a is b for a, b in zip(stores, kernel.stores, strict=True)):
         return kernel
     used = _used(kernel, stores)
@@ -24,7 +29,7 @@ def without_epilogue(kernel: Kernel) -> Kernel:
     for item in body:
         roots += [v.body for v in item.block] if isinstance(item, Fold) else [item.body]
     read = {b for b, _, _ in loads(*roots)}
-    buffers = tuple(b for b in kernel.buffers if b.role == "in" and b in read) + tuple(s.buffer for s in stores)
+    buffers = tuple(b for b in kernel.buffers if b.role == "in" and b in read) + tuple(dict.fromkeys(s.buffer for s in stores))
     return Kernel(kernel.name, body, stores, buffers)
 
 

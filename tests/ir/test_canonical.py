@@ -546,3 +546,15 @@ def test_no_kernel_has_lost_its_rows():
     raise `canonical.VERSION` if it is the writing that changed, make the file anew, and tell users what to tune again."""
     recorded = dict(line.split() for line in (Path(__file__).parent.parent / "golden" / "keys.txt").read_text().splitlines())
     assert {n: canonical(k).hash for n, k in SMALL.items()} == recorded
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_stores_to_parts_of_one_output_may_follow_one_reduction(kind: str) -> None:
+    kb = KernelBuilder("two_rows")
+    i, j = kb.axis("n", 5), kb.axis("w", 7)
+    x = kb.input("x", (5, 7), float32)
+    total, most = kb.sum("total", (i,), j, x[i, j]), kb.max("most", (i,), j, x[i, j])
+    kb.store("y", kind, (2, 5), (i,), total[i] * 0.5, (0, i))
+    kb.store("y", kind, (2, 5), (i,), most[i] - total[i], (1, i))
+    made = loose(kb.build())
+    assert [b.name for b in made.kernel.outputs] == ["out0"] or len(made.kernel.outputs) == 1
