@@ -9,12 +9,12 @@ The larger of compute and traffic counts. What anything costs is data: `machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from itertools import takewhile
 from statistics import fmean
 
 from ...ir.buffer import load_parts
-from ...ir.node import walk
 from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.ragged import share as share_reduced
 from ...opts.analysis.triangles import share as share_ordered
@@ -28,6 +28,7 @@ from .gpu.estimate import estimate_gpu
 from .own import owned_work
 from .traffic import Traffic
 from .trips import trips
+from .warm import Warm
 
 
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
@@ -57,23 +58,23 @@ def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine
     traffic = Traffic(scheduled, machine, dram, whole, threads)
     total = 0.0
     run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
-    warm: set[str] = set()
+    warm = Warm(scheduled)
     for nest in scheduled.nests:
-        compute, memory = _work(scheduled, nest, traffic, warm)
+        compute, memory = _work(scheduled, nest, traffic, warm.since(nest))
         if nest.name in scheduled.rings:  # far caches are asked once for what blocks share, with or without a ring; near ones are not
             share = scheduled.rings[nest.name].computed
             compute, memory = compute * share, memory * fmean((1.0, share))
         again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
         part = run.get(nest.name, share_reduced(scheduled, nest) * share_ordered(scheduled, nest))
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
-        warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
+        warm.add(nest)
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)
     return total * _share(scheduled, items, threads) / clock + (
         caches.wake + items * caches.item if threads > 1 else items * caches.item_alone
     )
 
 
-def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[float, float]:
+def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: Mapping[str, Set[str]]) -> tuple[float, float]:
     """(cycles of arithmetic, cycles of traffic) of a nest over all items, on one core."""
     compute = compute_cycles(s, nest, traffic.machine)
     if nest.kind == "store" and nest.store is not None and nest.store.own is not None:

@@ -87,5 +87,7 @@ def _waits(body: Body) -> float:
     store = body.nest.store
     if store is None or not scatter_ordered(store):
         return 0.0
-    places = prod(ix.upper(d) for d, i in zip(store.buffer.shape, store.indices, strict=True) if i.op != "axis")
+    each = [(ix.upper(d), i.op == "axis") for d, i in zip(store.buffer.shape, store.indices, strict=True)]
+    free = all(axis for _, axis in each)  # (nothing decides where: a point is written again after all others have been)
+    places = prod(d for d, axis in each if free or not axis)
     return body.core.latency * min(1.0, body.core.met / max(1, places))

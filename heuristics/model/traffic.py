@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from ...ir import index as ix
@@ -26,12 +26,15 @@ from .shifted import kept_reads, kept_writes, together
 from .staged_tiles import bytes_inside, loops_around
 from .trips import trips
 
+NONE: Mapping[str, Set[str]] = {}
+"""Nothing was read before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
     """What a nest does with one buffer that is not staged. `near`: it is in the second cache already. `spread`: by how many elements
-    reads that count as one differ in each dimension, which are in so many `rows`. `kept`: it is a value that this item keeps, which is in the nearest cache that
-    holds it."""
+    reads that count as one differ in each dimension, which are in so many `rows`. `kept`: it is a value that this item keeps, which is in the
+    nearest cache that holds it. `read`: bytes that another nest read in the same iteration of a loop, if one did."""
 
     buffer: Buffer
     indices: tuple[Node, ...]
@@ -40,6 +43,7 @@ class Use:
     spread: tuple[int, ...] = ()
     rows: int = 1
     kept: bool = False
+    read: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,9 @@ class Traffic:
     threads: int = 1
     _reaches: dict[tuple[Node, ...], list[list[tuple[str, float]]]] = field(default_factory=dict)
 
-    def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
+    def cycles(self, nest: Nest, warm: Mapping[str, Set[str]] = NONE) -> float:
         """Cycles to bring a nest's data through the caches, with that of the stores behind it in one body. What earlier nests of a work
-        item read (`warm`) is not fetched again where it fits the second cache."""
+        item read (`warm`: within an iteration of which loops) is not fetched again where it fits the second cache."""
         s = self.scheduled
         uses = list(self._accesses(nest, warm))
         here = [st for st in s.stages.values() if any(n is m for n in st.nests for m in one_body(s, nest))]
@@ -121,7 +125,7 @@ class Traffic:
         if nest.kind != "store":
             return 0.0
         inner = {p.name for p in self.scheduled.registers(nest)}
-        return refetched(self.scheduled, nest, [(self._sets(u, inner), u.stored) for u in self._accesses(nest, ())], self.machine)
+        return refetched(self.scheduled, nest, [(self._sets(u, inner), u.stored) for u in self._accesses(nest, NONE)], self.machine)
 
     def _sets(self, u: Use, inner: set[str]) -> SetUse:
         """The sets of the first cache that an access touches inside some parts."""
@@ -158,7 +162,7 @@ class Traffic:
                 out.append((p.name, float(k * (p.trips - 1))))
         return out
 
-    def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Use]:
+    def _accesses(self, nest: Nest, warm: Mapping[str, Set[str]]) -> Iterator[Use]:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item, group = self.scheduled, self._item(nest), one_body(self.scheduled, nest)
         if nest is not group[0]:
@@ -169,11 +173,13 @@ class Traffic:
         filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
         loads = (load_parts(n) for n in dict.fromkeys((*(n for m in group for n in m.nodes), *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
-            warmed = x.buffer.name in warm and (
-                (streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size))
-                or self._footprint(Use(x.buffer, x.indices, False, False, x.spread, x.rows), item) <= self.machine.caches.warm * s.target.l2
-            )
-            yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread, x.rows)
+            use = Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH"), x.spread, x.rows)
+            if x.buffer.name in warm:
+                read = self._footprint(use, item - warm[x.buffer.name])
+                near = streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size)
+                near = near or read <= self.machine.caches.warm * s.target.l2
+                use = replace(use, near=use.near or near, read=read if warm[x.buffer.name] else inf)
+            yield use
         for x in together(s, dict.fromkeys(r for m in group for r in kept_reads(s, m))):
             yield Use(x.buffer, x.indices, False, True, x.spread, x.rows, kept=True)
         for buffer, indices in kept_writes(s, nest):
@@ -253,7 +259,7 @@ class Traffic:
             # (what is kept and as large as the cache itself is gone where other data streams by)
             least = caches.usable * capacity
             room = least if sum(prints[0][0]) + prints[0][1] <= least else caches.warm * capacity
-            here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= room for u in uses]
+            here = [(u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= room) or u.read <= room for u in uses]
             # (rows of outputs that FETCH asked for are in the second cache)
             here = [h or (u.stored and u.near and capacity > s.target.l1) for h, u in zip(here, uses, strict=True)] + [False] * len(panels)
             passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))

@@ -1,5 +1,5 @@
 """Seeds of kernels in which something that takes long is used again and again: it is computed once, by a phase of its own (`HOIST`), or
-summed there (`DISTRIBUTE`)."""
+summed there (`DISTRIBUTE`). And of those in which rows are gone through again for a sum over them (`ACCUMULATE`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from ...ir.node import walk
+from ...opts.analysis.accumulated import accumulable
 from ...opts.analysis.invariant import DEAR
 from ...opts.opt import Opts, opt
 from ...opts.options.distribute import splits
@@ -23,7 +24,7 @@ BETTER = 0.9
 
 def hoisted(trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None) -> Iterator[Opts]:
     """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it."""
-    firsts = [first for first in (two_sums(trials), hoists(trials)) if first]
+    firsts = [first for first in (two_sums(trials), hoists(trials), *pushes(trials)) if first]
     if not firsts:
         yield from found
         return
@@ -47,6 +48,17 @@ def two_sums(trials: Trials) -> Opts:
     dear = [name for name, s in splits(trials.kernel).items() if any(n.op in DEAR for n in walk(s.factor))]
     first = tuple(opt("DISTRIBUTE", name) for name in dear)
     return first if first and trials.is_legal(first) else ()
+
+
+def pushes(trials: Trials) -> Iterator[Opts]:
+    """Options that add up sums over rows in memory: all together, or those that can be."""
+    if trials.target.kind == "gpu" or trials.target.groups:
+        return
+    each = [opt("ACCUMULATE", name) for name in accumulable(trials.kernel)]
+    if each and trials.is_legal(tuple(each)):
+        yield tuple(each)
+    elif len(each) > 1:
+        yield from ((o,) for o in each if trials.is_legal((o,)))
 
 
 def hoists(trials: Trials) -> Opts:

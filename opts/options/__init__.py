@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..registry import register
+from .accumulate import ACCUMULATE
 from .cluster import CLUSTER
 from .distribute import DISTRIBUTE
 from .factor import FACTOR
@@ -51,6 +52,7 @@ for option in (
         OPERANDS,
         HOIST,
         PHASE,
+        ACCUMULATE,
         HALO,
         ROLL,
         SPLITK,

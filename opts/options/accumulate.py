@@ -1,0 +1,79 @@
+"""ACCUMULATE: a sum over rows is added to in memory, row by row, in the loop that goes through the rows already.
+
+What decides by how much a row counts, and what is stored of each row, comes in the same phase (`analysis.accumulated`); a second one
+does with the sums what the kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ..analysis.accumulated import accumulable, accumulated
+from ..kernel_parts import renamed
+from ..neighbourhood import Neighbourhood
+from ..opt import Opts, opt
+from ..registry import Doc, Option
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
+from .phase import in_phases
+
+END = ".a"
+"""Behind the names of the first phase's axes."""
+
+
+@lru_cache(maxsize=64)
+def phases(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Kernel] | None:
+    """The kernels of the two phases for the sums `names`; None where there are none."""
+    found = accumulated(kernel, names)
+    return None if found is None else (renamed(found[0], END), found[1])
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """A schedule for each phase. An option is for every phase that has what it names."""
+    names = tuple(o.on for o in r.mine)
+    first = r.mine[0]
+    if r.target.kind == "gpu":
+        raise OptError(f"{first}: rows come one after the other, so {r.target.name} would be idle; ACCUMULATE is for processors")
+    twice = next((o for i, o in enumerate(r.mine) if o.on in names[:i]), None)
+    if twice is not None:
+        raise OptError(f"{twice}: it is accumulated already")
+    found = phases(r.kernel, names)
+    if found is None:
+        known = ", ".join(accumulable(r.kernel)) or f"{r.kernel.name} has none"
+        raise OptError(
+            f"{' '.join(map(str, r.mine))}: name a sum over rows that another reduction reads as well ({known}), or several over the same rows"
+        )
+    return in_phases(r, found)
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """The sums over rows that others read as well: all together, and each alone."""
+    found = accumulable(near.kernel) if near.target.kind != "gpu" else {}
+    if any(("ACCUMULATE", v) in near.taken for v in found):
+        return
+    if len(found) > 1:
+        yield tuple(opt("ACCUMULATE", v) for v in found)
+    yield from ((opt("ACCUMULATE", v),) for v in found)
+
+
+ACCUMULATE = Option(
+    name="ACCUMULATE",
+    letter="AC",
+    on="tensor",
+    arg=None,
+    kind="grid",
+    legend="accumulated",
+    docs=(
+        Doc(
+            "ACCUMULATE(sum)",
+            "Add up a sum over rows in memory, row by row, by a phase that goes through the rows once: with what decides by how much "
+            "each counts, and what is stored of it ([below](#sums-over-rows)).",
+        ),
+    ),
+    golden={},
+    rewrite=rewrite,
+    by_phase=True,
+    propose=propose,
+)

@@ -1,0 +1,137 @@
+"""ACCUMULATE: how a sum over rows is added up makes no difference to results; what goes through the rows together."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from checks import check_compiled, check_floats
+from tilewright.heuristics import seeds
+from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.operators import cast
+from tilewright.opts import apply, parse
+from tilewright.opts.actions import proposals
+from tilewright.opts.analysis.accumulated import accumulable, accumulated
+from tilewright.opts.loop_tree import Shared
+from tilewright.targets import named
+
+
+def hinge(n: int = 13, d: int = 37) -> Kernel:
+    """A row decides whether it is added."""
+    kb = KernelBuilder("hinge")
+    i, e, s, j = kb.axis("n", n), kb.axis("d@dot", d), kb.axis("n@grad", n), kb.axis("d", d)
+    x, w = kb.input("x", (n, d), float32), kb.input("w", (d,), float32)
+    label = kb.input("label", (n,), int8, range=(0, 1))
+    dot = kb.sum("dot", (i,), e, x[i, e] * w[e])
+    sign = cast(2 * label[i] - 1, float32)
+    pull = kb.value("pull", (i,), where(sign * dot[i] < 1.0, sign, 0.0))
+    grad = kb.sum("grad", (j,), s, pull[s] * x[s, j])
+    kb.store("new", float32, (d,), (j,), w[j] * 0.5 + grad[j])
+    return normalise(kb.build())
+
+
+def norms(m: int = 7, n: int = 33) -> Kernel:
+    """The gradients of a layer norm: of the rows, and two over the rows, whose axes have names of their own."""
+    kb = KernelBuilder("norms")
+    i, a, o = kb.axis("m", m), kb.axis("n@a", n), kb.axis("n@out", n)
+    jg, ig, jb, ib = kb.axis("n@g", n), kb.axis("m@g", m), kb.axis("n@b", n), kb.axis("m@b", m)
+    x, dy = kb.input("x", (m, n), float32), kb.input("dy", (m, n), float32)
+    mean = kb.input("mean", (m,), float32)
+    total = kb.sum("total", (i,), a, dy[i, a] * (x[i, a] - mean[i]))
+    kb.store("dx", float32, (m, n), (i, o), dy[i, o] - total[i] * x[i, o])
+    dg, db = kb.sum("sg", (jg,), ig, dy[ig, jg] * (x[ig, jg] - mean[ig])), kb.sum("sb", (jb,), ib, dy[ib, jb])
+    kb.store("dg", float32, (n,), (jg,), dg[jg])
+    kb.store("db", float32, (n,), (jb,), db[jb] * 2.0)
+    return normalise(kb.build())
+
+
+def classes(n: int = 9, k: int = 5, d: int = 21) -> Kernel:
+    """Softmax regression in float64, a step of which adds to a matrix; what is left of each row is stored too."""
+    kb = KernelBuilder("classes")
+    i, c, e, ci, si, j = kb.axis("n", n), kb.axis("k@z", k), kb.axis("d@z", d), kb.axis("k", k), kb.axis("n@g", n), kb.axis("d", d)
+    t = kb.axis("k@t", k)
+    x, w = kb.input("x", (n, d), float64), kb.input("w", (k, d), float64, range=(-0.1, 0.1))
+    z = kb.sum("z", (i, c), e, x[i, e] * w[c, e])
+    total = kb.sum("total", (i,), t, exp(z[i, t]))
+    p = kb.value("p", (i, c), exp(z[i, c]) / total[i])
+    grad = kb.sum("grad", (ci, j), si, p[si, ci] * x[si, j])
+    kb.store("most", float64, (n,), (i,), maximum(total[i], 1.0))
+    kb.store("new", float64, (k, d), (ci, j), w[ci, j] - grad[ci, j])
+    return normalise(kb.build())
+
+
+CASES: list[tuple[Kernel, list[Any]]] = [
+    (hinge(), [["ACCUMULATE", "grad"]]),
+    (hinge(), [["ACCUMULATE", "grad"], ["UPCAST", "d@dot.a", 8], ["UPCAST", "d.w.a", 16], ["UPCAST", "n.a", 2], ["UPCAST", "d", 8]]),
+    (hinge(32, 64), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 16], ["PARALLEL", "d"]]),
+    (norms(), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 8], ["UPCAST", "n", 8]]),
+    (norms(), [["ACCUMULATE", "sb"], ["UPCAST", "m.a", 2], ["UPCAST", "n.a", 8]]),
+    (norms(16, 48), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 16], ["UPCAST", "n", 16], ["NT", "dx"]]),
+    (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 4], ["UPCAST", "d", 4]]),
+    (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "k.a", 5], ["UPCAST", "d.w.a", 8], ["PARALLEL", "k"]]),
+]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("kernel", "listed"), CASES)
+def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
+    opts = parse(listed)
+    check_floats(kernel, opts, named("avx2"))
+    check_floats(kernel, opts, named("cascadelake"))
+    check_compiled(kernel, opts, threads=2)
+
+
+@pytest.mark.parametrize("make", [hinge, norms, classes])
+def test_random_steps_from_it_are_right(make: Any) -> None:
+    kernel, rng, target = make(), random.Random(make.__name__), named("avx2")
+    at: tuple[Any, ...] = parse([["ACCUMULATE", name] for name in accumulable(kernel)])
+    done = 0
+    while done < 6:
+        steps = proposals(apply(kernel, at, target))
+        wish = (*at, *rng.choice(steps))
+        try:
+            apply(kernel, wish, target)
+        except OptError:
+            continue
+        check_floats(kernel, wish, target)
+        at, done = wish, done + 1
+
+
+def test_rows_are_gone_through_once() -> None:
+    first, second = apply(hinge(), parse([["ACCUMULATE", "grad"]]), named("avx2")).phases
+    (loop,) = [item for item in first.tree.items if isinstance(item, Shared)]
+    assert loop.part.axis.arg.name == "n.a" and [n.name for n in loop.nests] == ["dot", "grad.total"]
+    assert "x" not in {b.name for b in second.kernel.inputs}
+
+
+def test_sums_over_one_axis_and_what_is_stored_of_rows_come_in_one_loop() -> None:
+    found = accumulated(norms(), ("sg", "sb"))
+    assert found is not None
+    rows, rest = found
+    assert [s.buffer.name for s in rows.stores] == ["sg.total", "sb.total", "dx"]
+    assert len({s.axes for s in rows.stores}) == 1
+    assert [b.name for b in rest.inputs] == ["sg.total", "sb.total"] and [b.name for b in rest.outputs] == ["dg", "db"]
+
+
+def test_totals_have_whole_lines_where_nothing_else_is_stored_along_them() -> None:
+    made = accumulated(hinge(), ("grad",))
+    assert made is not None
+    assert [b.shape for b in made[0].outputs] == [(48,)]
+    beside = accumulated(norms(), ("sb",))
+    assert beside is not None
+    assert [b.shape for b in beside[0].outputs] == [(33,), (7, 33)]
+
+
+def test_only_sums_over_rows_that_others_read_are_taken() -> None:
+    assert list(accumulable(hinge())) == ["grad"] and list(accumulable(norms())) == ["sg", "sb"]
+    assert list(accumulable(classes())) == ["grad"]
+    for name, where_ in (("dot", named("avx2")), ("grad", named("sm_90a"))):
+        with pytest.raises(OptError, match="ACCUMULATE"):
+            apply(hinge(), parse([["ACCUMULATE", name]]), where_)
+
+
+def test_a_seed_of_large_rows_goes_through_them_once() -> None:
+    assert any(o.op == "ACCUMULATE" for o in seeds(hinge(40000, 512), named("avx2"))[0])
