@@ -51,7 +51,8 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
         return found.whole
     value, point = found.at
     lo, hi = _interval(a.position)
-    runs = f"runs over {lo}..{hi}" if lo > -BIG and hi < BIG else "leaves it"
+    known = lo > -BIG and hi < BIG and (lo, hi) != _of_type(a.position)
+    runs = f"runs over {lo}..{hi}" if known else "leaves it"
     where = ", ".join(f"{v!r} = {x}" for v, x in point.items())
     mend = f"give {a.what} another shape, " + (
         "or store under a mask"
@@ -116,11 +117,14 @@ def proved(a: Access) -> bool:
 def _interval(n: Node) -> Interval:
     """The bounds of an index; what narrow integers are computed or read from lies in the range of their type, if no other is stated."""
     lo, hi = ix.bounds(n)
+    return (_of_type(n) or (lo, hi)) if lo <= -BIG or hi >= BIG else (lo, hi)
+
+
+def _of_type(n: Node) -> Interval | None:
+    """The range of the integer type that an index is computed in."""
     t = n.src[0].dtype if n.op == "cast" else n.dtype
-    if (lo <= -BIG or hi >= BIG) and t.is_int:
-        half = 1 << (8 * t.size - 1)
-        return (-half, half - 1) if t.kind == "i" else (0, 2 * half - 1)
-    return lo, hi
+    half = 1 << (8 * t.size - 1)
+    return None if not t.is_int else (-half, half - 1) if t.kind == "i" else (0, 2 * half - 1)
 
 
 # what a mask says ------------------------------------------------------------------------------------------------

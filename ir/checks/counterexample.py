@@ -150,6 +150,22 @@ def _outside(a: Access, points: dict[Node, Array]) -> Array:
     return np.asarray(out)
 
 
+def _whole(n: Node, v: Sequence[Array]) -> Array:
+    """An operation of whole numbers at every point, which wraps as its type does."""
+    import numpy as np
+
+    from ..evaluation.integers import COUNTS, INTEGER
+
+    if not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
+        raise OpenIndexError
+    known = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "neg": np.negative, "abs": np.abs}
+    known |= {**COUNTS, **INTEGER, "not": np.invert, "cast": np.asarray}
+    if n.op not in known:
+        raise OpenIndexError
+    with np.errstate(over="ignore"):
+        return np.asarray(known[n.op](*(x.astype(n.dtype.np) for x in v))).astype(np.int64)
+
+
 def value_at(n: Node, points: dict[Node, Array]) -> Array:
     """An index or mask at every point; raises OpenIndexError where it depends on anything else."""
     import numpy as np
@@ -169,6 +185,8 @@ def value_at(n: Node, points: dict[Node, Array]) -> Array:
         return np.asarray(np.prod(v, axis=0))
     if op == "cast" and n.dtype is index and n.src[0].dtype.is_int:
         return v[0]
+    if n.dtype.is_int and n.dtype is not index and op != "where":
+        return _whole(n, v)
     if n.dtype is index and op in ("div", "mod") and n.arg is not None:
         return np.asarray(v[0] // n.arg if op == "div" else v[0] % n.arg)
     if op == "where":

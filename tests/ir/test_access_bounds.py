@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright import kernels
-from tilewright.ir import KernelBuilder, KernelError, const, exp, float32, int32, int64, sym, uint8, where
+from tilewright.ir import KernelBuilder, KernelError, cast, const, exp, float32, int32, int64, sym, uint8, where
 from tilewright.ir.checks.access_bounds import Access, proved
 from tilewright.ir.checks.counterexample import search
 from tilewright.ir.dtypes import bool_
@@ -180,6 +180,31 @@ def test_what_is_read_lies_in_its_stated_range():
         gathered(range=(0, 7), by=1)
     with pytest.raises(KernelError, match="is -1 at"):
         gathered(range=(-1, 7))
+
+
+@pytest.mark.parametrize(
+    ("index", "size"),
+    [
+        (lambda i, f: cast(i, int32) + f, 13),
+        (lambda i, f: cast(i, int32) ^ f, 8),
+        (lambda i, f: f << 1, 15),
+        (lambda i, f: (f - 7) * -1, 8),
+        (lambda i, f: abs(f - 3), 5),
+        (lambda i, f: cast(cast(f, uint8) - 250, uint8) - 6, 8),
+        (lambda i, f: 12 // (f + 1) + f % 3, 13),
+    ],
+)
+def test_arithmetic_of_what_is_read_is_tried_within_its_range(index, size):
+    def gathered(size):
+        kb = KernelBuilder("gathered")
+        i = kb.axis("n", 6)
+        f, x = kb.input("f", (6,), int32, range=(0, 7)), kb.input("x", (size,), float32)
+        kb.store("y", float32, (6,), (i,), x[index(i, f[i])])
+        return kb.build()
+
+    assert gathered(size)
+    with pytest.raises(KernelError, match=f"has {size - 1} elements, the index .* leaves it and is {size - 1} at"):
+        gathered(size - 1)
 
 
 @pytest.mark.parametrize("dtype", [int32, int64])
