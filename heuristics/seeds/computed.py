@@ -29,6 +29,8 @@ DEAR = FUNCTIONS | {"div", "sqrt", "ref"}
 """What makes an operand too dear to be computed again for every block of the other one."""
 
 
+MANY = 16
+"""Operations that are as dear."""
 NARROW = 128
 """Elements of the lane axis that are too few to spread a product over work items by blocks of them."""
 
@@ -88,7 +90,8 @@ def _reused(nest: Nest, v: Value) -> bool:
 
 
 def _dear(v: Value) -> bool:
-    return any(n.op in DEAR and n.dtype is not index for n in walk(v.body))
+    plain = [n for n in walk(v.body) if n.dtype is not index and n.op != "const"]
+    return any(n.op in DEAR for n in plain) or sum(n.op not in ("load", "cast", "axis") for n in plain) >= MANY
 
 
 def _before(kernel: Kernel, main: Nest) -> list[str]:

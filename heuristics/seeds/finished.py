@@ -32,6 +32,8 @@ CLEARLY = 0.8
 """How much of the first seed's time one after it may take with lanes, to come before it."""
 BY_FAR = 0.5
 """The same where it has none to get: the model is seldom wrong by more than that about schedules of different kinds."""
+BETTER_BY_BOTH = 0.65
+"""The same where what Programs count says so as well."""
 VECTORS = (1, 2)
 """Vectors that such lanes are."""
 STEPS = 16
@@ -72,9 +74,12 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
         if alone is None:
             continue
         best = laned[alone] = _with_lanes(trials, threads, alone)
-        t = estimate(trials.apply(best), threads) / (1.0 if first is None else CLEARLY if best != alone else BY_FAR)
+        seconds = estimate(trials.apply(best), threads)
+        t = seconds / (1.0 if first is None else CLEARLY if best != alone else BY_FAR)
         if t < least and (first is None or _agreed(trials, threads, best, leader)):
             first, leader, least = opts, best, t
+        elif seconds < BETTER_BY_BOTH * least and by_both(trials, threads, best) < BETTER_BY_BOTH * by_both(trials, threads, leader):
+            first, leader, least = opts, best, seconds
     yield from (o for o in head if o is first)
     yield from (o for o in head if o is not first)
     yield from rest
