@@ -169,8 +169,7 @@ class Traffic:
             return
         # what a nest before has read is in the last cache at least, if that keeps it (operands of products are read many times anyway)
         streams = not all_contractions(s.kernel)
-        # of what a nest fills on the way, operands: rows of pointwise values are near
-        filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
+        filled = walk(*nest.filled.values()) if nest.kind == "reduce" else ()
         loads = (load_parts(n) for n in dict.fromkeys((*(n for m in group for n in m.nodes), *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
             use = Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH"), x.spread, x.rows)
@@ -178,7 +177,7 @@ class Traffic:
                 read = self._footprint(use, item - warm[x.buffer.name])
                 near = streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size)
                 near = near or read <= self.machine.caches.warm * s.target.l2
-                use = replace(use, near=use.near or near, read=read if warm[x.buffer.name] else inf)
+                use = replace(use, near=use.near or near, read=read)
             yield use
         for x in together(s, dict.fromkeys(r for m in group for r in kept_reads(s, m))):
             yield Use(x.buffer, x.indices, False, True, x.spread, x.rows, kept=True)

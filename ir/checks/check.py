@@ -44,6 +44,8 @@ def check(kernel: KernelBody) -> None:
     for s in kernel.stores:
         if len(s.indices) != len(s.buffer.shape):
             raise KernelError(f"store to {s.buffer.name}: {len(s.indices)} indices for {len(s.buffer.shape)} dimensions")
+        if len(set(s.axes)) < len(s.axes):
+            raise KernelError(f"store to {s.buffer.name} of kernel {kernel.name} has one axis in two places")
         if s.combine is not None and s.combine not in COMBINES:
             raise KernelError(f"store to {s.buffer.name}: unknown combine {s.combine!r}")
         roots = (s.expr, *s.indices) if s.mask is None else (s.expr, *s.indices, s.mask)

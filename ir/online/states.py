@@ -16,10 +16,10 @@ from math import comb
 
 from .. import functions as F
 from .. import index as ix
-from ..body import IDENTITY
+from ..body import BITWISE, IDENTITY
 from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
-from ..operators import arith, cast, substitute
+from ..operators import arith, cast, integer, substitute
 from .anchors import INF, Anchors, FoldState, Inseparable, factors
 from .empty import hidden_by, unmasked_weights
 from .expand import Expansion, pulled_out
@@ -91,7 +91,7 @@ class States:
             state = FoldState(name, combine, over, body, self._axes(axes, axes_of(body) | set(self._shared)), dtype)
             a, b = sides or (self.side("a")[state], self.side("b")[state])
             self._known[key] = self.states[name] = state
-            self.merged[name] = arith(combine, a, b)
+            self.merged[name] = (integer if combine in BITWISE else arith)(combine, a, b)
         return self._known[key]
 
     def _axes(self, axes: tuple[Node, ...], needed: set[Node]) -> tuple[Node, ...]:

@@ -86,7 +86,7 @@ class _Rows:
         own = _over(self.kernel, v, self.row)
         if own is None:
             raise ValueError(v.name)
-        along = self._along(v.body, own, v.axes)
+        along = self._along(v.body, own, v.axes, v.reduce_axes)
         rest = tuple(a for a in v.reduce_axes if a is not own)
         axes, expr = tuple(along.get(a, a) for a in v.axes), substitute(v.body, along)
         if rest:  # (a sum inside the row is one still)
@@ -97,7 +97,9 @@ class _Rows:
         self.stores.append(Store(self.works[v.name], axes, expr, (self.row, *axes), v.expr.combine))
 
     def add_store(self, s: Store) -> None:
-        """Take along a store of something of these rows, if it is one."""
+        """Take along a store of something of these rows, if it is one, and its output has no other that it is combined with."""
+        if s.combine is not None and sum(o.buffer == s.buffer for o in self.kernel.stores) > 1:
+            return
         shared = self._dimensions()
         made = {x.name for x in self._body(self.stores) if isinstance(x, Value) and self.row in x.axes}
         place = next((a for a in s.axes if a.arg.extent == self.row.arg.extent and _is_row(self.kernel, s, a, shared, made)), None)
@@ -108,9 +110,11 @@ class _Rows:
         self.stores.append(changed_store(change, lambda e: substitute(e, along)))
         self.taken.add(id(s))
 
-    def _along(self, expr: Node, own: Node, axes: Sequence[Node]) -> Along:
-        """What stands for the axes of an expression, whose rows are along `own`."""
+    def _along(self, expr: Node, own: Node, axes: Sequence[Node], reduced: Sequence[Node] = ()) -> Along:
+        """What stands for the axes of an expression, whose rows are along `own`, and which some others are `reduced` over."""
         along: Along = {own: self.row}
+        if self.row in axes and own is not self.row:  # (both dimensions of a square matrix may be gone through along one axis)
+            along[self.row] = make_axis(f"{self.row.arg.name}.c", self.row.arg.extent, f"{self.row.arg.family}.c")
         for n in walk(expr):
             if n.op != "load":
                 continue
@@ -119,7 +123,7 @@ class _Rows:
                 for q, i in enumerate(at):
                     if i in axes and i is not own:
                         known = self.beside.setdefault((buffer, p, q), along.get(i, i))
-                        if known.arg.extent == i.arg.extent and known not in (*along.values(), *axes):
+                        if known.arg.extent == i.arg.extent and known not in (*along.values(), *axes, *reduced):
                             along.setdefault(i, known)
         return along
 
@@ -198,14 +202,15 @@ def _row(kernel: Kernel, v: Value) -> Node | None:
         for n in walk(v.body):
             if n.op == "ref" and n.arg in known and own in n.src and _reduces(kernel, n.arg):
                 axis = known[n.arg].axes[n.src.index(own)]
-                if axis.arg.extent == own.arg.extent and _direct(own, v.body) & _indexed(kernel, axis, known[n.arg].body):
+                same = axis.arg.extent == own.arg.extent and axis not in v.reduce_axes
+                if same and _direct(own, v.body) & _indexed(kernel, axis, known[n.arg].body):
                     return axis
     for own in v.reduce_axes:
         mine = _direct(own, v.body)
         for other in kernel.body:
             if isinstance(other, Value) and other is not v and isinstance(other.expr, (Reduce, Scan)):
                 for a in other.axes:
-                    if a.arg.extent == own.arg.extent and a is not own and a not in v.axes and mine & _indexed(kernel, a, other.body):
+                    if a.arg.extent == own.arg.extent and a not in (*v.axes, *v.reduce_axes) and mine & _indexed(kernel, a, other.body):
                         return a
     return None
 
@@ -213,7 +218,7 @@ def _row(kernel: Kernel, v: Value) -> Node | None:
 def _over(kernel: Kernel, v: Value, row: Node) -> Node | None:
     """The reduce axis of a sum that runs over the rows of an axis."""
     found = _row(kernel, v)
-    if found is None or found.arg.extent != row.arg.extent:
+    if found is None or found.arg.extent != row.arg.extent or row in v.reduce_axes:
         return None
     return next((a for a in v.reduce_axes if a.arg.extent == row.arg.extent and _direct(a, v.body)), None)
 

@@ -6,6 +6,7 @@ does with the sums what the kernel does."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from ...ir.errors import OptError
@@ -45,7 +46,9 @@ def rewrite(r: Rewriting) -> Scheduled:
         raise OptError(
             f"{' '.join(map(str, r.mine))}: name a sum over rows that another reduction reads as well ({known}), or several over the same rows"
         )
-    return in_phases(r, found)
+    made = in_phases(r, found)
+    inside = any(len(v.reduce_axes) > 1 and v.dtype.is_float for name in names for v in (r.kernel.values[name],))
+    return replace(made, effects=made.effects | {"REASSOC"}) if inside else made
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
@@ -69,7 +72,7 @@ ACCUMULATE = Option(
         Doc(
             "ACCUMULATE(sum)",
             "Add up a sum over rows in memory, row by row, by a phase that goes through the rows once: with what decides by how much "
-            "each counts, and what is stored of it ([below](#sums-over-rows)).",
+            "each counts, and what is stored of it (`REASSOC` for sums of floats over more than the rows) ([below](#sums-over-rows)).",
         ),
     ),
     golden={},

@@ -63,6 +63,31 @@ def classes(n: int = 9, k: int = 5, d: int = 21) -> Kernel:
     return normalise(kb.build())
 
 
+def square(n: int = 12, combine: str | None = None) -> Kernel:
+    """Both dimensions of a matrix are gone through along one axis, and the sums of rows may be added to those over the rows."""
+    kb = KernelBuilder("square")
+    i, e, s = kb.axis("i", n), kb.axis("e", n), kb.axis("s", n)
+    x = kb.input("x", (n, n), float32)
+    r = kb.sum("r", (i,), e, x[i, e])
+    g, h = kb.sum("g", (i,), s, r[s] * x[s, i]), kb.sum("h", (e,), s, r[s] * x[s, e] * 0.5)
+    kb.store("y", float32, (n,), (i,), r[i], combine=combine)
+    kb.store("y" if combine else "z", float32, (n,), (i,), g[i], combine=combine)
+    kb.store("w", float32, (n,), (e,), h[e])
+    return normalise(kb.build())
+
+
+def planes(n: int = 9, m: int = 21, q: int = 5) -> Kernel:
+    """A sum over rows and over what is in each."""
+    kb = KernelBuilder("planes")
+    i, s, j, t, u = kb.axis("i", n), kb.axis("s", n), kb.axis("j", m), kb.axis("t", q), kb.axis("u", q)
+    x, c = kb.input("x", (n, q, m), float32), kb.input("c", (q,), float32)
+    r = kb.sum("r", (i,), u, x[i, u, 2] + c[u])
+    g = kb.sum("g", (j,), (s, t), maximum(x[s, t, j], c[t]))
+    kb.store("y", float32, (m,), (j,), g[j])
+    kb.store("z", float32, (n,), (i,), r[i])
+    return normalise(kb.build())
+
+
 CASES: list[tuple[Kernel, list[Any]]] = [
     (hinge(), [["ACCUMULATE", "grad"]]),
     (hinge(), [["ACCUMULATE", "grad"], ["UPCAST", "d@dot.a", 8], ["UPCAST", "d.w.a", 16], ["UPCAST", "n.a", 2], ["UPCAST", "d", 8]]),
@@ -71,6 +96,12 @@ CASES: list[tuple[Kernel, list[Any]]] = [
     (norms(), [["ACCUMULATE", "sb"], ["UPCAST", "m.a", 2], ["UPCAST", "n.a", 8]]),
     (norms(16, 48), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 16], ["UPCAST", "n", 16], ["NT", "dx"]]),
     (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 4], ["UPCAST", "d", 4]]),
+    (square(), [["ACCUMULATE", "g"]]),
+    (square(), [["ACCUMULATE", "h"], ["UPCAST", "e.a", 4]]),
+    (square(), [["ACCUMULATE", "g"], ["ACCUMULATE", "h"]]),
+    (square(combine="add"), [["ACCUMULATE", "g"]]),
+    (square(combine="max"), [["ACCUMULATE", "h"]]),
+    (planes(), [["ACCUMULATE", "g"], ["UPCAST", "j.a", 8]]),
     (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "k.a", 5], ["UPCAST", "d.w.a", 8], ["PARALLEL", "k"]]),
 ]
 
@@ -84,7 +115,7 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
     check_compiled(kernel, opts, threads=2)
 
 
-@pytest.mark.parametrize("make", [hinge, norms, classes])
+@pytest.mark.parametrize("make", [hinge, norms, classes, square, planes])
 def test_random_steps_from_it_are_right(make: Any) -> None:
     kernel, rng, target = make(), random.Random(make.__name__), named("avx2")
     at: tuple[Any, ...] = parse([["ACCUMULATE", name] for name in accumulable(kernel)])
@@ -131,6 +162,11 @@ def test_only_sums_over_rows_that_others_read_are_taken() -> None:
     for name, where_ in (("dot", named("avx2")), ("grad", named("sm_90a"))):
         with pytest.raises(OptError, match="ACCUMULATE"):
             apply(hinge(), parse([["ACCUMULATE", name]]), where_)
+
+
+def test_a_sum_inside_each_row_comes_first() -> None:
+    assert apply(planes(), parse([["ACCUMULATE", "g"]]), named("avx2")).effects == {"REASSOC"}
+    assert not apply(square(), parse([["ACCUMULATE", "g"]]), named("avx2")).effects
 
 
 def test_a_seed_of_large_rows_goes_through_them_once() -> None:

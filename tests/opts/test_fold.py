@@ -9,7 +9,7 @@ from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
 from tilewright import kernels
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.ir import KernelBuilder, OptError, exp, float32
+from tilewright.ir import KernelBuilder, OptError, exp, float32, where
 from tilewright.ir.body import Fold, Reduce
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import FUNCTIONS, walk
@@ -149,3 +149,14 @@ def test_sites_of_one_family_that_the_fold_parts_have_names() -> None:
     assert {"d@square", "d.o"} < set(folded(kernel, "d").families)
     check_floats(kernel, [opt("FOLD", "d")], named("avx2"))
     assert seeds(kernel, named("avx2"))
+
+
+def test_bits_of_long_integers_are_folded_as_bits():
+    kb = KernelBuilder("bits")
+    i, c, d = kb.axis("i", 6), kb.axis("c@odd", 5), kb.axis("c", 5)
+    x = kb.input("x", (6, 5), float32)
+    odd = kb.reduce("xor", "odd", (i,), c, where(x[i, c] > 0.0, 1, 0))
+    some = kb.reduce("or", "some", (i,), d, where(odd[i] > 0, -1, 0) * where(x[i, d] > 0.0, 1, 0))
+    kb.store("y", "int64", (6,), (i,), some[i])
+    kernel = normalise(kb.build())
+    assert proposals(apply(kernel, (), named("avx2"))) and seeds(kernel, named("avx2"), 1)
