@@ -43,6 +43,7 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
         known |= set(evaluated(s, other, [*other.evaluated]))
     if nest.kind == "reduce":
         done = [stored(_body(s, n, machine)) for n in group if n.store is not None]
+        done += [StoreWork(float(body.times(e))) for e in nest.filled.values()]
         return _reduction(body, work, [n for n in group if n.store is None], done)
     return pointwise([_body(s, n, machine) for n in group], work) + sum(stalled(s, n, machine.core) for n in group)
 

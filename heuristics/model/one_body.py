@@ -1,5 +1,5 @@
-"""Stores that are one body in the code that is made: they come one after the other in the same innermost loop, or in that of a reduction or
-a scan, so what they share is read and computed once, and all that they touch is in the caches together."""
+"""Nests that are one body in the code that is made: stores one after the other in the same innermost loop, reductions in one, or scans.
+What they share is read and computed once, and all that they touch is in the caches together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...opts.schedule import Scheduled
 
 
 def one_body(s: Scheduled, nest: Nest) -> tuple[Nest, ...]:
-    """The stores of the body of which `nest` is one, in order, after the reductions or scans in whose loop they are; the nest alone where there are no
-    others."""
+    """The nests of the body of which `nest` is one, in order: reductions or scans, and stores in their loop; the nest alone where there are
+    no others."""
     joined = s.together(nest)
-    if joined[-1].store is not None and len(joined) > 1:
+    if len(joined) > 1:
         return tuple(joined)
     chain = next((c for c in _chains(s.tree.items) if any(n is nest for n in c)), None)
     if chain is not None:
