@@ -23,6 +23,10 @@ class Core:
     """Additions that a unit could do in the time of a division."""
     sqrt: float = 10.0
     """The same of a square root."""
+    exited: float = 0.125
+    """The share of its elements after which one result of a reduction that may be left early is known, of all kinds of data."""
+    final: float = 6.0
+    """Cycles of the question whether all results of an iteration are known."""
     neighbours: int = 2
     """Vectors of narrow integers that are loaded and multiplied as one."""
     whole_product: float = 1.0

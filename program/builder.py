@@ -159,6 +159,10 @@ class Builder:
         """One lane as a scalar."""
         return a if a.lanes == 1 else self._pure("extract", a.dtype, 1, (a,), lane, lane)
 
+    def every(self, a: Val) -> Val:
+        """Whether a condition holds in all lanes."""
+        return a if a.lanes == 1 else self._pure("every", bool_, 1, (a,), None, None)
+
     def insert(self, a: Val, scalar: Val, lane: int) -> Val:
         """`a` with one lane replaced."""
         return self._pure("insert", a.dtype, a.lanes, (a, scalar), lane, lane)

@@ -173,6 +173,7 @@ _TABLE = (
     # lanes
     Op("splat", (_moved("a", "one"),), lanes="free", unit="none"),
     Op("extract", (_moved("a", "many"),), lanes="one", attribute="lane"),
+    Op("every", (Operand("a", BOOLS, "many"),), lanes="one"),
     Op("insert", (_moved("a"), _moved("value", "one")), attribute="lane"),
     Op("shuffle", (_moved("a", "any"), _moved("b", "any")), lanes="attribute", attribute="lanes"),
     Op(

@@ -163,6 +163,10 @@ def _extract(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
     return Uses(shuffles=1.0 if s.number else 0.0, issued=1.0 if s.number else 0.0), 3.0
 
 
+def _every(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
+    return Uses(shuffles=1.0, issued=2.0), 3.0
+
+
 def _insert(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
     return Uses(shuffles=1.0, issued=1.0), 3.0
 
@@ -272,6 +276,7 @@ _SPECIAL: dict[str, Callable[[Units, Instr, int], tuple[Uses, float]]] = {
     "bitcast": _free,
     "splat": _splat,
     "extract": _extract,
+    "every": _every,
     "insert": _insert,
     "shuffle": _shuffle,
     "max": _minmax,

@@ -134,6 +134,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
     cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)
+    cycles += core.final if nest.name in s.marked("EXIT") else 0.0
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest))))
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)

@@ -25,6 +25,7 @@ from ..machine import DEFAULT, Bandwidth, MachineModel
 from ..processors import machine_of
 from .compute import compute_cycles
 from .gpu.estimate import estimate_gpu
+from .left_early import left_early
 from .own import owned_work
 from .traffic import Traffic
 from .trips import trips
@@ -66,6 +67,7 @@ def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine
             compute, memory = compute * share, memory * fmean((1.0, share))
         again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
         part = run.get(nest.name, share_reduced(scheduled, nest) * share_ordered(scheduled, nest))
+        part *= left_early(scheduled, nest, machine.core)
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
         warm.add(nest)
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)

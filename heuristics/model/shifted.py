@@ -12,8 +12,8 @@ from itertools import product
 from ...ir import index as ix
 from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of
-from ...opts.analysis.numbered_places import as_number, offsets
+from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.numbered_places import anywhere, as_number, offsets
 from ...opts.analysis.structure import shifted_dimensions
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
@@ -129,7 +129,15 @@ def _spread(
     residue, at = _place(s, indices)
     moving = {p.var for p in parts}
     rest = tuple(tuple(t for t in dim if t[0] not in moving) for dim in residue)
-    return rest, at, [([t.get(p.var, 0) * (lane[1] if p is lane[0] else 1) for t in terms], copies[p.name]) for p in parts]
+    data = [x for dim in terms for t in dim for x in walk(t) if x.op in ("load", "ref")]
+    apart = {p.var: i for i, p in enumerate(p for p in parts if any(p.var in walk(x) for x in data))}
+
+    def step(p: Part) -> list[int]:
+        if p.var in apart:  # (data says where: no two are at one place)
+            return [anywhere(apart[p.var]) for _ in terms]
+        return [t.get(p.var, 0) * (lane[1] if p is lane[0] else 1) for t in terms]
+
+    return rest, at, [(step(p), copies[p.name]) for p in parts]
 
 
 def slides(s: Scheduled, nest: Nest, indices: Sequence[Node]) -> bool:

@@ -36,6 +36,7 @@ from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups, paired_results, paired_sums, woven_sums
 from .hoisted import hoisted
+from .left_early import left_early
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -72,7 +73,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
     streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
-    each = list(hoisted(trials, threads, finished(trials, threads, streams), lambda k: seeds(k, target, threads, phase=phase)))
+    whole = left_early(trials, threads, finished(trials, threads, streams))
+    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase)))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:

@@ -16,6 +16,7 @@ from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
+from .exits import unless_final
 from .loops import carry
 from .masked_steps import masked
 from .numbers_only import NumbersOnly, bits_of
@@ -78,12 +79,19 @@ class Accumulators:
     def _steps(self, carried: list[Val]) -> list[Val]:
         """One step of the innermost loop for every accumulator."""
         self.begin(carried)
+        copies = len(self.partials)
+        each = [carried[i : i + copies] for i in range(0, len(self.keys), copies)]
+        left = unless_final(self.low, self.n, self.ev, each, self._all_steps)
+        return self.noted(self._all_steps(carried) if left is None else left)
+
+    def _all_steps(self, carried: list[Val]) -> list[Val]:
+        """Every accumulator after the elements of an iteration."""
         accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
             step = partial(self._step_all, u)
             decided = self._decision()
             accs = step(accs) if decided is None else decided.skipping(u, accs, step)
-        return self.noted(accs)
+        return accs
 
     def _decision(self) -> SkippedStep | None:
         """What may leave out a step of all accumulators."""

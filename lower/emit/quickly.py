@@ -38,7 +38,7 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
         store(ev)
     b.ordinary = None
     supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
-    ordinary = _all(b, list(dict.fromkeys(supposed))) if supposed else None
+    ordinary = all_lanes(b, list(dict.fromkeys(supposed))) if supposed else None
     if ordinary is None or not own:
         b.append(stores)
     else:  # what is stored there is read by both
@@ -63,7 +63,7 @@ def stepped(low: Lowering, stores: Sequence[Nest], step: Callable[[], list[Val]]
     supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
     if not supposed:
         return found
-    unusual = b.op("cast", b.op("not", _all(b, list(dict.fromkeys(supposed)))), dtype=index)
+    unusual = b.op("cast", b.op("not", all_lanes(b, list(dict.fromkeys(supposed)))), dtype=index)
     with b.loop("if", b.const(0), unusual, 1, found, maybe=True, once=True) as loop, _anew(low, hurried):
         loop.yields = step()
     return loop.results
@@ -105,13 +105,10 @@ def _reads_its_output(low: Lowering, n: Nest) -> bool:
     return any(isinstance(v, Array) and v.param and v.mem.base == own for v in kept)
 
 
-def _all(b: Builder, conditions: Sequence[Val]) -> Val:
+def all_lanes(b: Builder, conditions: Sequence[Val]) -> Val:
     """Whether conditions hold in every lane: a scalar."""
     widest = max(c.lanes for c in conditions)
     every = b.splat(conditions[0], widest)
     for c in conditions[1:]:
         every = b.op("and", every, b.splat(c, widest))
-    while every.lanes > 2:
-        half = every.lanes // 2
-        every = b.op("and", *(b.shuffle(every, every, tuple(range(at, at + half))) for at in (0, half)))
-    return b.op("and", b.extract(every, 0), b.extract(every, 1)) if every.lanes == 2 else every
+    return b.every(every)

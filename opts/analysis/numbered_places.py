@@ -7,6 +7,7 @@ from functools import cache
 
 DIGIT = 32
 """Bits that a dimension has in the number of a place."""
+_FAR, _BESIDE = 12, 6
 
 
 def as_number(at: Sequence[int]) -> int:
@@ -16,6 +17,11 @@ def as_number(at: Sequence[int]) -> int:
     for k in at:
         total = (total << DIGIT) + k
     return total
+
+
+def anywhere(direction: int) -> int:
+    """How far copies are apart whose places data decides: further than others, in each of a few directions further than in the one before."""
+    return 1 << _FAR + _BESIDE * direction
 
 
 @cache

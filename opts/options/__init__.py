@@ -6,6 +6,7 @@ from ..registry import register
 from .accumulate import ACCUMULATE
 from .cluster import CLUSTER
 from .distribute import DISTRIBUTE
+from .exit import EXIT
 from .factor import FACTOR
 from .fetch import FETCH
 from .fold import FOLD
@@ -59,6 +60,6 @@ for option in (
         SPLITSCAN,
         FUSE,
     ),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE, SET),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, EXIT, OWN, PRIVATE, SET),
 ):
     register(option)

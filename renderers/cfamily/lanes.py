@@ -26,6 +26,11 @@ def extract(e: CFamilyEmitter, s: Instr) -> None:
         e.define(out, [x if a.dtype is bool_ else e.convert(x, e.form(a, a.lanes), e.form(out), 1)])
 
 
+def every(e: CFamilyEmitter, s: Instr) -> None:
+    """Whether all lanes of a condition hold."""
+    e.define(s.result, [" & ".join(e.bools(s.args[0]))])
+
+
 def insert(e: CFamilyEmitter, s: Instr) -> None:
     """A vector with one lane replaced."""
     a, x = s.args

@@ -246,6 +246,7 @@ _EVERY: Table = {
     "dot": _dot,
     "splat": lanes.splat,
     "extract": lanes.extract,
+    "every": lanes.every,
     "insert": lanes.insert,
     "shuffle": lanes.shuffle,
     **dict.fromkeys(READS - MATRIX_LOADS, memory.load),

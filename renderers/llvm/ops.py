@@ -206,6 +206,12 @@ def _extract(e: LlvmEmitter, s: Instr) -> str:
     return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {s.number}")
 
 
+def _every(e: LlvmEmitter, s: Instr) -> str:
+    (a,) = s.args
+    bits = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i{a.lanes}")  # (processors gather the lanes' signs in one instruction)
+    return e.emit(f"icmp eq i{a.lanes} {bits}, -1")
+
+
 def _insert(e: LlvmEmitter, s: Instr) -> str:
     a, x = s.args
     return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {s.number}")
@@ -294,6 +300,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "aligned": _aligned,
     "splat": _splat,
     "extract": _extract,
+    "every": _every,
     "insert": _insert,
     "shuffle": _shuffle,
     "dot": _dot,

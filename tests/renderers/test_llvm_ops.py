@@ -216,6 +216,13 @@ def test_lane_operations(name: str) -> None:
     check(lambda k, x: k.splat(k.extract(x, 1), 8), [a], np.repeat(by8[:, 1], 8), 8, TARGETS[0])
 
 
+def test_whether_all_lanes_hold() -> None:
+    a = rng.integers(0, 8, 64) > 0
+    a[8:24] = True
+    for target in TARGETS:
+        check(lambda k, x: k.splat(k.every(x), 8), [a], np.repeat(a.reshape(-1, 8).all(1), 8), 8, target)
+
+
 @lanes
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, 3.4e38, 3.5e38, 1e-45, 1e-310, 2.0**-149, 0.1])
 def test_float_constants(value: float, lanes: int) -> None:
