@@ -258,9 +258,6 @@ class Coder:
     def _extract(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"int({a[0]}[{s.attr}])" if out.dtype is index else f"{a[0]}[{s.attr}]"
 
-    def _every(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"{a[0]}.all()"
-
     def _insert(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"ops.insert({a[0]}, {a[1]}, {s.attr})"
 
@@ -295,7 +292,7 @@ class Coder:
         "select": _select,
         "splat": _splat,
         "extract": _extract,
-        "every": _every,
+        "every": lambda _coder, _s, _out, a: f"{a[0]}.all(-1)",
         "insert": _insert,
         "shuffle": _shuffle,
     }

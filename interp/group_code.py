@@ -118,9 +118,6 @@ class GroupCoder(Coder):
     def _extract(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"{a[0]}[..., {s.attr}]"
 
-    def _every(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"{a[0]}.all(-1)"
-
     def _insert(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"ops.insert_each({a[0]}, {a[1]}, {s.attr})"
 
@@ -145,7 +142,6 @@ class GroupCoder(Coder):
         "select": _select,
         "splat": _splat,
         "extract": _extract,
-        "every": _every,
         "insert": _insert,
         "shuffle": _shuffle,
     }

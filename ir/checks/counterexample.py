@@ -4,7 +4,7 @@ Every point is tried where there are few; else some of each axis, and the points
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -158,8 +158,8 @@ def _whole(n: Node, v: Sequence[Array]) -> Array:
 
     if not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
         raise OpenIndexError
-    known = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "neg": np.negative, "abs": np.abs}
-    known |= {**COUNTS, **INTEGER, "not": np.invert, "cast": np.asarray}
+    known: dict[str, Callable[..., Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    known |= {**COUNTS, **INTEGER, "neg": np.negative, "abs": np.abs, "not": np.invert, "cast": np.asarray}
     if n.op not in known:
         raise OpenIndexError
     with np.errstate(over="ignore"):

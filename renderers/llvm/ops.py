@@ -9,11 +9,11 @@ from ...ir.errors import BuildError
 from ...program.ops import COMPARISONS, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
-from . import half, narrowing
+from . import half, lanes, narrowing
 from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import root_guess, scale2
-from .types import SCALAR, constant, splat, suffix, type_of, vector
+from .types import SCALAR, constant, suffix, type_of, vector
 
 _BINARY = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -191,38 +191,6 @@ def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
     return e.emit(f"{'trunc' if to.size < src.size else 'sext' if src.kind == 'i' else 'zext'} {a} {x} to {b}")
 
 
-def _splat(e: LlvmEmitter, s: Instr) -> str:
-    (a,), out = s.args, s.out
-    assert out is not None
-    x, scalar, ty = e.of(a), type_of(a), type_of(out)
-    if not x.startswith("%"):
-        return splat(scalar, x)
-    first = e.emit(f"insertelement {ty} poison, {scalar} {x}, i32 0")
-    return e.emit(f"shufflevector {ty} {first}, {ty} poison, <{out.lanes} x i32> zeroinitializer")
-
-
-def _extract(e: LlvmEmitter, s: Instr) -> str:
-    (a,) = s.args
-    return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {s.number}")
-
-
-def _every(e: LlvmEmitter, s: Instr) -> str:
-    (a,) = s.args
-    bits = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i{a.lanes}")  # (processors gather the lanes' signs in one instruction)
-    return e.emit(f"icmp eq i{a.lanes} {bits}, -1")
-
-
-def _insert(e: LlvmEmitter, s: Instr) -> str:
-    a, x = s.args
-    return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {s.number}")
-
-
-def _shuffle(e: LlvmEmitter, s: Instr) -> str:
-    a, b = s.args
-    picks = ", ".join(f"i32 {i}" for i in s.picks)
-    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
-
-
 def _dot(e: LlvmEmitter, s: Instr) -> str:
     acc, a, b = s.args
     row = BY_NAME.get(str(s.attr))
@@ -298,10 +266,10 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "aligned": _aligned,
-    "splat": _splat,
-    "extract": _extract,
-    "every": _every,
-    "insert": _insert,
-    "shuffle": _shuffle,
+    "splat": lanes.splat,
+    "extract": lanes.extract,
+    "every": lanes.every,
+    "insert": lanes.insert,
+    "shuffle": lanes.shuffle,
     "dot": _dot,
 }
