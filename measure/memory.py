@@ -5,7 +5,7 @@ the end faults; the bytes before it, up to the page's start, hold a canary (outp
 inaccessible page. In the *timed* copies the first byte touches the inaccessible page and begins a cache line, as
 arrays of `tilewright.empty` and PyTorch do (NumPy's own large ones begin 16 bytes into one); there may be several
 (rotated past the last-level cache). An input of whole pages needs one copy for both. An output has two, so that what was
-verified is still there to compare later runs with.
+verified is still there to compare later runs with. While calls are timed, the pages beside the timed copies can be read.
 
 Mappings are private and of huge pages where that is possible. Inputs are written and made read-only before a child is forked,
 so the child maps them without a fault; outputs are first touched in the child.
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
@@ -70,6 +71,14 @@ class Region:
         """Set the access of the inner pages (0 none, 1 read, 3 read and write)."""
         if self._libc.mprotect(self.base, self.size, access):
             raise MeasureError(f"cannot protect {self.size} bytes of operands: {_reason()}")
+
+    def margins(self, access: int) -> None:
+        """Set the access of the page on either side."""
+        for page in (self.base - PAGE, self.base + self.size):
+            if self._libc.mprotect(page, PAGE, access):
+                raise MeasureError(f"cannot protect the pages beside operands: {_reason()}")
+            if access:
+                ctypes.string_at(page, 1)  # it is there before anything is timed
 
     def free(self) -> None:
         """Unmap now."""
@@ -130,6 +139,11 @@ class OperandPlace:
         if self._timed is not self._checked:
             self._timed.protect(READ)
 
+    @property
+    def timed_region(self) -> Region:
+        """The mapping of the timed copies."""
+        return self._timed
+
     def regions(self) -> list[Region]:
         """The mappings behind it."""
         return [self._checked] if self._timed is self._checked else [self._checked, self._timed]
@@ -166,6 +180,19 @@ class Operands:
         self.outputs = tuple(n for n in names if n not in inputs)
         self.checked = [self.places[n].checked for n in self.names]
         self.timed = [[self.places[n].timed[i] for n in self.names] for i in range(copies)]
+
+    @contextmanager
+    def beside_others(self) -> Iterator[None]:
+        """Inside, the pages beside the timed copies can be read, as memory of other arrays mostly can. A load of which no lane beside the
+        array is wanted touches nothing, but takes hundreds of cycles where there is nothing to touch."""
+        regions = list({id(r): r for p in self.places.values() for r in (p.timed_region,)}.values())
+        for r in regions:
+            r.margins(READ)
+        try:
+            yield
+        finally:
+            for r in regions:
+                r.margins(NONE)
 
     def poison(self, addresses: Sequence[int], stale: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Fill the outputs of one set so that an element nobody writes is wrong: NaN (0xFF bytes) for floats, the bytes of

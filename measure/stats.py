@@ -187,15 +187,19 @@ def rest(sleep: Callable[[float], None], used: Callable[[], float] = time.proces
 
 def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     """(median of a/b, significant): at least 0.5 % of difference, and a paired t-test on log ratios at 95 % or the same sign in
-    all of five rounds or more (one disturbed round inflates the deviation, but seldom changes a sign)."""
+    all of five rounds or more (one disturbed round inflates the deviation, but seldom changes a sign).
+
+    Every second round may be of another kind (`paired_bursts`), so the median is the geometric mean of both kinds' medians: that of
+    all rounds would be the ratio of the kind that has one round more. And who is ahead by it must be so by the mean."""
     logs = [math.log(a / b) for a, b in pairs]
-    ratio = math.exp(median(logs))
+    between = (median(logs[::2]) + median(logs[1::2])) / 2 if len(logs) > 1 else logs[0]
+    ratio = math.exp(between)
     n = len(logs)
     if n < 3:
         return ratio, False
     mean, half = _interval(logs)
     unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
-    return ratio, abs(math.log(ratio)) > _MIN_EFFECT and (unanimous or abs(mean) > half)
+    return ratio, abs(between) > _MIN_EFFECT and mean * between > 0 and (unanimous or abs(mean) > half)
 
 
 def _plain(pairs: Sequence[tuple[float, float]]) -> bool:

@@ -12,6 +12,7 @@ from ...ir.op_names import FUNCTIONS
 from ...program.builder import Builder
 from ...program.program import Val
 from . import arcs, trigonometric
+from .choices import of_choice
 from .float_emitter import FloatEmitter
 from .networks import network
 from .power32 import power
@@ -89,5 +90,21 @@ def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val |
     return value(usual)
 
 
-KINDS = {"div": quotient, "atan": arc, "or": sign, "where": point, "cast": power, "max": network, "min": network}
+def converted(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """A conversion of a power or of a choice; None for others."""
+    found = power(b, node, value)
+    return of_choice(b, node, value) if found is None else found
+
+
+KINDS = {
+    "div": quotient,
+    "atan": arc,
+    "or": sign,
+    "where": point,
+    "cast": converted,
+    "mul": of_choice,
+    "neg": of_choice,
+    "max": network,
+    "min": network,
+}
 """What may know a better way for an operator."""

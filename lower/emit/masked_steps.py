@@ -10,14 +10,21 @@ from ...ir.node import Node, const
 from ...opts.nests import identity
 from ..expr import NestEval
 
+_WHOLE = 64
+"""Bytes of the vectors that have no other comparisons than those into masks."""
+
 
 def masked(ev: NestEval, expr: Node, combine: str) -> tuple[Node | None, Node]:
     """(the condition under which an element changes the accumulator, what it is there), or None and `expr` where there is none, or no
     instruction for it."""
-    if "avx512" not in ev.b.features or ev.lane is None or not ev.b.expand:
+    # (shorter vectors compare into vectors, which more units can do)
+    if "avx512" not in ev.b.features or ev.lane is None or not ev.b.expand or ev.width * expr.dtype.size < _WHOLE:
         return None, expr
-    if expr.op == "cast" and expr.src[0].dtype is bool_ and combine == "add":
-        return expr.src[0], const(1, expr.dtype)
+    truth = expr
+    while truth.op == "cast" and truth.dtype.is_int:
+        truth = truth.src[0]
+    if truth.dtype is bool_ and truth is not expr and combine == "add":
+        return truth, const(1, expr.dtype)
     if expr.op == "where" and not ev.fills_in(expr) and expr.src[2] is identity(combine, expr.dtype):
         return expr.src[0], expr.src[1]
     return None, expr

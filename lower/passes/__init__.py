@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, bytes_together, columns, flat, interleave, narrowing, neighbours, shorten
+from . import barriers, bytes_together, columns, counters, flat, interleave, narrowing, neighbours, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ PASSES = (
     Pass("columns", lambda target: not target.groups, columns.carry_over),
     Pass("bytes", lambda target: target.packs_bytes, lambda program, target: bytes_together.join(program, target.vector_bytes // 4)),
     Pass("narrowing", narrowing.applies, narrowing.join),
+    Pass("counters", lambda target: not target.groups, lambda program, _: counters.carry(program)),
     Pass("barriers", lambda target: target.groups, _barriers),
     Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
     Pass("shorten", lambda target: not target.groups, _shorten),

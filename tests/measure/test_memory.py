@@ -55,6 +55,18 @@ def test_placement_checked_ends_and_timed_begins_at_a_guard_page(n):
     assert ops.checked[1] != ops.timed[0][1]
 
 
+@pytest.mark.parametrize("n", [1, 1024, 5000])
+def test_beside_others_the_pages_around_timed_copies_can_be_read_and_not_written(n):
+    _, ops = make(n, copies=2)
+    ends = [(ops.timed[0][i] - 1, -(-(ops.timed[1][i] + 4 * n) // PAGE) * PAGE) for i in (0, 1)]
+    with ops.beside_others():
+        for address in [a for pair in ends for a in pair]:
+            assert in_child(lambda a=address: ctypes.string_at(a, 1)) == 0
+            assert in_child(poke(address)) == signal.SIGSEGV
+    for address in [a for pair in ends for a in pair]:
+        assert in_child(lambda a=address: ctypes.string_at(a, 1)) == signal.SIGSEGV
+
+
 def test_inputs_are_read_only_and_outputs_writable():
     _, ops = make(5000)
     assert in_child(poke(ops.checked[0])) == signal.SIGSEGV

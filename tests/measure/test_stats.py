@@ -156,6 +156,16 @@ def test_a_duel_is_fought_in_the_caches_and_from_memory(threads):
     assert not stats.compare(better[1::2])[1], "as fast in the caches"
 
 
+@pytest.mark.parametrize(("near", "far"), [(2.5, 0.98), (0.4, 1.02), (1.3, 0.99), (1.02, 0.5)])
+def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near, far):
+    a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
+    for rounds in (8, 9):
+        pairs = stats.paired_bursts(a, b, [[0], [1], [2]], (), 1, rounds, lambda s: None)
+        ratio, said = stats.compare(pairs)
+        assert ratio == pytest.approx((near * far) ** 0.5)
+        assert not said or (ratio < 1) == (near * far < 1)
+
+
 def test_bursts_have_twenty_calls():
     exe = Clock(1e-3)
     stats.paired_bursts(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)
