@@ -14,6 +14,7 @@ from .index_value import evaluate as evaluate
 from .intervals import BIG as BIG
 from .intervals import Interval, integer_bounds
 from .node import Node, const, make
+from .of_data import of_data
 from .op_names import INTEGER
 from .order import order_key as order_key
 
@@ -49,14 +50,15 @@ def add(a: Node, b: Node, scale: int = 1) -> Node:
 
 
 def mul(a: Node, b: Node) -> Node:
-    """a·b; a product of two non-constants becomes an atomic `prod` term after distributing sums."""
+    """a·b; a product of two non-constants becomes an atomic `prod` term after distributing sums, but those of data, which are polynomials."""
     if a.op == "const":
         a, b = b, a
     if b.op == "const":
         terms, c = parts(a)
         return linear({t: k * b.arg for t, k in terms.items()}, c * b.arg)
-    ta, ca = parts(a)
-    tb, cb = parts(b)
+    if (a.op == "sum" or b.op == "sum") and of_data(a) and of_data(b):
+        return make("prod", index, tuple(sorted([*_factors(a), *_factors(b)], key=order_key)))
+    (ta, ca), (tb, cb) = parts(a), parts(b)
     out: dict[Node, int] = {}
     for t, k in ta.items():
         for u, j in tb.items():

@@ -9,7 +9,7 @@ from math import inf, prod
 from ...ir.node import Node
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes
-from ...opts.analysis.structure import contiguous, extent
+from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.defaults import site_name, waste
 from ...opts.opt import Opts, opt
 from ...opts.options.fetch import rows_stay
@@ -32,8 +32,9 @@ CLEARLY = 0.8
 """How much of the first seed's time one after it may take with lanes, to come before it."""
 BY_FAR = 0.5
 """The same where it has none to get: the model is seldom wrong by more than that about schedules of different kinds."""
-BETTER_BY_BOTH = 0.65
-"""The same where what Programs count says so as well."""
+BETTER_BY_BOTH, ABOUT = 0.65, 1.25
+"""The same of the geometric mean of the estimate and what Programs count; and how much of the time the estimate alone may say then, of each
+kind of schedules of scans, of whose steps it knows least."""
 VECTORS = (1, 2)
 """Vectors that such lanes are."""
 STEPS = 16
@@ -68,6 +69,8 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
     head = list(islice(rest, LIKELY))
     first: Opts | None = None
     leader: Opts = ()
+    kinds: set[frozenset[tuple[str, str]]] = set()
+    about = ABOUT if any(n.kind == "scan" for n in nests(trials.kernel)) else BETTER_BY_BOTH
     least = inf
     for opts in head:
         alone = trials.legal(opts)
@@ -78,11 +81,20 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
         t = seconds / (1.0 if first is None else CLEARLY if best != alone else BY_FAR)
         if t < least and (first is None or _agreed(trials, threads, best, leader)):
             first, leader, least = opts, best, t
-        elif seconds < BETTER_BY_BOTH * least and by_both(trials, threads, best) < BETTER_BY_BOTH * by_both(trials, threads, leader):
-            first, leader, least = opts, best, seconds
+        elif seconds < (about if _kind(opts) not in kinds else BETTER_BY_BOTH) * least:
+            kinds.add(_kind(opts))  # (schedules of one kind differ little by what is counted)
+            if by_both(trials, threads, best) < BETTER_BY_BOTH * by_both(trials, threads, leader):
+                first, leader, least = opts, best, seconds
+        if opts is first:
+            kinds.add(_kind(opts))
     yield from (o for o in head if o is first)
     yield from (o for o in head if o is not first)
     yield from rest
+
+
+def _kind(opts: Opts) -> frozenset[tuple[str, str]]:
+    """What a schedule does, whatever the amounts."""
+    return frozenset((o.op, o.on) for o in opts)
 
 
 def _agreed(trials: Trials, threads: int, opts: Opts, than: Opts) -> bool:

@@ -10,6 +10,7 @@ from ..dtypes import DType
 from ..integer_ranges import inside
 from ..intervals import Interval
 from ..node import Node, const, make, pending
+from ..of_data import of_data
 from ..operators import cast
 from ..rests import rests
 from ..rewrite import rounded
@@ -18,18 +19,11 @@ _DEAR = {"mul", "floordiv", "remainder", "max", "min", "abs", "shr", "prod", "di
 """What vectors of 64-bit integers have no instruction for on many processors, or have it at half the rate."""
 
 
-def has_data(n: Node) -> bool:
-    """Whether an expression is made of what a kernel reads or computes, and not of places alone (memoised)."""
-    for m in pending(n, lambda m: "data" in m._memo):
-        m._memo["data"] = m.op in ("load", "ref") or any(s._memo["data"] for s in m.src)
-    return bool(n._memo["data"])
-
-
 def dear_data(n: Node) -> bool:
     """Whether an integer of 64 bits is computed of data by operators that cost much in so many bits (memoised)."""
     for m in pending(n, lambda m: "dear" in m._memo):
         inner = m.op not in ("load", "ref") and any(s._memo["dear"] for s in m.src)
-        m._memo["dear"] = inner or (m.op in _DEAR and m.dtype.is_int and m.dtype.size == 8 and has_data(m))
+        m._memo["dear"] = inner or (m.op in _DEAR and m.dtype.is_int and m.dtype.size == 8 and of_data(m))
     return bool(n._memo["dear"])
 
 

@@ -11,9 +11,9 @@ from ..dtypes import DType, index
 from ..integer_ranges import KernelRanges, inside
 from ..kernel import Kernel
 from ..node import Node, make, walk
+from ..of_data import of_data
 from ..operators import cast
 from ..rewrite import Rewriter
-from .index_integers import has_data
 from .narrowing import SHORT, WORD, Narrow, Pair
 from .sum_ranges import interval, ranges_of
 
@@ -73,7 +73,7 @@ def _sizes(n: Node) -> Iterator[int]:
             yield m.dtype.size
             mask = load_parts(m)[2] if m.op == "load" else None
             stack += [] if mask is None else [mask]
-        elif m.dtype is index and not has_data(m):  # (truths of places are packed: fewer steps than widening what is read)
+        elif m.dtype is index and not of_data(m):  # (truths of places are packed: fewer steps than widening what is read)
             yield SHORT[0].size
         elif m.op != "const":
             stack += m.src

@@ -15,10 +15,11 @@ from ..dtypes import DType, bool_, index, int16, int32, uint16, uint32
 from ..integer_ranges import KernelRanges, exact, inside, magnitude_of
 from ..kernel import Kernel
 from ..node import COMPARE, Node, const, make, walk
+from ..of_data import of_data
 from ..op_names import COUNTS
 from ..operators import cast
 from ..rewrite import Rewriter, rounded
-from .index_integers import dear_data, has_data, integer
+from .index_integers import dear_data, integer
 from .sum_ranges import ranges_of
 
 _MODULAR = {"add", "sub", "mul", "neg", "and", "or", "xor", "not"}
@@ -165,7 +166,7 @@ class Narrow(Rewriter):
         """An integer that fits `to`, in that type."""
         if n.op == "const":
             done[n] = const(n.arg, to)
-        elif n.dtype is index and not has_data(n):
+        elif n.dtype is index and not of_data(n):
             if to.size == 4:  # (places that lanes shift by are simplified as what they are, and have no vectors of 16 bits)
                 done[n] = cast(self.go(n), to)
         elif n.dtype is index and (found := integer(n, to, (to,), done, self.range)) is not None:
@@ -206,7 +207,7 @@ class Narrow(Rewriter):
         to = pair[0] if inside(self.range(n), pair[0]) else pair[1]
         if op == "const":
             return const(rounded(n.arg, to), to)
-        if n.dtype is index and not has_data(n):
+        if n.dtype is index and not of_data(n):
             return cast(self.go(n), to) if size == 4 and inside(self.range(n), to) else None
         if n.dtype is index and (of_index := integer(n, to, pair, done, self.range)) is not None:
             return of_index

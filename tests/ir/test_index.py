@@ -4,14 +4,17 @@ import itertools
 import operator
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.ir import KernelError, axis, const, dtype, sym
+from tilewright.ir import KernelBuilder, KernelError, axis, const, dtype, sym
 from tilewright.ir import index as ix
 from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
-from tilewright.ir.node import Node, make
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.node import Node, make, walk
+from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import integer, substitute
 
 AXES = {"i": 3, "j": 4, "k": 5}
@@ -262,3 +265,18 @@ def test_what_stays_inside_a_step_has_no_part_in_a_division(step: int, within: i
         assert (ix.evaluate(divided, env), ix.evaluate(left, env)) == divmod(step * b + v, n)
     if n % step == 0:
         assert divided is ix.floordiv(block, n // step) and ix.parts(left)[0][lane] == 1
+
+
+def test_polynomials_of_data_are_not_multiplied_out():
+    kb = KernelBuilder("determinants")
+    i = kb.axis("n", 9)
+    x = kb.input("x", (9, 4), "int64", range=(-1000, 1000))
+    a, b, c, d = (x[i, k] for k in range(4))
+    e = (a * b - c * d) * (a + b) * (c - 7)
+    assert sum(len(n.src) - 1 for n in walk(e) if n.op == "prod") == 4
+    kb.store("y", "int64", (9,), (i,), e)
+    data = np.random.default_rng(0).integers(-1000, 1001, (9, 4))
+    p, q, r, s = data.T
+    for kernel in (kb.build(), normalise(kb.build())):
+        assert (evaluate(kernel, {"x": data})["y"] == (p * q - r * s) * (p + q) * (r - 7)).all()
+    assert ix.mul(ix.add(i, const(3)), ix.add(i, const(1))).op == "sum", "places are"
