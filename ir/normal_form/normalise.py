@@ -22,6 +22,7 @@ from ..dtypes import index
 from ..kernel import Kernel
 from ..node import Node, as_node, axis, const, make
 from ..rewrite import Rewriter
+from .apart import apart
 from .bit_idioms import count_bits
 from .masked_weights import mask_weights
 from .narrow_sums import narrow_sums
@@ -39,7 +40,7 @@ def normalise(kernel: Kernel) -> Kernel:
     """An equal kernel in normal form (idempotent; the kernel itself when nothing changes)."""
     if kernel in _DONE:
         return _DONE[kernel] or kernel
-    found = _DropUnits(without_unread(kernel)).run()
+    found = apart(_DropUnits(without_unread(kernel)).run())
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
