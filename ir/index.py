@@ -58,8 +58,7 @@ def mul(a: Node, b: Node) -> Node:
         return linear({t: k * b.arg for t, k in terms.items()}, c * b.arg)
     if (a.op == "sum" or b.op == "sum") and of_data(a) and of_data(b):
         return make("prod", index, tuple(sorted([*_factors(a), *_factors(b)], key=order_key)))
-    (ta, ca), (tb, cb) = parts(a), parts(b)
-    out: dict[Node, int] = {}
+    (ta, ca), (tb, cb), out = parts(a), parts(b), dict[Node, int]()
     for t, k in ta.items():
         for u, j in tb.items():
             factors = sorted([*_factors(t), *_factors(u)], key=order_key)

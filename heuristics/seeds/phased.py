@@ -20,7 +20,7 @@ Seeds = Callable[[Kernel], Sequence[Opts]]
 def phase_seeds(trials: Trials, seeds: Seeds) -> Iterator[Opts]:
     """Guesses with the sums in their cheapest order, if that is another than the one they are written in."""
     first = order_opts(trials.kernel)
-    if first:
+    if first and trials.is_legal(first):
         yield from joined(trials, first, seeds)
 
 

@@ -24,7 +24,7 @@ def apart(kernel: Kernel) -> Kernel:
     table: dict[Node, Node] = {}
     for family in met:
         table |= _new(kernel, family, nests)
-    return _Renamed(kernel, table).run() if table else kernel
+    return _TakenApart(kernel, table).run() if table else kernel
 
 
 def _twice(families: Iterable[str]) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _meet(nests: list[frozenset[Node]], a: Node, b: Node) -> bool:
     return any(a in n and b in n for n in nests)
 
 
-class _Renamed(Rewriter):
+class _TakenApart(Rewriter):
     """A kernel with other axes."""
 
     def __init__(self, kernel: Kernel, table: dict[Node, Node]) -> None:
