@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,18 @@ class SourceDevice(Device):
         self._inner = "cpu:c" if name in ("cpu", "cpu:c") else name
         if target and (language != "cuda" or named(target).lang != "cuda"):
             raise UsageError("--target is a GPU of NVIDIA's, such as sm_80, that CUDA is built for")
+        kind = name.partition(":")[0]
+        if kind in FAMILIES:  # (that it does not run the language is told whether or not there is one)
+            self._must_run(FAMILIES[kind])
         inner = self.inner
         self.isolation, self.first_launch_s, self.compares = inner.isolation, inner.first_launch_s, inner.compares
-        if language not in FAMILIES.get(self.family_name, ()):
-            kinds = {"opencl": "OpenCL C (.cl)", "cuda": "CUDA C++ (.cu)"}.get(language, "C")
-            raise UsageError(f"the device {name} does not run {kinds}: use --device {'cpu' if language in ('c', 'c++') else language}")
+        self._must_run(FAMILIES.get(self.family_name, ()))
+
+    def _must_run(self, languages: Sequence[str]) -> None:
+        if self.language not in languages:
+            kinds = {"opencl": "OpenCL C (.cl)", "cuda": "CUDA C++ (.cu)"}.get(self.language, "C")
+            here = "cpu" if self.language in ("c", "c++") else self.language
+            raise UsageError(f"the device {self.name} does not run {kinds}: use --device {here}")
 
     @property
     def inner(self) -> Device:
