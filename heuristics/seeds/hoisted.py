@@ -51,14 +51,15 @@ def two_sums(trials: Trials) -> Opts:
 
 
 def pushes(trials: Trials) -> Iterator[Opts]:
-    """Options that add up sums over rows in memory: all together, or those that can be."""
+    """Options that add up sums over rows in memory: as many as can be together. (What is left has seeds of its own, with those that cannot.)"""
     if trials.target.kind == "gpu" or trials.target.groups:
         return
-    each = [opt("ACCUMULATE", name) for name in accumulable(trials.kernel)]
-    if each and trials.is_legal(tuple(each)):
-        yield tuple(each)
-    elif len(each) > 1:
-        yield from ((o,) for o in each if trials.is_legal((o,)))
+    found: Opts = ()
+    for name in accumulable(trials.kernel):
+        if trials.is_legal((*found, opt("ACCUMULATE", name))):
+            found = (*found, opt("ACCUMULATE", name))
+    if found:
+        yield found
 
 
 def hoists(trials: Trials) -> Opts:

@@ -42,6 +42,9 @@ def check(s: Scheduled) -> None:
         nest = next(n for n in s.nests if n.name == name)
         if len(s.together(nest)) > 1:
             raise OptError(f"EXIT({name}): it shares its loop with other reductions, which need all elements; leave out FUSE")
+        if nest.fills:
+            kept = ", ".join(sorted(nest.fills))
+            raise OptError(f"EXIT({name}): it keeps {kept} on its way, all of which others read; keep that elsewhere, or compute it again")
         (axis,) = nest.reduce_axes
         if not _in_order(s, nest):
             raise OptError(f"EXIT({name}): {axis.arg.name} has no loop that goes through its elements in order; cut it otherwise")

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats
 from tilewright.heuristics import seeds
+from tilewright.heuristics.seeds.hoisted import pushes
+from tilewright.heuristics.seeds.legal import Trials
+from tilewright.heuristics.seeds.phased import joined
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -171,3 +174,21 @@ def test_a_sum_inside_each_row_comes_first() -> None:
 
 def test_a_seed_of_large_rows_goes_through_them_once() -> None:
     assert any(o.op == "ACCUMULATE" for o in seeds(hinge(40000, 512), named("avx2"))[0])
+
+
+def test_many_sums_of_one_axis_have_seeds_soon() -> None:
+    kb = KernelBuilder("moments")
+    i, j, z, cm, wm = kb.axis("b", 11), kb.axis("c", 3), kb.axis("w", 9), kb.axis("c@m", 3), kb.axis("w@m", 9)
+    x = kb.input("x", (11, 3, 9), float32)
+    mean = kb.sum("mean", (i,), (cm, wm), x[i, cm, wm])
+    for t in range(6):
+        b, w = kb.axis(f"b@{t}", 11), kb.axis(f"w@{t}", 9)
+        kb.store(f"y{t}", float32, (3,), (j,), kb.sum(f"s{t}", (j,), (b, w), x[b, j, w] ** (t + 1))[j])
+    kb.store("y", float32, (11, 3, 9), (i, j, z), x[i, j, z] - mean[i])
+    kernel, target = normalise(kb.build()), named("avx2")
+    asked = []
+    found = list(
+        joined(Trials(kernel, target), next(pushes(Trials(kernel, target))), lambda k: asked.append(k) or seeds(k, target, phase=True))
+    )
+    assert len(found) >= 1 and len(asked) == 2
+    assert all(apply(kernel, o, target) for o in seeds(kernel, target)[:2])

@@ -76,5 +76,20 @@ def test_refusals(listed: list[Any], said: str) -> None:
         apply(first(), parse([["EXIT", "at"]]), named("sm_90a"))
 
 
+def test_what_others_read_of_a_row_is_kept_whole() -> None:
+    kb = KernelBuilder("twins")
+    i, j, k = kb.axis("m", 13), kb.axis("m@other", 13), kb.axis("m@first", 13)
+    x = kb.input("x", (13,), uint8, range=(0, 1))
+    d = kb.value("d", (i, j), cast(x[i].ne(x[j]), int32))
+    at = kb.min("at", (i,), k, where(d[i, k] <= 0, cast(k, int32), 13))
+    kb.store("y", int32, (13,), (i,), at[i])
+    kb.store("z", int32, (13, 13), (i, j), d[i, j])
+    kernel = normalise(kb.build())
+    with pytest.raises(OptError, match="keeps d on its way"):
+        apply(kernel, parse([["STAGE", "d", {"at": "m"}], ["EXIT", "at"]]), named("avx2"))
+    for opts in seeds(kernel, named("avx2"))[:6]:
+        check_floats(kernel, opts, named("avx2"))
+
+
 def test_seeds_leave_long_rows() -> None:
     assert any(o.op == "EXIT" for o in seeds(first(500, 4000), named("avx2"))[0])
