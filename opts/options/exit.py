@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ..analysis.saturating import saturation
+from ..analysis.saturating import Saturation, saturation
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest, flat, plain
@@ -21,6 +21,11 @@ from ..schedule import Scheduled
 def leavable(kernel: Kernel) -> list[str]:
     """The reductions that may be known before all elements are."""
     return [n.name for n in flat(plain(kernel)) if saturation(n) is not None]
+
+
+def leaving(s: Scheduled, nest: Nest) -> Saturation | None:
+    """When the accumulators of a reduction that is left early are final; None of others."""
+    return saturation(nest) if nest.name in s.marked("EXIT") else None
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:
