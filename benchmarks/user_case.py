@@ -149,6 +149,9 @@ def main() -> None:
     sizes = sizes_of(names[name])
     if job["drawn"]:
         sizes = drawn(names[name], sizes, f"{name} {job['drawn']}")
+    if unknown := set(job["sizes"]) - set(sizes):
+        raise SystemExit(f"{name} has no size {', '.join(sorted(unknown))} (it has {', '.join(sizes)})")
+    sizes |= job["sizes"]
     kernel = names[name](**sizes)
     inputs = inputs_of(kernel)
     row: dict[str, Any] = {"sizes": sizes}

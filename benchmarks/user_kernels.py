@@ -2,7 +2,7 @@
 
     python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out] [--only REGEX] [--threads 1]
         [--budget 12s | --seeds-only] [--rounds 9]
-        [--drawn SEED] [--json]
+        [--drawn SEED | --sizes NAME=NUMBER,…] [--json]
 
 The kernels lie in `benchmarks/user/`: a function of the public builder, the loops as a good programmer writes them in
 one go (no intrinsics, no blocking, OpenMP on the obvious outer loop), NumPy's answer, and the class. C is compiled by
@@ -61,6 +61,7 @@ def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]
     file, name, kind = case
     job = {"file": str(file), "name": name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
     job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst, "drawn": args.drawn}
+    job["sizes"] = args.sizes
     which = "held_out" if file.name in HELD_OUT else "worked"
     row = {"kernel": name, "class": kind, "set": which, "threads": args.threads}
     env = rivals.environment(args.threads) | {"OMP_PROC_BIND": "false"}
@@ -72,6 +73,14 @@ def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]
     if done.returncode or not done.stdout.strip():
         return row | {"error": f"the process ended with {done.returncode}"}
     return row | dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def given(text: str) -> dict[str, int]:
+    """Sizes by name. ArgumentTypeError where the text has another form."""
+    try:
+        return {name: int(number) for name, number in (one.split("=") for one in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=NUMBER,NAME=NUMBER, such as n=40000,d=512") from None
 
 
 def march(target: str) -> str:
@@ -135,6 +144,7 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst", type=float, default=0.1, help="seconds of a burst")
     p.add_argument("--drawn", default="", metavar="SEED", help="other sizes than the kernels' own, drawn at random")
+    p.add_argument("--sizes", default={}, type=given, metavar="NAME=NUMBER,…", help="sizes in the place of a kernel's own, with --only")
     p.add_argument("--json", action="store_true", help="keep the rows under results/")
     args = p.parse_args()
     os.environ.pop("TILEWRIGHT_TARGET", None)

@@ -164,3 +164,20 @@ class Rewriter:
         if self.kernel.blocks is None:
             return made
         return replace(made, blocks=self.kernel.blocks.only(made.families))
+
+
+class OtherAxes(Rewriter):
+    """A kernel with other axes: `table` has those that change."""
+
+    def __init__(self, kernel: Kernel, table: Mapping[Node, Node]) -> None:
+        super().__init__(kernel)
+        self.table = table
+
+    def node(self, n: Node) -> Node | None:
+        return self.table.get(n)
+
+    def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(self.table.get(a, a) for a in axes)
+
+    def along(self, axis: Node) -> Node:
+        return self.table.get(axis, axis)

@@ -15,7 +15,7 @@ from ..ir.in_place import in_place
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axis
 from ..ir.normal_form.naming import tidy
-from ..ir.rewrite import Rewriter
+from ..ir.rewrite import OtherAxes
 from .nests import TileNests
 from .trace import LoopTrace, Step, TileStore, Trace
 
@@ -128,32 +128,17 @@ def _renamed(kernel: Kernel, wanted: dict[str, str]) -> Kernel:
         if name not in taken and name not in names.values():
             names[family] = name
     clash = set(names.values()) & (set(kernel.families) - set(names))
-    return _Renaming(kernel, {f: n for f, n in names.items() if n not in clash}).run()
+    changed = {f: n for f, n in names.items() if n not in clash}
+    return OtherAxes(kernel, {a: _named(a, changed) for a in kernel.axes}).run()
 
 
-class _Renaming(Rewriter):
-    """Other names for families."""
-
-    def __init__(self, kernel: Kernel, names: dict[str, str]) -> None:
-        super().__init__(kernel)
-        self.table = {a: self._named(a, names) for a in kernel.axes}
-
-    @staticmethod
-    def _named(a: Node, names: dict[str, str]) -> Node:
-        new = names.get(a.arg.family)
-        if new is None:
-            return a
-        _, at, site = a.arg.name.partition("@")
-        return axis(f"{new}{at}{site}", a.arg.extent, new)
-
-    def node(self, n: Node) -> Node | None:
-        return self.table.get(n)
-
-    def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return tuple(self.table.get(a, a) for a in axes)
-
-    def along(self, axis: Node) -> Node:
-        return self.table.get(axis, axis)
+def _named(a: Node, names: Mapping[str, str]) -> Node:
+    """An axis of the family that has another name; itself where it keeps its own."""
+    new = names.get(a.arg.family)
+    if new is None:
+        return a
+    _, at, site = a.arg.name.partition("@")
+    return axis(f"{new}{at}{site}", a.arg.extent, new)
 
 
 def with_blocks(kernel: Kernel, blocks: DecidedBlocks | None) -> Kernel:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from ..body import Fold, values_of
 from ..kernel import Kernel
 from ..node import Node, axis, walk
-from ..rewrite import Rewriter
+from ..rewrite import OtherAxes
 
 
 def apart(kernel: Kernel) -> Kernel:
@@ -24,7 +24,7 @@ def apart(kernel: Kernel) -> Kernel:
     table: dict[Node, Node] = {}
     for family in met:
         table |= _new(kernel, family, nests)
-    return _TakenApart(kernel, table).run() if table else kernel
+    return OtherAxes(kernel, table).run() if table else kernel
 
 
 def _twice(families: Iterable[str]) -> Iterator[str]:
@@ -78,20 +78,3 @@ def _new(kernel: Kernel, family: str, nests: list[frozenset[Node]]) -> dict[Node
 
 def _meet(nests: list[frozenset[Node]], a: Node, b: Node) -> bool:
     return any(a in n and b in n for n in nests)
-
-
-class _TakenApart(Rewriter):
-    """A kernel with other axes."""
-
-    def __init__(self, kernel: Kernel, table: dict[Node, Node]) -> None:
-        super().__init__(kernel)
-        self.table = table
-
-    def node(self, n: Node) -> Node | None:
-        return self.table.get(n)
-
-    def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return tuple(self.table.get(a, a) for a in axes)
-
-    def along(self, axis: Node) -> Node:
-        return self.table.get(axis, axis)

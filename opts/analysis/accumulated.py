@@ -55,15 +55,13 @@ def accumulated(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] |
     if any(set(names) & _reads(kernel, v.body) for v in sums):
         return None
     made = _Rows(kernel, possible[sums[0].name])
-    try:
-        for v in sums:
-            made.add_sum(v)
-    except ValueError:
+    if not all(made.add_sum(v) for v in sums):
         return None
     for s in kernel.stores:
         if not set(names) & _reads(kernel, *store_roots(s)):
             made.add_store(s)
-    return made.first(), _rest(kernel, made)
+    first = made.first()
+    return first, _rest(kernel, made, first)
 
 
 @dataclass(eq=False)
@@ -80,12 +78,12 @@ class _Rows:
     beside: dict[tuple[Buffer, int, int], Node] = field(default_factory=dict)
     """Which axis is the index of a dimension where the row is that of another: results along it are computed in one loop."""
 
-    def add_sum(self, v: Value) -> None:
-        """Add up a sum. ValueError where it is not over these rows."""
+    def add_sum(self, v: Value) -> bool:
+        """Add up a sum. False where it is not over these rows."""
         assert isinstance(v.expr, Reduce)
         own = _over(self.kernel, v, self.row)
         if own is None:
-            raise ValueError(v.name)
+            return False
         along = self._along(v.body, own, v.axes, v.reduce_axes)
         rest = tuple(a for a in v.reduce_axes if a is not own)
         axes, expr = tuple(along.get(a, a) for a in v.axes), substitute(v.body, along)
@@ -95,6 +93,7 @@ class _Rows:
             expr = ref(part.name, part.axes, v.dtype)
         self.works[v.name] = Buffer(totals(v.name), v.dtype, tuple(a.arg.extent for a in axes), "out")
         self.stores.append(Store(self.works[v.name], axes, expr, (self.row, *axes), v.expr.combine))
+        return True
 
     def add_store(self, s: Store) -> None:
         """Take along a store of something of these rows, if it is one, and its output has no other that it is combined with."""
@@ -179,9 +178,9 @@ class _Rows:
         return Store(work, (*s.indices[:-1], wide), expr, (*s.axes[:-1], wide), s.combine)
 
 
-def _rest(kernel: Kernel, rows: _Rows) -> Kernel:
-    """What is left of a kernel, which loads the sums."""
-    kept = {s.buffer.name: replace(s.buffer, role="in") for s in rows.first().stores}
+def _rest(kernel: Kernel, rows: _Rows, first: Kernel) -> Kernel:
+    """What is left of a kernel, which loads the sums that the `first` one adds up."""
+    kept = {s.buffer.name: replace(s.buffer, role="in") for s in first.stores}
     works = {name: kept[totals(name)] for name in rows.works}
 
     def loads(root: Node) -> Node:
