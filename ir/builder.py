@@ -193,7 +193,7 @@ class KernelBuilder:
         dtype: DTypeLike,
         shape: Sequence[Extent],
         axes: Sequence[Node],
-        expr: Node,
+        expr: Expr,
         indices: Sequence[Expr] | None = None,
         combine: Combine | None = None,
         mask: Node | None = None,
