@@ -1,4 +1,4 @@
-"""Loops of a reduction that begin and end where something is reduced.
+"""Loops of a reduction that begin and end where something is reduced, and those of a scatter where something is combined.
 
 A sum over pairs i < j is written as one over all of them, of what is 0 elsewhere: `where(i < j, f, 0)`. For every i the loop over j needs to
 go through what is right of it only, as in a triangle. What is right of all register copies of i needs no mask either, and has code of its
@@ -15,10 +15,11 @@ from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
 from ..ir.order import order_key
 from ..opts.analysis.ragged import LONG as WRITTEN
-from ..opts.analysis.ragged import conditions
+from ..opts.analysis.ragged import conditions, scatters
 from ..opts.analysis.thresholds import cuttable, operations
 from ..opts.analysis.triangles import LEAST
 from ..opts.axis_plan import Part
+from ..opts.nests import Nest
 from ..opts.schedule import Scheduled
 from . import ragged
 from .limits import LoopLimit, solved
@@ -44,9 +45,13 @@ def _triangular(low: Lowering, part: Part) -> bool:
     s, nests = low.sched, low.scope.nests
     if not nests or not cuttable(s) or part.kind == "fold" or low.scope.closing or not _plain(s, part):
         return False
+    return part.kind != "grid" and all(part.axis in (n.axes if scatters(n) else _reduced(s, n)) for n in nests)
+
+
+def _reduced(s: Scheduled, n: Nest) -> tuple[Node, ...]:
+    """The axes of a reduction that leaves out iterations; none where it is no such."""
     special = (s.dots, s.tensors, s.places)
-    ours = all(n.kind == "reduce" and part.axis in n.reduce_axes and not n.filled and not any(n.name in x for x in special) for n in nests)
-    return ours
+    return n.reduce_axes if n.kind == "reduce" and not n.filled and not any(n.name in x for x in special) else ()
 
 
 def _plain(s: Scheduled, part: Part) -> bool:

@@ -16,7 +16,7 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) ->
     if not loops:
         body()
         return
-    for piece in low.versions(low.pieces(loops[0])):
+    for piece in low.versions(trimmed(low, loops[0], low.pieces(loops[0]))):
         with low.open(loops[0], piece=piece):
             through(low, loops[1:], body)
 

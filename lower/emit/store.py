@@ -9,6 +9,7 @@ from itertools import groupby
 from ...ir import index as ix
 from ...ir.dtypes import DType, index
 from ...ir.node import Node, axes_of, const, walk
+from ...ir.skippable import conjuncts
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
 from ...opts.meeting import scatter_ordered
@@ -100,7 +101,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False
     """A point's stores. `mine`: where the mask is known to hold; `beside`: as part of a step that sees to what is not ordinary."""
     assert n.store is not None
     ev = NestEval(low, n)
-    conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
+    conds = ev.conditions() + ([] if mine else _asked(n, ev))
     at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
@@ -129,6 +130,13 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False
             ev.write(mem, at, asg, _as(ev, new, mem.dtype))
         else:
             ev.write(mem, at, asg, _as(ev, _combined(n, ev, old, asg), mem.dtype), conds)
+
+
+def _asked(n: Nest, ev: NestEval) -> list[Node]:
+    """The mask of a store, as far as it is not known to hold."""
+    each = [] if n.mask is None else list(conjuncts(n.mask))
+    left = [c for c in each if not ev.holds(c)]
+    return left if n.mask is None or len(left) < len(each) else [n.mask]
 
 
 def _as(ev: NestEval, v: Val, dtype: DType) -> Val:

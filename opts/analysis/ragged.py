@@ -1,4 +1,4 @@
-"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k. What a schedule's loops make of it
+"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k; and scatters under such a mask. What a schedule's loops make of it
 is in `lower/ragged.py`."""
 
 from __future__ import annotations
@@ -32,12 +32,21 @@ _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min",
 """What an index that no data has a part in is made of."""
 
 
+def scatters(n: Nest) -> bool:
+    """Whether a nest combines into an output at some of its points only."""
+    return n.kind == "store" and n.store is not None and n.store.combine is not None and n.store.own is None and n.mask is not None
+
+
 def conditions(n: Nest) -> tuple[Node, ...]:
-    """Comparisons of integers without which a reduction's element is its neutral one."""
-    found = selected(n)
-    if found is None:
-        return ()
-    cond = found.src[0] if found.op == "where" else found.src[-1]
+    """Comparisons of integers without which a reduction's element is its neutral one, or a point of a scatter does nothing."""
+    if scatters(n):
+        assert n.mask is not None
+        cond = n.mask
+    else:
+        found = selected(n) if n.kind == "reduce" else None
+        if found is None:
+            return ()
+        cond = found.src[0] if found.op == "where" else found.src[-1]
     return tuple(c for c in conjuncts(cond) if c.op in ("lt", "le") and c.src[0].dtype.is_int)
 
 
@@ -118,15 +127,15 @@ def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
 
 
 def share(sched: Scheduled, nest: Nest) -> float:
-    """The part of a reduction's steps that is taken in the mean: half of a row where data says how far it goes, and of the longest of
+    """The part of the steps of a reduction or a scatter that is taken in the mean: half of a row where data says how far it goes, and of the longest of
     several rows side by side more; 1 where nothing says so."""
     out = 1.0
-    if nest.kind != "reduce" or not cuttable(sched) or nest.name in (*sched.dots, *sched.tensors, *sched.places):
+    if not cuttable(sched) or nest.name in (*sched.dots, *sched.tensors, *sched.places):
         return out
-    if left_out(sched, nest):
+    if nest.kind == "reduce" and left_out(sched, nest):
         out = TAKEN
     found = [x for c in conditions(nest) for x in (sides(c),) if x is not None]
-    for axis in nest.reduce_axes if found else ():
+    for axis in (nest.reduce_axes or nest.axes) if found else ():
         plan, extent = sched.plans[axis], max(1, ix.upper(axis.arg.extent))
         looped = [p for p in plan.parts if p.loop]
         for place, data, _ in found:
