@@ -115,8 +115,8 @@ class Core:
     """Cycles to enter a reduction's loop."""
     met: float = 16
     """Points of a scatter under way at once: one that writes to the same place as one of them waits for it."""
-    revisited: float = 2.0
-    """Instructions an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
+    revisited: float = 1.0
+    """Cycles an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
     combined: float = 3
     """Cycles for each halving of a vector of partial sums."""
     combined_whole: float = 1

@@ -24,7 +24,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     listed = parse(tuple(opts))
     check_blocks(kernel, listed)
     options = registry.used(listed)
-    for option in options:
+    for option in sorted(options, key=lambda x: not registry.leads(x, kernel, listed)):
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
             try:

@@ -58,7 +58,7 @@ class Option(Syntax):
     * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
     * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes
       another kernel instead has `rewrite`, which gives the whole schedule; it comes before all others, wherever it
-      stands in the list. `by_phase`: each phase that it makes has its own options, so a search looks at each;
+      stands in the list. `leads`: whether all options of this name come before others that rewrite a kernel, too. `by_phase`: each phase that it makes has its own options, so a search looks at each;
     * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished
       schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
     * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
@@ -76,6 +76,7 @@ class Option(Syntax):
     golden: Mapping[str, Golden] = field(default_factory=dict)
     act: Callable[[ScheduleBuilder, Opt], None] | None = None
     rewrite: Callable[[Rewriting], Scheduled] | None = None
+    leads: Callable[[Kernel, Opts], bool] | None = None
     by_phase: bool = False
     finish: Callable[[Scheduled, ScheduleBuilder], Scheduled] | None = None
     check: Callable[[Scheduled], None] | None = None
@@ -120,6 +121,11 @@ def used(opts: Opts) -> list[Option]:
     """The options of a list, each once, in the registry's order."""
     names = {o.op for o in opts}
     return [x for x in OPTIONS.values() if x.name in names]
+
+
+def leads(option: Option, kernel: Kernel, opts: Opts) -> bool:
+    """Whether an option rewrites a kernel before others do."""
+    return option.leads is not None and option.leads(kernel, tuple(o for o in opts if o.op == option.name))
 
 
 def act(b: ScheduleBuilder, opts: Opts) -> None:

@@ -101,10 +101,11 @@ class Reuse:
         each = self._lines(g.run, near)
         if least == math.inf:
             return min(each, max(g.whole, self.line))
-        visits = 1.0
-        for v in g.terms:
-            if v.random:
-                visits *= v.lanes * min(v.trips, self._trips((v.roots & inner) - around))
+        # (two places of one iteration, such as a row and a column, are chosen together)
+        chosen = [v for v in g.terms if v.random]
+        visits = math.prod(v.lanes * min(v.trips, self._trips((v.roots & inner) - around)) for v in chosen)
+        together = max(v.lanes for v in chosen) * self._trips(frozenset().union(*(v.roots for v in chosen)) & inner - around)
+        visits = min(visits, together)
         # data chooses among the places between two steps of the loops around
         span = min((abs(k) for v, k in g.terms.items() if not v.random and abs(k) > least), default=g.whole)
         found = apart * (min(visits * each, span) if span <= kept else visits * each * max(0.0, 1.0 - kept / span))

@@ -122,7 +122,8 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
     rest = loops[last_spatial + 1 :]
-    visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
+    again = any(p in inner for p in loops[: last_spatial + 1])
+    visits = core.revisited if again else 1.0
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
@@ -136,7 +137,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)
     cycles += core.final if nest.name in s.marked("EXIT") else 0.0
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
-    entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest))))
+    entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)
 
 

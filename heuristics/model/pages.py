@@ -29,9 +29,10 @@ def jump_cycles(
     machine: MachineModel,
     asked: bool = False,
     gone: float = 0.0,
+    away: float = 1.0,
 ) -> float:
     """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element; `asked`: it is a request; `gone`: the
-    share of the call's data that the second cache has lost when it begins."""
+    share of the call's data that the second cache has lost when it begins, and `away` that the last one has of what is taken to be far."""
     shape, size = buffer
     loops = [*reversed(s.registers(nest)), *reversed(s.loops(nest))]
     steps = [(p, stride_of(s, nest, "", indices, shape, p)) for p in loops]
@@ -40,7 +41,7 @@ def jump_cycles(
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
     each = (
-        costs.far
+        away * costs.far + (1.0 - away) * costs.shared
         if is_far(s.target, shape, size)
         else costs.shared
         if buffer_bytes(shape, size) > s.target.l2

@@ -67,9 +67,11 @@ class Traffic:
         staged, panels = [st for st in here if not st.once], [st for st in here if st.once]
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
-        gone = self.gone(s.target.l2)
+        gone, away = self.gone(s.target.l2), self.gone(self.last_cache)
         jumped = sum(
-            jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine, gone=gone) for u in uses if not u.near
+            jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine, gone=gone, away=away)
+            for u in uses
+            if not u.near
         )
         fetched = self._fetched(nest)  # (rows come beside what the caches hand on, as lines do that nobody asks for)
         least, most = sorted((found, fetched))

@@ -13,6 +13,7 @@ from ...opts.opt import Opts, opt
 from ...opts.options.distribute import splits
 from ...opts.options.hoist import hoistable
 from ..model import estimate
+from .kept import kept
 from .legal import Trials
 from .phased import Seeds, joined
 
@@ -24,7 +25,7 @@ BETTER = 0.9
 
 def hoisted(trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None) -> Iterator[Opts]:
     """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it."""
-    firsts = [first for first in (two_sums(trials), hoists(trials), *pushes(trials)) if first]
+    firsts = [first for first in (two_sums(trials), hoists(trials), *kept(trials), *pushes(trials)) if first]
     if not firsts:
         yield from found
         return

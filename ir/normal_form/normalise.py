@@ -31,6 +31,7 @@ from .parity import split_by_parity
 from .repeated import name_repeated
 from .unread import without_unread
 from .window_rows import rows_first
+from .windowed import name_windowed
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
 """Normal forms; None for a kernel that is its own, because a value that is the key would keep it for ever."""
@@ -44,7 +45,8 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = name_repeated(narrow(narrow_sums(count_bits(split_by_parity(mask_weights(rows_first(found)))))))
+    found = narrow(narrow_sums(count_bits(split_by_parity(mask_weights(rows_first(found))))))
+    found = name_repeated(name_windowed(found))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

@@ -1,4 +1,6 @@
 """Values for what several nests compute again: the same elementary function of the same element, in sums and stores over one dimension.
+And for what one nest computes again in each of its rows, of what another nest has found: the root of a column's largest element, that
+scales all the elements below it.
 
 A softmax that is written out holds its exponential twice, and one that drops small probabilities four times. A pointwise value costs
 nothing where it stands: it is computed where it is read, unless a schedule keeps it (`STAGE`). So giving such an expression a name
@@ -19,6 +21,9 @@ from .shared_values import ELEMENTARY
 
 _PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder", "tuple"})
 
+ROWS = 4
+"""How many rows compute something again at least, so that it gets a name."""
+
 
 def name_repeated(kernel: Kernel) -> Kernel:
     """An equal kernel that names what several of its nests compute by an elementary function, a root or a division; `kernel` itself
@@ -29,8 +34,9 @@ def name_repeated(kernel: Kernel) -> Kernel:
 
 
 def _worth_looking(kernel: Kernel) -> bool:
-    """Whether two nests hold an elementary function at all."""
-    return sum(any(_costs(n) for r in roots for n in walk(r)) for _, roots in _nests(kernel)) > 1
+    """Whether two nests hold an elementary function at all, or one does that reads a value."""
+    found = [{n.op == "ref" for r in roots for n in walk(r) if n.op == "ref" or _costs(n)} for _, roots in _nests(kernel)]
+    return sum(False in ops for ops in found) > 1 or {True, False} in found
 
 
 def _costs(n: Node) -> bool:
@@ -46,11 +52,21 @@ def _nests(kernel: Kernel) -> Iterator[tuple[Value | Store, tuple[Node, ...]]]:
         yield s, (s.expr,) if s.mask is None else (s.expr, s.mask)
 
 
+def _as_met(n: Node) -> tuple[Node, tuple[Node, ...]]:
+    """(an expression over axes that are numbered as they are met, those it has)."""
+    own = tuple(dict.fromkeys(x for x in walk(n) if x.op == "axis"))
+    return substitute(n, {a: axis(f"#{k}", a.arg.extent, f"#{k}") for k, a in enumerate(own)}), own
+
+
 @dataclass(slots=True)
 class _Chosen:
-    """An expression over stand-ins that gets a name, and the value that it becomes."""
+    """An expression over stand-ins that gets a name, and the value that it becomes: one for all expressions that differ in their axes
+    alone."""
 
+    many: bool = False
     value: Value | None = None
+    order: tuple[int, ...] = ()
+    """Which of an expression's axes, as `_as_met` gives them, is each axis of the value."""
 
 
 class _Repeated:
@@ -77,24 +93,28 @@ class _Repeated:
 
     def named(self) -> Kernel:
         """The kernel with values for what is repeated."""
-        chosen = self._choose()
+        chosen = self._choose(frozenset())
         if not chosen:
             return self.kernel
+        chosen = self._choose(frozenset(_as_met(n)[0] for n in chosen))
         refs: dict[Node, Node] = {}
         for n in self.order:
             body = rebuild(n, tuple(refs[s] for s in n.src)) if n.src else n
             found = chosen.get(n)
             if found is not None:
-                found.value = self._value(found, n, body)
-                stand_ins = self._axes(n)
-                body = ref(found.value.name, stand_ins, n.dtype)
+                met = _as_met(n)[1]
+                if found.value is None:
+                    found.value = self._value(n, body, found.many)
+                    found.order = tuple(map(met.index, self._axes(n)))
+                body = ref(found.value.name, tuple(met[k] for k in found.order), n.dtype)
             refs[n] = body
-        values = [c.value for n in self.order if (c := chosen.get(n)) is not None and c.value is not None]
+        values = list(dict.fromkeys(c.value for n in self.order if (c := chosen.get(n)) is not None and c.value is not None))
         new = [tuple(substitute(refs[r], self.own[k]) for r in form) for k, form in enumerate(self.forms)]
         return replace(self.kernel, body=self._body(values, new), stores=self._stores(new))
 
-    def _choose(self) -> dict[Node, _Chosen]:
-        """From the largest down: what a named expression holds is read by that alone."""
+    def _choose(self, alike: frozenset[Node]) -> dict[Node, _Chosen]:
+        """From the largest down: what a named expression holds is read by that alone. `alike`: expressions as `_as_met` gives them of
+        which each is named, wherever it stands."""
         readers: dict[Node, set[int]] = {n: set() for n in self.order}
         for k, form in enumerate(self.forms):
             for r in form:
@@ -104,19 +124,37 @@ class _Repeated:
         for n in self.order:
             own = axes_of(n)
             costs[n] = frozenset(own) if _costs(n) or any(costs[s] == own for s in n.src) else frozenset()
+        self.of_named.clear()
         chosen: dict[Node, _Chosen] = {}
+        found: dict[Node, _Chosen] = {}
         for n in reversed(self.order):
             mine = readers[n]
             named = costs[n] and n.op not in _PLAIN and n.dtype is not index and n.dtype is not bool_
             # (what does not vary from point to point leaves the loop by itself)
-            if named and len(mine) > 1 and any(whole[k] == costs[n] for k in self._nests_of(mine)):
+            again = len(mine) > 1 and any(whole[k] == costs[n] for k in self._nests_of(mine))
+            if named and (again or self._in_rows(n, mine) or (alike and _as_met(n)[0] in alike)):
                 number = len(self.nests) + len(self.of_named)
                 self.of_named.append(self._nests_of(mine))
-                chosen[n] = _Chosen()
+                same = _as_met(n)[0]
+                if same in found:
+                    found[same].many = True
+                chosen[n] = found.setdefault(same, _Chosen())
                 mine = {number}
             for s in n.src:
                 readers[s] |= mine
         return chosen
+
+    def _in_rows(self, n: Node, readers: Iterable[int]) -> bool:
+        """Whether a nest among the readers computes `n`, which reads a value, again in each of its rows."""
+        outermost = [self._rows(k) for k in readers if k < len(self.nests)]
+        return any(r is not None and r not in axes_of(n) for r in outermost) and any(x.op == "ref" for x in walk(n))
+
+    def _rows(self, k: int) -> Node | None:
+        """The stand-in of the outermost axis of nest `k`; None where nothing in it varies along that, or hardly."""
+        item = self.nests[k]
+        axes = item.axes if isinstance(item, Store) else (*item.axes, *item.reduce_axes)
+        found = next((s for s, a in self.own[k].items() if a is axes[0]), None) if axes else None
+        return None if found is None or (isinstance(found.arg.extent, int) and found.arg.extent < ROWS) else found
 
     def _nests_of(self, readers: Iterable[int]) -> set[int]:
         """The nests among readers, and those that read a named expression among them."""
@@ -130,8 +168,9 @@ class _Repeated:
     def _rank(self, stand_in: Node) -> int:
         return min(self.kernel.axes.index(own[stand_in]) for own in self.own if stand_in in own)
 
-    def _value(self, found: _Chosen, whole: Node, body: Node) -> Value:
-        """The value of an expression: over an axis of the kernel where all of its nests have the same one, else over a site of its own."""
+    def _value(self, whole: Node, body: Node, many: bool) -> Value:
+        """The value of an expression: over an axis of the kernel where all of its nests have the same one, else over a site of its own.
+        `many`: it is read over other axes as well."""
         name = next(f"p{k}" for k in range(len(self.taken) + 1) if f"p{k}" not in self.taken)
         self.taken.add(name)
         table = {}
@@ -139,7 +178,7 @@ class _Repeated:
             theirs = {own[a] for own in self.own if a in own}
             first = min(theirs, key=self.kernel.axes.index)
             family = first.arg.family
-            alone = len(theirs) == 1 and len(self.kernel.families[family]) == 1
+            alone = not many and len(theirs) == 1 and len(self.kernel.families[family]) == 1
             table[a] = first if alone else self._site(name, first)
         return Value(name, tuple(table.values()), substitute(body, table), body.dtype)
 

@@ -84,6 +84,13 @@ def rewrite(r: Rewriting) -> Scheduled:
     return in_phases(r, phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names), apart))
 
 
+def leads(kernel: Kernel, mine: Opts) -> bool:
+    """Where a pointwise value gets a phase, that comes before other options put what it holds into sums. (Others name values, such as
+    operands, that those options make.)"""
+    values = [kernel.values.get(o.on) for o in mine]
+    return all(values) and any(v is not None and isinstance(v.expr, Node) for v in values)
+
+
 def in_phases(r: Rewriting, kernels: tuple[Kernel, ...]) -> Scheduled:
     """The schedule of kernels that run one after another: what is before the last one waits in the workspace."""
     kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
@@ -167,6 +174,7 @@ PHASE = Option(
     ),
     golden={"phase": Golden("softmax", {"m": 4, "n": 32}, [["PHASE", "e"], ["UPCAST", "n", 16], ["PARALLEL", "m"]])},
     rewrite=rewrite,
+    leads=leads,
     by_phase=True,
     propose=propose,
 )

@@ -88,3 +88,42 @@ def test_what_leaves_the_loop_by_itself_has_no_name(of_rows: bool) -> None:
     kb.store("z", float32, (5, 21), (i, j), (x[i, j] + 1.0) * scale)
     kernel = kb.build()
     assert (name_repeated(kernel) is kernel) == of_rows
+
+def scaled(n: int = 9, m: int = 13) -> Kernel:
+    """A matrix scaled by the roots of its columns' and rows' sizes, and sums down its columns that are scaled by those of its rows."""
+    kb = KernelBuilder("scaled")
+    i, j, a, b, c = kb.axis("n", n), kb.axis("m", m), kb.axis("m@a", m), kb.axis("n@b", n), kb.axis("n@c", n)
+    x = kb.input("x", (n, m), float32)
+    row = kb.sum("row", (i,), a, x[i, a] * x[i, a] + 1.0)
+    column = kb.sum("column", (j,), b, x[b, j] * x[b, j] + 1.0)
+    down = kb.sum("down", (j,), c, x[c, j] / sqrt(row[c]))
+    kb.store("y", float32, (n, m), (i, j), x[i, j] / sqrt(row[i]) / sqrt(column[j]))
+    kb.store("z", float32, (m,), (j,), down[j])
+    return kb.build()
+
+
+def test_what_each_row_computes_of_a_columns_sum_is_named_once_for_all_that_read_it() -> None:
+    kernel = normalise(scaled())
+    named = {v.name: v for v in kernel.values.values() if v.name.startswith("p")}
+    assert {n.src[0].arg for v in named.values() for n in (v.body,) if n.op == "sqrt"} >= {"column"}
+    assert all(normalise(k) is k for k in (kernel,))
+
+
+@pytest.mark.parametrize("opts", ["Um4", "PHp0", "PHp0! Um8", "PHrow! PHp0! Um4", "PHp0! PHdown! Um4"])
+def test_functions_of_sums_may_have_a_phase(opts: str) -> None:
+    kernel = normalise(scaled())
+    x = np.random.default_rng(1).standard_normal((9, 13)).astype(np.float32)
+    y, z = np.zeros((9, 13), np.float32), np.zeros(13, np.float32)
+    interp.run(lower(apply(kernel, parse(opts), targets.named("avx2"))), {"x": x, "y": y, "z": z})
+    row, column = np.sqrt((x**2 + 1).sum(axis=1)), np.sqrt((x**2 + 1).sum(axis=0))
+    np.testing.assert_allclose(y, x / row[:, None] / column, rtol=1e-5)
+    np.testing.assert_allclose(z, (x / row[:, None]).sum(axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_what_varies_with_the_outermost_axis_leaves_its_loop_by_itself() -> None:
+    kb = KernelBuilder("rows")
+    i, j, a = kb.axis("n", 9), kb.axis("m", 13), kb.axis("m@a", 13)
+    x = kb.input("x", (9, 13), float32)
+    row = kb.sum("row", (i,), a, x[i, a])
+    kb.store("y", float32, (9, 13), (i, j), x[i, j] * exp(row[i]))
+    assert list(normalise(kb.build()).values) == ["row"]
