@@ -11,8 +11,13 @@ ZEN = MachineModel(caches=Caches(l3=32.0, dram=8.0, past=0.5, last_most=64.0), j
 all cores: what it keeps is not worth storing past it, for whoever comes next reads it from memory. A core reads 26 to 33 GB/s from there
 (measured on Zen 4). To go on in another page of the last cache costs little, where that mesh makes a core wait."""
 
-ZEN3 = replace(ZEN, caches=replace(ZEN.caches, l3=21.0), jumps=replace(ZEN.jumps, far=46.0))
-"""Zen 3: 61 GB/s from the last cache. Sums down strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170;
+ZEN3 = replace(
+    ZEN,
+    core=Core(div=3.75, divided=0.06, sqrt=7.3, rooted=0.11),
+    caches=replace(ZEN.caches, l3=21.0),
+    jumps=replace(ZEN.jumps, far=46.0),
+)
+"""Zen 3, which divides and takes roots twice as fast as that Xeon (`benchmarks/calibrate.py`): 61 GB/s from the last cache. Sums down strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170;
 and in memory a jump between pieces of 64 bytes takes 9 ns, between pieces of 256 15 (all measured)."""
 
 ZEN4 = replace(ZEN, core=Core(issue=4.0, spill_carried=1.0), jumps=replace(ZEN.jumps, asked=150.0))

@@ -2,7 +2,7 @@
 
 The number is read before the loop and kept within the places that it is compared with, whatever it is: a negative one leaves no
 iteration, one past the extent all of them. Of several register copies the largest number counts, and up to the smallest one no copy needs
-a mask."""
+a mask. Where it says how far a loop around goes, in `where((i < many) & (k < many), f, 0)`, the one over k has all iterations or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     terms, c = ix.parts(substitute(place, {a: plans[a].index for a in axes_of(place)}))
     span = ix.bounds(ix.linear(terms, c))
     k = terms.pop(part.var, 0)
-    if not k or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data) or not worth(low.sched, low.scope.nests, part):
+    if not (k or _first(low, nest)) or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data):
+        return None
+    if not worth(low.sched, low.scope.nests, part):
         return None
     open_vars = {p.var for p in low.scope.opened.values()}
     around = ix.linear({t: x for t, x in terms.items() if t in open_vars}, 0)
@@ -42,9 +44,23 @@ def limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     # one more than the last place, or one less than the first, is as good as anything beyond
     down = left == (cond.op == "lt")
     small, large = _numbers(low, nest, data, (span[0] - down, span[1] + 1 - down))
+    if not k:
+        past = ix.add(ix.add(around, const(most)), small, -1) if left else ix.add(ix.add(large, around, -1), const(-least))
+        return _all_or_none(cond, part, past)
     if left:
         return solved(cond, -k, (ix.add(small, around, -1), ix.add(large, around, -1)), -most, -least)
     return solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
+
+
+def _first(low: Lowering, nest: Nest) -> bool:
+    """Whether no loop of a reduction is open yet: what does not vary along it is asked once."""
+    return nest.kind == "reduce" and not any(p.name in low.scope.opened for a in nest.reduce_axes for p in low.sched.plans[a].parts)
+
+
+def _all_or_none(cond: Node, part: Part, past: Node) -> LoopLimit:
+    """The limit of a condition that is the same for all iterations: it holds for some register copy where `past` is above 0, or 0."""
+    holds = ix.minmax("max", const(0), ix.minmax("min", const(1), ix.add(past, const(int(cond.op == "le")))))
+    return LoopLimit(cond, False, ix.mul(holds, const(part.trips)), const(0))
 
 
 def _ready(low: Lowering, part: Part, nest: Nest, data: Node) -> bool:

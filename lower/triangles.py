@@ -40,6 +40,13 @@ def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
     return out
 
 
+def begun(low: Lowering, part: Part) -> list[Piece]:
+    """The pieces of a loop around anything: trimmed where there are scatters alone. (What a reduction adds up in memory is cleared in the
+    first iteration of its outer loops.)"""
+    found = low.pieces(part)
+    return trimmed(low, part, found) if all(map(scatters, low.scope.nests)) else found
+
+
 def _triangular(low: Lowering, part: Part) -> bool:
     """Whether the reductions that are being opened may leave out iterations of a loop."""
     s, nests = low.sched, low.scope.nests

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from ..opts.loop_tree import Chain, Folded, Shared, Single, Together, Tree
 from .lowering import Lowering
+from .triangles import begun
 
 
 def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
@@ -29,7 +30,7 @@ def _emit(low: Lowering, items: Iterable[Tree]) -> None:
         if isinstance(item, Shared):
             _reserve(low, item)
             with low.within(nests=item.nests):
-                for piece in low.versions(low.pieces(item.part)):
+                for piece in low.versions(begun(low, item.part)):
                     with low.open(item.part, piece=piece):
                         emit_tree(low, item.body)
         elif isinstance(item, Folded):

@@ -35,9 +35,10 @@ from .warm import Warm
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
     """Predicted seconds on `threads` threads of `machine` (the one of the schedule's target), whose bandwidth is that of `limits` where given.
     Symbolic extents count with their upper bounds."""
-    if machine is None:  # (instructions are counted from options as that Xeon takes them)
+    if machine is None:  # (most instructions are counted from options as that Xeon takes them)
         mine = machine_of(scheduled.target.cpu)
-        machine = replace(DEFAULT, caches=mine.caches, jumps=mine.jumps)
+        core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt)
+        machine = replace(DEFAULT, core=core, caches=mine.caches, jumps=mine.jumps)
     if scheduled.target.kind == "gpu":
         return estimate_gpu(scheduled, machine, limits)
     phases = scheduled.phases or (scheduled,)

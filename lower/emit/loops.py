@@ -8,7 +8,7 @@ from ...opts.axis_plan import Part
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..triangles import trimmed
+from ..triangles import begun, trimmed
 
 
 def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) -> None:
@@ -16,7 +16,7 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) ->
     if not loops:
         body()
         return
-    for piece in low.versions(trimmed(low, loops[0], low.pieces(loops[0]))):
+    for piece in low.versions(begun(low, loops[0])):
         with low.open(loops[0], piece=piece):
             through(low, loops[1:], body)
 

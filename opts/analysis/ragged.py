@@ -135,6 +135,8 @@ def share(sched: Scheduled, nest: Nest) -> float:
     if nest.kind == "reduce" and left_out(sched, nest):
         out = TAKEN
     found = [x for c in conditions(nest) for x in (sides(c),) if x is not None]
+    for place, data, _ in found if nest.kind == "reduce" else ():
+        out *= _rows_taken(sched, nest, place, data)
     for axis in (nest.reduce_axes or nest.axes) if found else ():
         plan, extent = sched.plans[axis], max(1, ix.upper(axis.arg.extent))
         looped = [p for p in plan.parts if p.loop]
@@ -145,3 +147,15 @@ def share(sched: Scheduled, nest: Nest) -> float:
                 beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
                 out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
     return out
+
+
+def _rows_taken(sched: Scheduled, nest: Nest, place: Node, data: Node) -> float:
+    """The part of a reduction's rows that are gone through, where data says so of rows: half of them, and half of those side by side."""
+    mine = axes_of(place)
+    loops = [p for a in nest.reduce_axes for p in sched.plans[a].parts if p.loop]
+    if not mine or mine & set(nest.reduce_axes) or not loops or not all(known_before(sched, nest, p, data) for p in loops):
+        return 1.0
+    if not worth(sched, (nest,), loops[0]):
+        return 1.0
+    beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in mine)
+    return min(1.0, 0.5 + beside / (2 * max(1, prod(ix.upper(a.arg.extent) for a in mine))))

@@ -89,6 +89,7 @@ def test_what_leaves_the_loop_by_itself_has_no_name(of_rows: bool) -> None:
     kernel = kb.build()
     assert (name_repeated(kernel) is kernel) == of_rows
 
+
 def scaled(n: int = 9, m: int = 13) -> Kernel:
     """A matrix scaled by the roots of its columns' and rows' sizes, and sums down its columns that are scaled by those of its rows."""
     kb = KernelBuilder("scaled")

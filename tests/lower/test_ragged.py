@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 import run_text
 from checks import check_compiled, check_floats, check_twin
+from ragged_conditions import CONDITIONS, TYPES, Condition, loops
 from random_schedules import grow
 from tilewright import targets
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, Node, float32, maximum, minimum, where
+from tilewright.ir import KernelBuilder, float32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
-from tilewright.lower import Program, lower
+from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.program import For, Instr, statements
 
 TARGET = targets.named("avx2")
 N, L = 13, 21
-Condition = Callable[[Node, Node, Node, Node], Node]
-"""(place, its row, the row's number, whether an element counts) → what counts."""
-CONDITIONS: dict[str, Condition] = {
-    "before": lambda k, i, many, ok: k < cast(many, "int64"),
-    "in its type": lambda k, i, many, ok: cast(k, many.dtype) < many,
-    "up to": lambda k, i, many, ok: cast(k, "int64") <= cast(many, "int64"),
-    "from": lambda k, i, many, ok: cast(many, "int64") <= k,
-    "after": lambda k, i, many, ok: cast(many, "int64") < k,
-    "steep": lambda k, i, many, ok: 2 * k + i < cast(many, "int64"),
-    "with others": lambda k, i, many, ok: (k < cast(many, "int64")) & ok & (k >= 2),
-    "with a triangle": lambda k, i, many, ok: (cast(k, "int64") < cast(many, "int64")) & (k <= i),
-}
-TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
 def rows(holds: Condition, dtype: str = "int32", span: tuple[int, int] | None = None) -> Kernel:
@@ -61,13 +48,6 @@ def features(span: tuple[int, int] | None = None) -> Kernel:
     total = kb.sum("total", (i, f), k, where(k < cast(many[i], "int64"), x[cast(at[i, k], "int64"), f], 0.0))
     kb.store("y", float32, (N, 31), (i, f), total[i, f])
     return kb.build()
-
-
-def loops(program: Program, label: str) -> list[For]:
-    """The loops of a part that do not end at a constant."""
-    made = {s.out for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "const"}
-    found = [s for p in program.phases for s in statements(p.body) if isinstance(s, For)]
-    return [s for s in found if s.label == label and not {s.lo, s.hi} <= made]
 
 
 @pytest.mark.many
