@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..ir.body import Store
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
 from .analysis.lane_work import SAVED, arithmetic
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
-from .meeting import scatter_ordered
+from .meeting import in_vectors, scatter_ordered
 from .nests import Nest
 from .strides import TURNED, dense, picked, stride, weaves
 
@@ -89,7 +90,7 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
     scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:
-        scores = {p: score + _saved(nest, p, exprs) + _blocks(s, nest, p, exprs) for p, score in scores.items()}
+        scores = {p: score + _saved(s, nest, p, exprs) + _blocks(s, nest, p, exprs) for p, score in scores.items()}
     for p, width in wide:
         score = scores[p]
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
@@ -98,9 +99,9 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     return _across_groups(s, nest, exprs, best)
 
 
-def _saved(nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
+def _saved(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
     """What the arithmetic counts that lanes along a part save, however elements are read."""
-    if nest.kind not in ("store", "point", "reduce") or (nest.store is not None and part.axis in scatter_ordered(nest.store)):
+    if nest.kind not in ("store", "point", "reduce") or (nest.store is not None and _by_points(s, nest.store, part)):
         return 0.0
     return SAVED * arithmetic(part.axis, exprs)
 
@@ -152,7 +153,7 @@ def _shares(part: Part, best: Vectors, exprs: Sequence[Node]) -> bool:
 def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node], held: Held) -> float:
     """The accesses that are consecutive along a part, less those that are strided; a store counts twice. `reads`: what `exprs` load, or
     read of values."""
-    if nest.kind == "store" and nest.store is not None and part.axis in scatter_ordered(nest.store):
+    if nest.kind == "store" and nest.store is not None and _by_points(s, nest.store, part):
         return _points(s, nest, part, exprs, reads)
     score = 0.0
     for n in reads:
@@ -163,6 +164,11 @@ def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Seque
         # a value kept in registers is free to have any lanes: a small push towards spatial ones
         score += 0.25 if part.axis in nest.axes else 0.125
     return score
+
+
+def _by_points(s: Loops, store: Store, part: Part) -> bool:
+    """Whether the writes of lanes along a part may meet, and follow each other."""
+    return part.axis in scatter_ordered(store) and not in_vectors(s.target, store, part.axis)
 
 
 def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], reads: Sequence[Node]) -> float:

@@ -99,9 +99,10 @@ def _scatter(s: Scheduled, nest: Nest, ordered: set[Node]) -> None:
         plan = s.plans[a]
         if plan.block > 1 and plan.masked and s.group > 1:
             raise OptError(f"{a.arg.name}: threads of a group write in turns of {plan.block} points, which must divide their number")
-        within = [p.name for p in s.loops(nest) if p.axis is not a and p.axis in ordered]
+        within = [p for p in s.loops(nest) if p.axis is not a and p.axis in ordered]
         mine = [s.position[p.name] for p in plan.parts if p.loop]
-        if plan.block > 1 and any(s.position[p] > min(mine, default=-1) for p in within):
+        place = nest.axes.index(a)
+        if plan.block > 1 and any(s.position[p.name] > min(mine) if mine else nest.axes.index(p.axis) > place for p in within):
             raise OptError(
                 f"{a.arg.name}: writes of {nest.name} can meet along it; only the innermost of such axes has copies in registers"
             )

@@ -7,8 +7,10 @@ from functools import lru_cache
 
 from ..ir.body import Store
 from ..ir.checks.written_once import writes
+from ..ir.index import parts
 from ..ir.kernel import Kernel
-from ..ir.node import Node, walk
+from ..ir.node import Node, axes_of, walk
+from ..targets import Target
 
 
 def scatter_ordered(s: Store) -> set[Node]:
@@ -20,6 +22,19 @@ def scatter_ordered(s: Store) -> set[Node]:
     if s.own is not None:
         free.add(s.own[0])
     return {a for a in s.axes if a not in free}
+
+
+def side_by_side(s: Store, a: Node) -> bool:
+    """Whether the writes of a scatter's points that differ in the axis `a` alone lie side by side, as those along the rows of a stamp do
+    that data places: its last index is `a` and what does not vary with it, and no other index does."""
+    *others, last = s.indices
+    terms = parts(last)[0]
+    return terms.get(a) == 1 and not any(a in axes_of(n) for n in (*others, *(t for t in terms if t is not a)))
+
+
+def in_vectors(target: Target, s: Store, a: Node) -> bool:
+    """Whether lanes along `a` combine into an output at once."""
+    return target.kind == "cpu" and not target.simt and side_by_side(s, a)
 
 
 def own_dimensions(stores: Sequence[Store]) -> set[tuple[Node, int]]:

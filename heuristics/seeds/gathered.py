@@ -51,6 +51,7 @@ from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .short_rows import reduced_rows, short_rows, short_sums
 from .spelled import spelled_steps
+from .stamps import stamps
 from .streamed import streamed
 from .tiny_axes import in_registers
 from .transposed import transposed
@@ -153,6 +154,7 @@ def _row_guesses(trials: Trials, threads: int, lanes: int) -> Iterator[Opts]:
     kernel, target = trials.kernel, trials.target
     yield from owners(kernel, target, threads, lanes)
     yield from private_copies(kernel, target, threads, lanes)
+    yield from stamps(kernel, target, threads, lanes)
     yield from in_registers(kernel, target, threads, lanes)
     yield from columns(kernel, target, lanes, threads)
     yield from few_columns(kernel, lanes)

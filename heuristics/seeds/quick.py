@@ -39,6 +39,7 @@ from .quick_contractions import ask_contractions
 from .rows import columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
+from .stamps import stamps
 from .streamed import streamed
 from .tiny_axes import in_registers
 from .transposed import transposed
@@ -178,6 +179,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
+        _picked(stamps(kernel, target, threads, lanes), (0, 2)),
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, target, lanes, threads), (1, 0)),
         _picked(picked_rows(kernel, lanes), (0, 1)),

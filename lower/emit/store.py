@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import groupby
 
 from ...ir import index as ix
@@ -12,7 +13,7 @@ from ...ir.node import Node, axes_of, const, walk
 from ...ir.skippable import conjuncts
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
-from ...opts.meeting import scatter_ordered
+from ...opts.meeting import in_vectors, scatter_ordered
 from ...opts.nests import Nest, identity
 from ...program.program import Mem, Val
 from ..access.woven import write_all
@@ -22,6 +23,7 @@ from ..storage import Assignment
 from .fills import prepare_fills
 from .loops import through
 from .quickly import quickly
+from .stamps import stamp
 
 
 def stores(low: Lowering, nests: Sequence[Nest]) -> None:
@@ -116,8 +118,9 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False
             quickly(low, n, ev, write, not conds)
         return
     for asg in there:
-        if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
-            _one_by_one(low, n, ev, mem, at, asg, conds)
+        lane = None if ev.lane is None else ev.lane.axis
+        if lane is not None and lane in scatter_ordered(n.store):
+            _in_lanes(low, n, ev, mem, at, asg, conds)
             continue
         # scatter: read, combine, write, in order (what was there comes second: where a NaN is chosen by a comparison, it is
         # then not the old value that is, and LLVM makes no store under a mask of the choice)
@@ -158,6 +161,25 @@ def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
     if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
         return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
     return ev.b.op(n.store.combine, _as(ev, ev.value(n.expr, asg), old.dtype), old)
+
+
+def _in_lanes(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
+    """A vector of a scatter's points, whose writes can meet those of other vectors, and of each other where they do not lie side by side."""
+    assert n.store is not None and ev.lane is not None
+    apart = partial(_one_by_one, low, n, ev, mem, at, asg, conds)
+    if not in_vectors(low.sched.target, n.store, ev.lane.axis):
+        apart()
+        return
+
+    def combined(old: Val) -> Val:
+        return _as(ev, _combined(n, ev, _as(ev, old, n.expr.dtype.compute), asg), mem.dtype)
+
+    if "avx512" in low.sched.target.features:
+        ev.write(mem, at, asg, combined(ev.read(mem, at, asg, _guard(ev, conds, asg))), conds)
+    elif (there := ev.holding(conds, asg)) is not None:
+        for x in (*n.expr.src, n.expr):  # (what is computed inside a branch is not there after it)
+            ev.value(x, asg)
+        stamp(low, n, ev, (mem, at), asg, there, combined, apart)
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
