@@ -224,8 +224,8 @@ class Coder:
         self.globals[f"dt_{out.dtype.name}"] = out.dtype
         return f"ops.function({s.op!r}, {a[0]}, dt_{out.dtype.name})"
 
-    def _aligned(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"aligned{s.attr!r}"
+    def _addresses(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"{s.op}{s.attr!r}"
 
     def _dot(self, s: Instr, out: Val, a: list[str]) -> str:
         f = f"dot_{s.attr}"
@@ -287,7 +287,7 @@ class Coder:
         "neg": _neg,
         "not": _not,
         "abs": _abs,
-        "aligned": _aligned,
+        **dict.fromkeys(("aligned", "apart"), _addresses),
         "dot": _dot,
         "select": _select,
         "splat": _splat,

@@ -10,6 +10,7 @@ import numpy as np
 from ..ir import index as ix
 from ..ir.errors import VerifyError
 from ..ir.node import Node
+from ..program.ops import PAGE
 from ..program.program import Program, touched
 from .code import Coder
 from .group_code import GroupCoder
@@ -81,6 +82,7 @@ class Interpreter:
         memory.params = self._params(arrays, symbols, memory)
         scope: dict[str, Any] = {**self.coders[0].globals, **self.coders[1].globals, "empty_loop": self._empty_loop(clock)}
         scope["aligned"] = lambda param, size: memory.params[param].base % size == 0
+        scope["apart"] = lambda a, b, first, size: (memory.params[a].base - memory.params[b].base - first) % PAGE >= size
         with np.errstate(all="ignore"):
             exec(self._code, scope)
             for i, phase in enumerate(program.phases):

@@ -148,6 +148,10 @@ class Builder:
         """Whether a parameter starts at a multiple of `size` bytes."""
         return self._pure("aligned", bool_, 1, (), (param, size), (param, size))
 
+    def apart(self, param: int, other: int, first: int, size: int) -> Val:
+        """Whether a parameter begins neither `first` bytes after another one in a page of `PAGE` bytes, nor in one of the `size` after that."""
+        return self._pure("apart", bool_, 1, (), (param, other, first, size), (param, other, first, size))
+
     def splat(self, a: Val, lanes: int) -> Val:
         """`a` in every lane."""
         if a.lanes == lanes:

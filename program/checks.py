@@ -9,7 +9,7 @@ from ..ir.dtypes import DType, bool_, index
 from ..targets import tensor_rows
 from ..targets.instructions import BY_NAME
 from .hopper import BoxLoad, BoxStore, MBar, WarpgroupProduct
-from .ops import ACCESSES, MATRIX_LOADS, Op, Operand
+from .ops import ACCESSES, MATRIX_LOADS, PAGE, Op, Operand
 from .program import AsyncCopy, Instr, Mem, Program, Val
 
 _CLASSES = {"mbarrier": MBar, "box load": BoxLoad, "box store": BoxStore, "product": WarpgroupProduct}
@@ -144,6 +144,9 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
             return f"{a}: the Program is for tensor cores of {program.generation or 'no'} generation, which lack it"
     elif kind == "alignment":
         fine = isinstance(a, tuple) and len(a) == 2 and all(_whole(x, 0) for x in a) and a[0] < len(program.params) and _power(a[1])
+    elif kind == "window":
+        fine = isinstance(a, tuple) and len(a) == 4 and all(_whole(x, 0) for x in a)
+        fine = fine and max(a[:2]) < len(program.params) and a[2] < PAGE and 0 < a[3] < PAGE
     else:
         fine = isinstance(a, Mem)
     return None if fine else f"{s.op}: {a!r} is no attribute of it ({kind})"

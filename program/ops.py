@@ -17,6 +17,8 @@ Lanes = Literal["all", "one", "many", "any", "one or all"]
 """How many lanes an operand has: as many as the operation; one; two or more; any number of its own; one, or as many as the operation."""
 ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
+PAGE = 4096
+"""Bytes of a page, by whose places processors first compare addresses."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
 Effect = Literal["pure", "read", "write", "hint", "sync", "async", "warpgroup"]
@@ -24,12 +26,12 @@ Effect = Literal["pure", "read", "write", "hint", "sync", "async", "warpgroup"]
 that changes no result; makes the threads of a group meet; has to do with a copy that goes on beside the thread (`copy_async`); or starts
 and awaits what Hopper's units do (`program.hopper`)."""
 Attribute = Literal[
-    "none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory", "copy", "groups",
+    "none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "window", "memory", "copy", "groups",
     "mbarrier", "box load", "box store", "product",
 ]  # fmt: skip
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
 operands put in a row; a number of threads; the name of a row of `targets.instructions` or of `targets.tensor_rows`; (parameter, bytes);
-a Mem; an AsyncCopy; a number of groups of asynchronous work, 0 or more; or one of the classes of `program.hopper`."""
+(parameter, parameter, first byte, bytes) of a page; a Mem; an AsyncCopy; a number of groups of asynchronous work, 0 or more; or one of the classes of `program.hopper`."""
 Needs = Literal["", "groups", "tensor_cores", "async_copies", "warpgroups"]
 """The capability of a language (`targets.languages`) without which it does not have the operation."""
 
@@ -182,6 +184,7 @@ _TABLE = (
         attribute="row",
     ),
     Op("aligned", (), "bool", "one", "alignment", unit="none"),
+    Op("apart", (), "bool", "one", "window", unit="none"),
     # memory
     Op("load", (_INDEX, _MASK), "memory", "free", "memory", "read", hoists="invariant"),
     Op("gather", (_EACH, _MASK), "memory", "all", "memory", "read", hoists="invariant"),

@@ -135,6 +135,9 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return f"{args[0]} {sign} {right}"
     if s.op == "aligned":
         return f"aligned {program.params[s.picks[0]].name} to {s.picks[1]} bytes"
+    if s.op == "apart":
+        a, b, first, size = s.picks
+        return f"apart {program.params[a].name} from {program.params[b].name} + {first} to {first + size} in a page"
     if s.op == "const":
         return f"({', '.join(number(x) for x in s.picks)})"
     if s.op in HOPPER:

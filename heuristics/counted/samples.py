@@ -57,7 +57,7 @@ class Samples:
     def _made(self, s: Instr) -> list[float] | None:
         if s.op == "const":
             return [float(s.attr)] * POINTS if isinstance(s.attr, (int, float)) else None
-        if s.op == "aligned":
+        if s.op in ("aligned", "apart"):
             return [1.0] * POINTS
         args = [self.of(a) for a in s.args]
         if s.op == "and" and any(a is None for a in args):  # what is known may still decide

@@ -273,6 +273,7 @@ def _dot(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
 _SPECIAL: dict[str, Callable[[Units, Instr, int], tuple[Uses, float]]] = {
     "const": _free,
     "aligned": _free,
+    "apart": _free,
     "bitcast": _free,
     "splat": _splat,
     "extract": _extract,

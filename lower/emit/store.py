@@ -24,6 +24,7 @@ from .fills import prepare_fills
 from .loops import through
 from .quickly import quickly
 from .stamps import stamp
+from .unaliased import unaliased
 
 
 def stores(low: Lowering, nests: Sequence[Nest]) -> None:
@@ -64,15 +65,20 @@ def _past_caches(low: Lowering, n: Nest) -> bool:
 
 
 def streaming(low: Lowering, names: Sequence[str], body: Callable[[], object]) -> None:
-    """Run `body`; twice where it stores past the caches to outputs `names`, which depends on how these are aligned at run time."""
+    """Run `body`; twice where it stores past the caches to outputs `names`, which depends on how these are aligned at run time, and where
+    they lie beside what is loaded."""
     if not names:
         body()
         return
     b, places = low.b, dict.fromkeys(low.ctx.params[name] for name in names)
     found = [b.aligned(place, low.sched.target.vector_bytes) for place in places]
     aligned = found[0]
-    for more in found[1:]:
+    apart = unaliased(low, [n for n in low.sched.nests if n.kind == "store" and n.store is not None and n.store.buffer.name in names])
+    for more in (*found[1:], *(() if apart is None else (apart,))):
         aligned = b.op("and", aligned, more)
+    if b.truth(aligned) is False:
+        body()
+        return
     for streams, cond in low.storage.versions(((True, aligned), (False, b.op("not", aligned)))):
         with b.when(cond), low.within(streaming=frozenset(names) if streams else frozenset()):
             body()

@@ -213,8 +213,8 @@ class CEmitter(CFamilyEmitter):
             raise BuildError(f"{self.target.name} has no root_guess of {form}: lower the kernel for this target")
         return f"{helpers.root_guess(self, width)}({x})"
 
-    def aligned(self, pointer: str, size: int) -> str:
-        return f"((__UINTPTR_TYPE__){pointer} & {size - 1}) == 0"
+    def address(self, pointer: str) -> str:
+        return f"(__UINTPTR_TYPE__){pointer}"
 
     # memory ----------------------------------------------------------------------------------------------------------
     def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:

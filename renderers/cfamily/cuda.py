@@ -199,5 +199,5 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
             return f"({self.type(form)})__shfl_xor_sync({mask}, (int){atom(x)}, {distance})"
         return f"__shfl_xor_sync({mask}, {x}, {distance})"
 
-    def aligned(self, pointer: str, size: int) -> str:
-        return f"(({self.type(uint64)}){pointer} & {size - 1}) == 0"
+    def address(self, pointer: str) -> str:
+        return f"({self.type(uint64)}){pointer}"

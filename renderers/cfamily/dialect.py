@@ -109,8 +109,8 @@ class Dialect(ABC):
         raise BuildError(f"{self.LANGUAGE.title} has no root_guess: lower the kernel for the target it is rendered for")
 
     @abstractmethod
-    def aligned(self, pointer: str, size: int) -> str:
-        """Whether an address is a multiple of `size`."""
+    def address(self, pointer: str) -> str:
+        """An address as an unsigned integer."""
 
     def load_whole(self, mem: Mem, at: Val, cond: str | None, out: Val) -> list[str] | None:
         """All pieces of a load at once where the language has better than one by one; `cond`: zeros where it does not hold."""

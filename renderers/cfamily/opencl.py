@@ -160,8 +160,8 @@ class OpenClEmitter(GroupEmitter):
         self.need("subgroups", "#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable")
         return f"sub_group_shuffle_xor({f'(int){x}' if form is bool_ else x}, {distance})"
 
-    def aligned(self, pointer: str, size: int) -> str:
-        return f"((size_t){pointer} & {size - 1}) == 0"
+    def address(self, pointer: str) -> str:
+        return f"(size_t){pointer}"
 
     # memory ----------------------------------------------------------------------------------------------------------
     def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.dtypes import bool_, index, int64
 from ...ir.errors import BuildError
-from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, READS, TWIN_ONLY, WRITES
+from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, PAGE, READS, TWIN_ONLY, WRITES
 from ...program.program import Instr
 from ...targets.languages import Language
 from . import conversions, lanes, memory
@@ -185,7 +185,12 @@ def _shuffle_xor(e: CFamilyEmitter, s: Instr) -> None:
 
 def _aligned(e: CFamilyEmitter, s: Instr) -> None:
     param, size = s.picks
-    e.define(s.result, [e.aligned(e.params[param], size)])
+    e.define(s.result, [f"({e.address(e.params[param])} & {size - 1}) == 0"])
+
+
+def _apart(e: CFamilyEmitter, s: Instr) -> None:
+    a, b, first, size = s.picks
+    e.define(s.result, [f"(({e.address(e.params[a])} - {e.address(e.params[b])} - {first}) & {PAGE - 1}) >= {size}"])
 
 
 def _dot(e: CFamilyEmitter, s: Instr) -> None:
@@ -243,6 +248,7 @@ _EVERY: Table = {
     "cast": conversions.cast,
     "bitcast": conversions.bitcast,
     "aligned": _aligned,
+    "apart": _apart,
     "dot": _dot,
     "splat": lanes.splat,
     "extract": lanes.extract,

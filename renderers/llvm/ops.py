@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...ir.dtypes import DType, float32, float64
 from ...ir.errors import BuildError
-from ...program.ops import COMPARISONS, TWIN_ONLY
+from ...program.ops import COMPARISONS, PAGE, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
 from . import half, lanes, narrowing
@@ -65,6 +65,15 @@ def _aligned(e: LlvmEmitter, s: Instr) -> str:
     e.used.add(pointer)  # perhaps for nothing else: what is stored there may have vanished
     low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {pointer} to i64')}, {size - 1}")
     return e.emit(f"icmp eq i64 {low}, 0")
+
+
+def _apart(e: LlvmEmitter, s: Instr) -> str:
+    a, b, first, size = s.picks
+    for param in (a, b):
+        e.used.add(e.pointer(param))
+    ends = [e.emit(f"ptrtoint ptr {e.pointer(param)} to i64") for param in (a, b)]
+    beyond = e.emit(f"sub i64 {e.emit(f'sub i64 {ends[0]}, {ends[1]}')}, {first}")
+    return e.emit(f"icmp uge i64 {e.emit(f'and i64 {beyond}, {PAGE - 1}')}, {size}")
 
 
 def _neg(e: LlvmEmitter, s: Instr) -> str:
@@ -266,6 +275,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "aligned": _aligned,
+    "apart": _apart,
     "splat": lanes.splat,
     "extract": lanes.extract,
     "every": lanes.every,

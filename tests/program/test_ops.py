@@ -33,7 +33,7 @@ def test_sets_are_what_their_names_say() -> None:
     assert {"mbar_wait", "box_load", "wgmma", "cluster_barrier"} < ops.HOPPER
     assert ops.SYNCS | ops.ASYNCS | ops.HOPPER | {"prefetch"} == ops.FIXED
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
-    assert {"const", "splat", "aligned"} == ops.FREE
+    assert {"const", "splat", "aligned", "apart"} == ops.FREE
     assert {"div", "sqrt", "quot"} == ops.DIVIDES
     assert {*FUNCTIONS, "trunc"} == ops.TWIN_ONLY
 
