@@ -145,8 +145,8 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
     elif kind == "alignment":
         fine = isinstance(a, tuple) and len(a) == 2 and all(_whole(x, 0) for x in a) and a[0] < len(program.params) and _power(a[1])
     elif kind == "window":
-        fine = isinstance(a, tuple) and len(a) == 4 and all(_whole(x, 0) for x in a)
-        fine = fine and max(a[:2]) < len(program.params) and a[2] < PAGE and 0 < a[3] < PAGE
+        places = s.picks if isinstance(a, tuple) and len(a) == 4 and all(_whole(x, 0) for x in a) else (0, 0, 0, 0)
+        fine = max(places[:2]) < len(program.params) and places[2] < PAGE and 0 < places[3] < PAGE
     else:
         fine = isinstance(a, Mem)
     return None if fine else f"{s.op}: {a!r} is no attribute of it ({kind})"
