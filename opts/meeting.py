@@ -27,6 +27,8 @@ def scatter_ordered(s: Store) -> set[Node]:
 def side_by_side(s: Store, a: Node) -> bool:
     """Whether the writes of a scatter's points that differ in the axis `a` alone lie side by side, as those along the rows of a stamp do
     that data places: its last index is `a` and what does not vary with it, and no other index does."""
+    if not s.indices:  # (a number that all of them add to)
+        return False
     *others, last = s.indices
     terms = parts(last)[0]
     return terms.get(a) == 1 and not any(a in axes_of(n) for n in (*others, *(t for t in terms if t is not a)))

@@ -9,6 +9,7 @@ import run_text
 from checks import check_compiled, check_twin
 from random_schedules import grow
 from tilewright import targets
+from tilewright.heuristics import seeds
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, cast, float32
 from tilewright.ir.kernel import Kernel
@@ -107,3 +108,13 @@ def test_lanes_that_may_meet_write_one_after_the_other() -> None:
     program = lower(apply(kernel, parse("Ub8"), targets.named("avx2")))
     stores = [s for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "store"]
     assert stores and not any(s.args[1].lanes == 8 and mem.space == "param" and mem.base == 2 for s in stores for mem, _ in touched(s))
+
+
+def test_a_number_that_all_points_add_to_is_no_row() -> None:
+    kb = KernelBuilder("trace")
+    i, j = kb.axis("i", 9), kb.axis("j", 8)
+    x = kb.input("x", (9, 8), float32)
+    kb.store("y", float32, (), (i, j), x[i, j], (), combine="add")
+    for opts in ("(none)", "Uj8"):
+        check_twin(kb.build(), parse(opts), targets.named("avx2"))
+    assert seeds(kb.build(), targets.named("avx2"))
