@@ -75,7 +75,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
         return list(found | {(): None})
     streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
     whole = left_early(trials, threads, finished(trials, threads, streams))
-    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase)))
+    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase), counted=not phase))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:

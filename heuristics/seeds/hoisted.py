@@ -16,15 +16,21 @@ from ..model import estimate
 from .kept import kept
 from .legal import Trials
 from .phased import Seeds, joined
+from .program_time import by_both
 
 REUSED = 4
 """How often something is used at least, so that writing it and reading it again takes less time than computing it."""
 BETTER = 0.9
 """How much of the first seed's time a schedule that hoists takes at most, to come before it."""
+ABOUT, BETTER_BY_BOTH = 1.2, 0.75
+"""How much of it the estimate may say where Programs are counted, and how much the geometric mean of both then."""
 
 
-def hoisted(trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None) -> Iterator[Opts]:
-    """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it."""
+def hoisted(
+    trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None, counted: bool = False
+) -> Iterator[Opts]:
+    """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it. `counted`:
+    of the likeliest whose estimate is no more than about that of the first one, its Program is asked as well."""
     firsts = [first for first in (two_sums(trials), hoists(trials), *kept(trials), *pushes(trials)) if first]
     if not firsts:
         yield from found
@@ -36,9 +42,12 @@ def hoisted(trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, m
     alone = trials.legal(head)
     limit = BETTER * estimate(trials.apply(alone), threads) if alone is not None else 0.0
     ranked = sorted(times, key=lambda o: (times[o], str(o)))
-    yield from (o for o in ranked if times[o] < limit)
+    before = [o for o in ranked if times[o] < limit]
+    if counted and alone is not None and ranked and limit <= times[ranked[0]] < ABOUT / BETTER * limit:
+        before = ranked[:1] if by_both(trials, threads, ranked[0]) < BETTER_BY_BOTH * by_both(trials, threads, alone) else []
+    yield from before
     yield head
-    yield from (o for o in ranked if times[o] >= limit)
+    yield from (o for o in ranked if o not in before)
     yield from rest
 
 

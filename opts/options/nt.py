@@ -34,8 +34,8 @@ NT = Option(
     docs=(
         Doc(
             "NT(output)",
-            "Use non-temporal stores of whole vectors where the output turns out to be aligned, and ordinary "
-            "stores elsewhere. Of a scatter, this is for the stores that clear the output.",
+            "Use non-temporal stores of whole vectors where the output turns out to be aligned, and to lie apart from what is "
+            "loaded in a page, and ordinary stores elsewhere. Of a scatter, this is for the stores that clear the output.",
         ),
     ),
     golden={"nt": Golden("add", {"m": 8, "n": 32}, [["UPCAST", "n", 32], ["NT", "y"]])},

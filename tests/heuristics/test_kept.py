@@ -1,0 +1,79 @@
+"""Seeds with phases for functions of sums that each row would compute again, and for sums whose lanes are others' rows; stamps in vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tilewright import targets
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics.seeds.kept import across, again, kept
+from tilewright.heuristics.seeds.legal import Trials
+from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.opts import apply
+
+TARGET = targets.named("znver3")
+
+
+def terms(n: int = 300, t: int = 500, named: bool = False) -> Kernel:
+    """Counts weighed by the logarithm of their columns' sums."""
+    kb = KernelBuilder("terms")
+    i, j, d = kb.axis("n", n), kb.axis("t", t), kb.axis("n@df", n)
+    x = kb.input("x", (n, t), float32, range=(0.0, 9.0))
+    df = kb.sum("df", (j,), d, x[d, j])
+    weight: Any = log(df[j] + 2.0)
+    if named:
+        weight = kb.value("weight", (j,), weight)[j]
+    kb.store("y", float32, (n, t), (i, j), x[i, j] * weight)
+    return kb.build()
+
+
+def both_ways(n: int = 200) -> Kernel:
+    """Sums along the rows and down the columns of a square matrix, by one axis."""
+    kb = KernelBuilder("both_ways")
+    i, j, k = kb.axis("n", n), kb.axis("n@row", n), kb.axis("n@column", n)
+    x = kb.input("x", (n, n), float32)
+    row = kb.sum("row", (i,), j, x[i, j] * x[i, j])
+    column = kb.sum("column", (i,), k, x[k, i] * x[k, i])
+    kb.store("y", float32, (n,), (i,), sqrt(row[i]) - sqrt(column[i]))
+    return kb.build()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_function_of_a_columns_sum_has_a_phase(named: bool) -> None:
+    kernel = normalise(terms(named=named))
+    name = "weight" if named else "p0"
+    assert again(kernel) == {name}
+    first = seeds(kernel, TARGET, 1)[0]
+    assert any(o.op == "PHASE" and o.on == name for o in first)
+    assert any(o.op == "PHASE" for o in quick_seeds(kernel, TARGET, 1)[0])
+    assert len(apply(kernel, first, TARGET).phases) == 2
+
+
+def test_a_function_of_a_rows_sum_has_none() -> None:
+    kb = KernelBuilder("rows")
+    i, j, a = kb.axis("n", 300), kb.axis("t", 500), kb.axis("t@a", 500)
+    x = kb.input("x", (300, 500), float32)
+    total = kb.sum("total", (i,), a, x[i, a])
+    kb.store("y", float32, (300, 500), (i, j), x[i, j] * log(total[i] + 2.0))
+    kernel = normalise(kb.build())
+    assert not again(kernel) and not list(kept(Trials(kernel, TARGET)))
+
+
+def test_sums_across_the_lanes_of_others_have_a_phase() -> None:
+    kernel = normalise(both_ways())
+    assert across(kernel) == {"column"}
+    assert [[(o.op, o.on) for o in first] for first in kept(Trials(kernel, TARGET))] == [[("PHASE", "column")]]
+    assert not list(kept(Trials(kernel, targets.named("sm_90a"))))
+
+
+def test_rows_of_stamps_are_filled_up() -> None:
+    kb = KernelBuilder("stamps")
+    i, a, b = kb.axis("i", 500), kb.axis("a", 6), kb.axis("b", 6)
+    y, x = kb.input("y", (500,), "int32", range=(0, 90)), kb.input("x", (500,), "int32", range=(0, 90))
+    w = kb.input("w", (500, 6), float32)
+    kb.store("out", float32, (96, 96), (i, a, b), w[i, a] * w[i, b], (cast(y[i], "int64") + a, cast(x[i], "int64") + b), combine="add")
+    kernel = normalise(kb.build())
+    widths = {o.arg for s in seeds(kernel, TARGET, 1) for o in s if o.op == "UPCAST" and o.on.startswith("b")}
+    assert widths & {6, 8}, widths
