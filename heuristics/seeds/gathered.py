@@ -63,9 +63,11 @@ KEPT = 12
 log = logger("heuristics")
 
 
-def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, phase: bool = False) -> list[Opts]:
+def seeds(
+    kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, phase: bool = False, part: bool = False
+) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs; `phase`: it is one of the kernels
-    of a guess, of which there are many, so no Programs are counted."""
+    of a guess, of which there are many, so no Programs are counted; `part`: of one with phases for values (`hoisted`)."""
     if kernel.blocks is not None:
         return blocked_seeds(kernel, target, threads, seeds(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
@@ -75,7 +77,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
         return list(found | {(): None})
     streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
     whole = left_early(trials, threads, finished(trials, threads, streams))
-    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase), counted=not phase))
+    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase, part=True), part=part, counted=not phase))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:

@@ -27,11 +27,12 @@ ABOUT, BETTER_BY_BOTH = 1.2, 0.75
 
 
 def hoisted(
-    trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None, counted: bool = False
+    trials: Trials, threads: int, found: Iterable[Opts], seeds: Seeds, most: int | None = None, part: bool = False, counted: bool = False
 ) -> Iterator[Opts]:
-    """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it. `counted`:
-    of the likeliest whose estimate is no more than about that of the first one, its Program is asked as well."""
-    firsts = [first for first in (two_sums(trials), hoists(trials), *kept(trials), *pushes(trials)) if first]
+    """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it. `part`:
+    this is one of the kernels of such a schedule, of which no more phases are made for values that are kept. `counted`: of the likeliest
+    whose estimate is no more than about that of the first one, its Program is asked as well."""
+    firsts = [first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), *pushes(trials)) if first]
     if not firsts:
         yield from found
         return

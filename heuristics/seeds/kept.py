@@ -21,13 +21,13 @@ AGAIN = 4
 
 
 def kept(trials: Trials) -> Iterator[Opts]:
-    """Options that keep every such function, and what it reads where others read that as well; those that give sums across others a phase;
-    both. None where there is nothing."""
+    """Options that keep every such function, and what it reads where others read that as well; those and sums across others.
+    None where there is nothing."""
     if trials.target.kind == "gpu" or trials.target.groups or any(isinstance(item, Fold) for item in trials.kernel.body):
         return
     functions, turned = again(trials.kernel), across(trials.kernel)
     functions |= _also(trials.kernel, functions)
-    for names in dict.fromkeys(map(frozenset, (functions, turned, functions | turned))):
+    for names in dict.fromkeys(map(frozenset, (functions, functions | turned))):
         of_all = tuple(opt("PHASE", v.name, apart=1) for v in trials.kernel.body if v.name in names)
         if of_all and trials.is_legal(of_all):
             yield of_all

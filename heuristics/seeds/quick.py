@@ -90,9 +90,9 @@ def most_guesses(kernel: Kernel) -> int:
     return max(2, min(MOST, int(COST / (EACH + NODE * nodes))))
 
 
-def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
+def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, part: bool = False) -> list[Opts]:
     """Few legal seed schedules, best guess first; never empty. Deterministic: nothing is timed. `allowed`: effects that they may
-    have on GPUs."""
+    have on GPUs; `part`: it is one of the kernels of a schedule with phases for values (`hoisted`)."""
     if kernel.blocks is not None:
         return blocked_seeds(kernel, target, threads, quick_seeds(undecided(kernel), target, threads, allowed), quick=True)
     choice = _Choice(kernel, target, threads)
@@ -101,7 +101,7 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
         return list(dict.fromkeys((*choice.best_first(), ())))
     _of_processor(choice, kernel, target)
     streams = streamed(choice.trials, threads, joined_places(choice.trials, threads, choice.best_first()), 1)
-    found = list(hoisted(choice.trials, threads, streams, lambda k: quick_seeds(k, target, threads), 1))
+    found = list(hoisted(choice.trials, threads, streams, lambda k: quick_seeds(k, target, threads, part=True), 1, part=part))
     packed = _Choice(kernel, target, threads)
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_seeds(kernel, target, threads, found[:1]))
