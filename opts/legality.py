@@ -94,7 +94,13 @@ def _nest(s: Scheduled, nest: Nest) -> None:
 
 
 def _scatter(s: Scheduled, nest: Nest, ordered: set[Node]) -> None:
-    """Points whose writes can meet follow each other: copies in registers write in order, one after the other."""
+    """Points whose writes can meet follow each other: copies in registers write in order, one after the other. Where nothing combines them
+    the last write counts, and the order is that of the axes."""
+    assert nest.store is not None
+    last_counts = nest.store.combine is None
+    order = [nest.axes.index(p.axis) for p in s.loops(nest) if p.axis in ordered]
+    if last_counts and order != sorted(order):
+        raise OptError(f"writes of {nest.name} can meet, and the last one counts: its loops stay in the order of its axes")
     for a in ordered:
         plan = s.plans[a]
         if plan.block > 1 and plan.masked and s.group > 1:
@@ -102,7 +108,9 @@ def _scatter(s: Scheduled, nest: Nest, ordered: set[Node]) -> None:
         within = [p for p in s.loops(nest) if p.axis is not a and p.axis in ordered]
         mine = [s.position[p.name] for p in plan.parts if p.loop]
         place = nest.axes.index(a)
-        if plan.block > 1 and any(s.position[p.name] > min(mine) if mine else nest.axes.index(p.axis) > place for p in within):
+        later = any(nest.axes.index(b) > place for b in ordered)
+        inner = any(s.position[p.name] > min(mine) if mine else nest.axes.index(p.axis) > place for p in within)
+        if plan.block > 1 and (inner or (later and last_counts)):
             raise OptError(
                 f"{a.arg.name}: writes of {nest.name} can meet along it; only the innermost of such axes has copies in registers"
             )

@@ -81,7 +81,9 @@ def _next(kernel: Kernel) -> Kernel | None:
     for n in sorted(places, key=lambda n: -count[n]):
         same = together[places[n].form]
         if any(p.often >= AGAIN for p in same.values()) or any(sum(x in same for x in nest) >= AGAIN for nest in nests):
-            return _named(kernel, same)
+            found = _named(kernel, same)
+            if found is not None:
+                return found
     return None
 
 
@@ -159,8 +161,9 @@ def _stand_in(d: int) -> Node:
     return make("sym", index, (), SymInfo(f"#{d}", -ix.BIG, ix.BIG))
 
 
-def _named(kernel: Kernel, same: dict[Node, _Place]) -> Kernel:
-    """The kernel with a value for expressions of one form, over all that they read."""
+def _named(kernel: Kernel, same: dict[Node, _Place]) -> Kernel | None:
+    """The kernel with a value for expressions of one form, over all that they read; None where that is less than the intervals of their
+    indices say, and these reach outside."""
     taken = {b.name for b in kernel.buffers} | set(kernel.values) | set(kernel.families) | {a.arg.name for a in kernel.axes}
     name = next(f"p{k}" for k in range(len(taken) + 1) if f"p{k}" not in taken)
     places = list(same.values())
@@ -173,10 +176,20 @@ def _named(kernel: Kernel, same: dict[Node, _Place]) -> Kernel:
         for d, base in enumerate(bases)
     ]
     body = substitute(places[0].form, {_stand_in(d): ix.add(a, const(least[d])) for d, a in enumerate(own)})
+    if not _reads_inside(kernel, body):
+        return None
     order = _laid_out(places[0].form, len(own))
     value = Value(name, tuple(own[d] for d in order), body, body.dtype)
     table = {n: ref(name, [ix.add(p.dims[d], const(p.shifts[d] - least[d])) for d in order], n.dtype) for n, p in same.items()}
     return _with(kernel, value, table)
+
+
+def _reads_inside(kernel: Kernel, body: Node) -> bool:
+    """Whether what a value reads is there at all of its places, whatever a mask says."""
+    found = [(indices, b.shape) for b, indices, _ in loads(body)]
+    found += [(n.src, tuple(a.arg.extent for a in kernel.values[n.arg].axes)) for n in walk(body) if n.op == "ref"]
+    each = [(ix.bounds(i), size) for indices, shape in found for i, size in zip(indices, shape, strict=True)]
+    return all(isinstance(size, int) and lo >= 0 and hi < size for (lo, hi), size in each)
 
 
 def _family(kernel: Kernel, dim: Node, size: int, value: str) -> str:

@@ -35,7 +35,10 @@ def stamp(
         new = combined(old)
         ev.write(mem, at, asg, new if mask is None else b.op("select", mask, new, old, dtype=new.dtype))
 
-    ev.split(at, asg)  # (what is computed inside a branch is not there after it)
+    vec = ev.split(at, asg)[3]  # (what is computed inside a branch is not there after it)
+    if vec is not None and vec.lanes > 1:  # copies past an extent, whose places are kept inside lane by lane
+        apart()
+        return
     inside = None if mask is None else _inside(low, n, ev, asg)
     with b.when(scalar) if scalar is not None else nullcontext():
         if inside is None:

@@ -8,7 +8,7 @@ it is written. And an infinite factor would make a NaN of a difference of infini
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite, prod
@@ -46,7 +46,7 @@ class Split:
     @property
     def others(self) -> tuple[Node, ...]:
         """The other factors."""
-        return tuple(f for f in self.sum.factors if f is not self.factor)
+        return _without(self.sum.factors, self.factor)
 
 
 @lru_cache(maxsize=64)
@@ -60,11 +60,17 @@ def _split(p: SumOfProducts) -> Split | None:
         return None
     for f in p.factors:
         if f.op in ("add", "sub") and f.dtype is p.sum.dtype and all(x.op not in PLAIN for x in f.src):
-            rest = axes_of(*(x for x in p.factors if x is not f))
+            rest = axes_of(*_without(p.factors, f))
             lacking = [bool({a for a in p.value.axes if extent(a) > 1} - axes_of(x) - rest) for x in f.src]
             if lacking[0] != lacking[1] and all(a in axes_of(f.src[lacking.index(True)]) | rest for a in p.sum.axes):
                 return Split(p, f, lacking.index(True))
     return None
+
+
+def _without(factors: Sequence[Node], one: Node) -> tuple[Node, ...]:
+    """The factors but for one, which may be among them again: a square has it twice."""
+    at = next(k for k, f in enumerate(factors) if f is one)
+    return (*factors[:at], *factors[at + 1 :])
 
 
 def _others(p: SumOfProducts) -> list[Node]:

@@ -86,3 +86,14 @@ def test_what_depends_on_the_window_itself_gets_no_name() -> None:
     kb.store("y", float32, (30,), (i,), kb.sum("s", (i,), p, exp(x[i + 2] - x[i + p]))[i])
     kernel = kb.build()
     assert name_windowed(kernel) is kernel
+
+
+def test_places_whose_intervals_reach_outside_get_no_name() -> None:
+    """Reflected borders stay inside, which is known by trying every place and not by intervals."""
+    kb = KernelBuilder("reflected")
+    i, p = kb.axis("i", 20), kb.axis("p", 5)
+    x = kb.input("x", (20,), float32, range=(0.5, 4.0))
+    at = maximum(i + p - 2, 2 - i - p)
+    kb.store("y", float32, (20,), (i,), kb.sum("s", (i,), p, log(x[minimum(at, 38 - at)]))[i])
+    kernel = kb.build()
+    assert list(normalise(kernel).values) == ["s"]

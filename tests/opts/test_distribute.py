@@ -98,3 +98,17 @@ def test_seeds_distribute_what_is_dear() -> None:
     for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
         assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for o in found}
     assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for more in proposals(apply(divergences(), (), target)) for o in more}
+
+
+def test_a_square_keeps_both_of_its_factors() -> None:
+    """f · f is one expression twice; what is taken out of one of them is multiplied by the other one."""
+    kb = KernelBuilder("square")
+    i, j, b = kb.axis("n", 4), kb.axis("m", 5), kb.axis("n@b", 4)
+    x, z = kb.input("x", (4, 5), float32, range=(0.5, 2.0)), kb.input("z", (4,), float32, range=(0.5, 2.0))
+    f = log(x[b, j]) * z[b] + log(z[b])
+    total = kb.sum("total", (j,), b, f * f)
+    kb.store("y", float32, (4, 5), (i, j), x[i, j] - total[j])
+    kernel = kb.build()
+    with pytest.raises(OptError, match="DISTRIBUTE"):
+        distributed(kernel, "total")
+    assert not any(o.op == "DISTRIBUTE" for s in seeds(kernel, named("avx2"), 1) for o in s)

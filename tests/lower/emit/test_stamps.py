@@ -11,7 +11,7 @@ from random_schedules import grow
 from tilewright import targets
 from tilewright.heuristics import seeds
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, cast, float32
+from tilewright.ir import KernelBuilder, OptError, cast, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -118,3 +118,29 @@ def test_a_number_that_all_points_add_to_is_no_row() -> None:
     for opts in ("(none)", "Uj8"):
         check_twin(kb.build(), parse(opts), targets.named("avx2"))
     assert seeds(kb.build(), targets.named("avx2"))
+
+
+@pytest.mark.parametrize("opts", ["Ui4 Ub8", "Ui8 Ub8", "Ub8 Ui8", "Ub8 Ui4"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_copies_past_an_extent_beside_vectors(opts: str, level: str) -> None:
+    kb = KernelBuilder("rows")
+    i, b = kb.axis("i", 7), kb.axis("b", 8)
+    x, w = kb.input("x", (7,), "int32", range=(-3, 20))[i], kb.input("w", (7, 8), float32)
+    column = cast(x, "int64") + b
+    kb.store("out", float32, (16,), (i, b), w[i, b], (column,), combine="add", mask=(column >= 0) & (column < 16))
+    for seed in range(3):
+        check_twin(kb.build(), parse(opts), targets.named(level), None, seed)
+
+
+def test_where_the_last_write_counts_it_stays_the_last() -> None:
+    kb = KernelBuilder("last")
+    i, a, b = kb.axis("i", 4), kb.axis("a", 2), kb.axis("b", 3)
+    x, w = kb.input("x", (4,), "int32", range=(0, 5))[i], kb.input("w", (4, 3), "int32")
+    kb.store("out", "int32", (8,), (i, a, b), w[i, b] * cast(a + 1, "int32"), (cast(x, "int64") + b,), mask=w[i, b] > 0)
+    kernel = kb.build()
+    for opts in ("(none)", "Ub3"):
+        for seed in range(5):
+            check_twin(kernel, parse(opts), targets.named("avx2"), None, seed)
+    for opts in ("Ub3 Ua2 Ui2", "Ub3 Ui4", "Ua2", "Mb<i", "Ma<i"):
+        with pytest.raises(OptError, match="can meet"):
+            apply(kernel, parse(opts), targets.named("avx2"))
