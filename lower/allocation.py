@@ -15,14 +15,13 @@ from ..opts.axis_plan import AxisPlan
 from ..opts.nests import Nest
 from ..opts.strides import dense
 from ..opts.tensor_cores import factors, operand_plans
+from ..program.ops import PAGE
 from ..program.program import Mem
 from .context import Context
 from .scope import Scope
 from .storage import Arena, Array, Registers
 
 T = TypeVar("T")
-PAGE = 4096
-"""Bytes after which the sets of a first cache come round."""
 
 
 class Storage:

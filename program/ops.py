@@ -18,7 +18,7 @@ Lanes = Literal["all", "one", "many", "any", "one or all"]
 ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 PAGE = 4096
-"""Bytes of a page, by whose places processors first compare addresses."""
+"""Bytes of a page, by whose places processors first compare addresses, and after which the sets of a first cache come round."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
 Effect = Literal["pure", "read", "write", "hint", "sync", "async", "warpgroup"]

@@ -36,7 +36,8 @@ def evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
 
 
 def added(nest: Nest) -> bool:
-    """Whether a reduction takes elements as they are in memory, or times something else, or without their sign: they need no register of their own."""
+    """Whether a reduction takes elements as they are in memory, times something else, or without their sign: they need no register of their
+    own."""
     e = nest.expr.src[1] if nest.expr.op == "where" else nest.expr
     e = e.src[0] if e.op in ("abs", "neg") else e
     return e.op == "load" or (e.op == "mul" and any(x.op == "load" for x in e.src))

@@ -1,5 +1,5 @@
-"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k; and scatters under such a mask. What a schedule's loops make of it
-is in `lower/ragged.py`."""
+"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k; and scatters under such a mask. What a
+schedule's loops make of it is in `lower/ragged.py`."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
 
 
 def share(sched: Scheduled, nest: Nest) -> float:
-    """The part of the steps of a reduction or a scatter that is taken in the mean: half of a row where data says how far it goes, and of the longest of
-    several rows side by side more; 1 where nothing says so."""
+    """The part of the steps of a reduction or a scatter that is taken in the mean: half of a row where data says how far it goes, and of the
+    longest of several rows side by side more; 1 where nothing says so."""
     out = 1.0
     if not cuttable(sched) or nest.name in (*sched.dots, *sched.tensors, *sched.places):
         return out

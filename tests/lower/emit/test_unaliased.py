@@ -7,6 +7,7 @@ import pytest
 from run_text import c
 from tilewright import devices, targets
 from tilewright.ir import Kernel, KernelBuilder, Node, float32
+from tilewright.ir.errors import InternalError
 from tilewright.lower import Program, lower
 from tilewright.lower.emit.unaliased import ALONE, SEVERAL
 from tilewright.opts import apply, parse
@@ -84,5 +85,5 @@ def test_a_window_that_is_none_is_found(picks: tuple[int, ...]) -> None:
     verify(program)
     for s in (s for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "apart"):
         object.__setattr__(s, "attr", picks)
-    with pytest.raises(Exception, match="apart"):
+    with pytest.raises(InternalError, match="apart"):
         verify(program)
