@@ -20,7 +20,7 @@ from .checking.shifted_addresses import PATTERNS, Shifted
 from .energy.meter import paired_windows
 from .outcome import EnergyUse, Outcome
 from .processes.slots import Slots
-from .stats import median, paired_bursts, time_adaptively
+from .stats import median, paired_bursts, time_adaptively, torn
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -58,10 +58,12 @@ class BatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Fought:
-    """(seconds of the first, seconds of the second) in each round of a duel, or joules of both; `compared`: runs of either whose outputs were compared."""
+    """(seconds of the first, seconds of the second) in each round of a duel, or joules of both; `compared`: runs of either whose outputs were compared;
+    `torn`: as in Duel."""
 
     pairs: list[tuple[float, float]]
     compared: int
+    torn: bool = False
 
 
 TIME, REPEAT, ALIGN = "time", "repeat", "align"
@@ -239,7 +241,8 @@ def _duel(
                 pairs = _energies(bench, watches, rounds)
             else:
                 pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
-        return Fought(pairs, min(w.compared for w in watches))
+        two_places = not energy and len(bench.operands.timed) > 1
+        return Fought(pairs, min(w.compared for w in watches), two_places and torn(pairs))
     except WrongResultError as e:
         return BatchFailed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:

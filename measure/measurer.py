@@ -246,9 +246,8 @@ class Measurer:
 
         pairs = got.pairs
         ratio, significant = compare(pairs)
-        return Duel(
-            ratio, significant, median([x for x, _ in pairs]), median([y for _, y in pairs]), len(pairs), noise(pairs), got.compared
-        )
+        t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
+        return Duel(ratio, significant and not got.torn, t_a, t_b, len(pairs), noise(pairs), got.compared, got.torn)
 
     # the second check's own runner ------------------------------------------------------------------------------------
     def expect_confirm(self) -> None:

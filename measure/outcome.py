@@ -117,7 +117,8 @@ class Duel:
     """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a
     is faster. `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median
     seconds per call; of a duel about energy all of these are about joules. `noise`: half of the ratio's 95 % confidence interval, as a share of it (0.02: give or take 2
-    %). `compared`: runs of either whose outputs were compared."""
+    %). `compared`: runs of either whose outputs were compared. `torn`: who is ahead with operands from memory is behind with operands
+    in the caches, or the other way round; such a duel has no winner."""
 
     ratio: float
     significant: bool
@@ -126,3 +127,4 @@ class Duel:
     rounds: int = 0
     noise: float = 0.0
     compared: int = 0
+    torn: bool = False

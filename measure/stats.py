@@ -36,6 +36,8 @@ _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
 _PLAIN = 0.02
 """A difference over which a duel ends after so many rounds, if they agree: others cannot change who is faster."""
+_TORN = 0.02
+"""A loss in one of two places that the gain in the other does not make good."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
 _T95 = {
     2: 4.303,
@@ -192,7 +194,7 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     Every second round may be of another kind (`paired_bursts`), so the median is the geometric mean of both kinds' medians: that of
     all rounds would be the ratio of the kind that has one round more. And who is ahead by it must be so by the mean."""
     logs = [math.log(a / b) for a, b in pairs]
-    between = (median(logs[::2]) + median(logs[1::2])) / 2 if len(logs) > 1 else logs[0]
+    between = sum(_by_kind(logs)) / 2 if len(logs) > 1 else logs[0]
     ratio = math.exp(between)
     n = len(logs)
     if n < 3:
@@ -200,6 +202,19 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     mean, half = _interval(logs)
     unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
     return ratio, abs(between) > _MIN_EFFECT and mean * between > 0 and (unanimous or abs(mean) > half)
+
+
+def torn(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether who is ahead is behind by 2 % or more in one kind of rounds: from memory, or in the caches."""
+    if len(pairs) < 2:
+        return False
+    ahead, behind = sorted(_by_kind([math.log(a / b) for a, b in pairs]), key=abs, reverse=True)
+    return ahead * behind < 0 and abs(behind) > _TORN
+
+
+def _by_kind(logs: Sequence[float]) -> tuple[float, float]:
+    """The medians of the rounds of either kind, of two or more."""
+    return median(logs[::2]), median(logs[1::2])
 
 
 def _plain(pairs: Sequence[tuple[float, float]]) -> bool:

@@ -102,7 +102,8 @@ def duel(data: Any) -> Duel:
     """What `duel_json` wrote. Raises FleetError."""
     try:
         numbers = {name: _number(data[name]) or 0.0 for name in ("ratio", "t_a", "t_b", "noise")}
-        return Duel(significant=bool(data["significant"]), rounds=int(data["rounds"]), compared=int(data["compared"]), **numbers)
+        said = {name: bool(data[name]) for name in ("significant", "torn")}
+        return Duel(rounds=int(data["rounds"]), compared=int(data["compared"]), **said, **numbers)
     except (KeyError, TypeError, ValueError) as e:
         raise FleetError(f"what a worker says of a comparison is not readable ({e})") from e
 

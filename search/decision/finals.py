@@ -158,7 +158,7 @@ class _Final:
                 return self._won(champion, checked, True, ratio, paired, message)
             self._drop(champion, checked)
         else:
-            message = "no candidate of the search survived" if self.failed else ""
+            message = "no candidate of the search survived" if self.failed else message
         return self._seeded(message)
 
     def _seeded(self, message: str) -> Decision:
@@ -258,6 +258,9 @@ class _Final:
             if fell is None:
                 self._recheck(champion)
             return False, None, False, str(e)
+        if duel.torn:  # the next one may be ahead in both places
+            self.standing = [f for f in self.standing if f is not champion]
+            return False, duel.ratio, True, f"ahead of the seed from memory or in the caches, but not in both ({duel.ratio:.3f})"
         win = duel.significant and duel.ratio < 1
         return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {duel.rounds} paired rounds"
 
@@ -290,4 +293,4 @@ def rounds(a: Finalist, b: Finalist, budget_s: float, most: int = ROUNDS) -> int
 
 def _doubtful(duel: Duel) -> bool:
     """Whether a candidate that looks faster was not shown to be: disturbed rounds can hide a factor of two."""
-    return not duel.significant and duel.ratio * MARGIN < 1
+    return not duel.significant and not duel.torn and duel.ratio * MARGIN < 1

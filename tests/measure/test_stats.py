@@ -166,6 +166,16 @@ def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near
         assert not said or (ratio < 1) == (near * far < 1)
 
 
+@pytest.mark.parametrize(
+    ("near", "far", "torn"), [(1.2, 0.7, True), (0.7, 1.2, True), (1.01, 0.7, False), (0.9, 0.7, False), (1.2, 1.1, False)]
+)
+def test_a_duel_is_torn_where_a_gain_in_one_place_is_a_loss_in_the_other(near, far, torn):
+    a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
+    for rounds in (2, 8, 9):
+        assert stats.torn(stats.paired_bursts(a, b, [[0], [1]], (), 1, rounds, lambda s: None)) == torn
+    assert not stats.torn([(1.2, 1.0)]), "one round is of one place"
+
+
 def test_bursts_have_twenty_calls():
     exe = Clock(1e-3)
     stats.paired_bursts(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)

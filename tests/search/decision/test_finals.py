@@ -247,3 +247,21 @@ def test_a_doubtful_win_is_fought_again_where_there_is_time(ratio: float, left: 
     d = decide(m, [finalist(A, ratio * 1e-3)], finalist(SEED, 1e-3), lambda: left)
     assert seen == fought
     assert d.winner is not None and d.winner.measurement.opts == (A if len(fought) > 1 else SEED)
+
+
+@pytest.mark.parametrize(("second", "winner"), [(False, B), (True, SEED)])
+def test_who_is_behind_the_seed_in_one_place_makes_way_for_the_next(second: bool, winner: tuple[object, ...]) -> None:
+    """A is 0.6 of the seed by both places' mean, but slower in one of them; B is 0.8, and torn as well or not."""
+    m, seen = judge({SEED: 1e-3, A: 0.6e-3, B: 0.8e-3}), []
+    torn = {A: True, B: second}
+
+    def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
+        seen.append((a.opts, b.opts, rounds))
+        ratio = {A: 0.6, B: 0.8, SEED: 1.0}[a.opts] / {A: 0.6, B: 0.8, SEED: 1.0}[b.opts]
+        return Duel(ratio, not torn.get(a.opts), ratio * 1e-3, 1e-3, rounds, torn=torn.get(a.opts, False))
+
+    m.duel = duel  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, 0.6e-3), finalist(B, 0.8e-3)], finalist(SEED, 1e-3), lambda: 60.0)
+    assert d.winner is not None and d.winner.measurement.opts == winner
+    assert seen == [(A, SEED, 9), (B, SEED, 9)], "nobody is fought twice over it"
+    assert not d.failed and ("not in both" in d.message) == second
