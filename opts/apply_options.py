@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.body import Value
 from ..ir.errors import KernelError, OptError
@@ -14,13 +14,16 @@ from .builder import ScheduleBuilder
 from .decided_blocks import check_blocks, undecided
 from .legality import check_scheduled
 from .nests import Nest, build
-from .opt import Opt, parse
+from .opt import Opt, Opts, parse
 from .rewriting import Rewriting
 from .schedule import Scheduled
 
 
-def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target) -> Scheduled:
-    """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result."""
+def apply(
+    kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target, made: Callable[[Kernel, Opts, Target], Scheduled] | None = None
+) -> Scheduled:
+    """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result. `made` gives the schedules
+    of the kernels that options make of this one (it may remember them: lists of options share phases)."""
     listed = parse(tuple(opts))
     check_blocks(kernel, listed)
     options = registry.used(listed)
@@ -28,7 +31,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
             try:
-                return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, apply))
+                return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, made or apply))
             except KernelError as e:  # what would come out is no kernel: that is the option's refusal, and no fault of `kernel`
                 raise OptError(f"{mine[0]}: what it makes of {kernel.name} is no kernel: {e}") from e
     b = ScheduleBuilder(kernel, target)

@@ -21,6 +21,11 @@ class Scheduled(Loops):
     phases: tuple[Scheduled, ...] = ()
 
     @cached_property
+    def told(self) -> dict[object, float]:
+        """What models were asked of it, and what they said: schedules share phases, and are compared with many others."""
+        return {}
+
+    @cached_property
     def tree(self) -> LoopTree:
         """The loops inside the grid, what runs in each, and which values stay in registers."""
         return loop_tree(self)

@@ -43,7 +43,13 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
         return estimate_gpu(scheduled, machine, limits)
     phases = scheduled.phases or (scheduled,)
     arrays = {b.name: buffer_bytes(b.shape, b.dtype.size) for p in phases for b in p.kernel.buffers}
-    return sum(_phase(p, threads, limits, machine, float(sum(arrays.values()))) for p in phases)
+    whole, asked = float(sum(arrays.values())), (threads, limits, machine)
+    total = 0.0
+    for p in phases:
+        if (seconds := p.told.get((whole, *asked))) is None:
+            seconds = p.told[whole, *asked] = _phase(p, threads, limits, machine, whole)
+        total += seconds
+    return total
 
 
 def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine: MachineModel, whole: float) -> float:

@@ -18,18 +18,22 @@ class Trials:
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
-        self._found: dict[Opts, Scheduled | OptError] = {}
+        self._found: dict[tuple[Kernel, Opts], Scheduled | OptError] = {}
         self.counts: dict[tuple[int, Opts], tuple[float, int]] = {}
 
     def apply(self, opts: Opts) -> Scheduled:
         """`opts.apply`, once for each list. Raises OptError."""
-        found = self._found.get(opts)
+        return self._apply(self.kernel, opts, self.target)
+
+    def _apply(self, kernel: Kernel, opts: Opts, target: Target) -> Scheduled:
+        """The same of a kernel that is the whole, or one of those that options make of it: lists share phases."""
+        found = self._found.get((kernel, opts))
         if found is None:
             try:
-                found = apply(self.kernel, opts, self.target)
+                found = apply(kernel, opts, target, self._apply)
             except OptError as e:
                 found = e.with_traceback(None)
-            self._found[opts] = found
+            self._found[kernel, opts] = found
         if isinstance(found, OptError):
             raise found
         return found
