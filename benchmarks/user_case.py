@@ -60,7 +60,7 @@ def outputs_of(kernel: Any) -> tuple[Any, ...]:
 
     out = tuple(tilewright.empty(b.shape, b.dtype.np) for b in kernel.outputs)
     for a in out:
-        a.view("uint8").fill(255)
+        a.reshape(-1).view("uint8").fill(255)
     return out
 
 

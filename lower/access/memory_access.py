@@ -9,6 +9,7 @@ from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...program.program import Mem, Val
 from ..storage import Array, Assignment
+from .beside import masked_load
 from .bounds import Bounds
 from .known_lanes import known_lanes
 from .strided import strided_read
@@ -53,6 +54,8 @@ class MemoryAccess(Bounds):
                 else:  # one address under a vector mask: a gather of equal lanes
                     at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
                     return b.gather(mem, at, mask, invariant)
+            if mask is not None and lanes > 1:
+                return masked_load(self, mem, base, c, vec, lanes, mask, invariant)
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
