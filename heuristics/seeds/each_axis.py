@@ -14,7 +14,7 @@ from ...opts.options.fuse import with_rows
 from ...targets import Target
 from ..model import estimate
 from .legal import Trials
-from .program_time import by_both
+from .program_time import ruler
 
 FEW = 4
 """Elements of an axis that may all be in registers beside the lanes."""
@@ -79,6 +79,7 @@ def other_lanes(trials: Trials, threads: int, plain: Mapping[Opts, float], guess
         return BETTER if mine == {o.on for o in guess if o.op == "UPCAST"} else LIKELY
 
     likely = islice((g for g in guesses if estimate(trials.apply(g), threads) < most(g) * plain[best]), MOST)
-    times = {g: by_both(trials, threads, g) for g in likely}
-    limit = BETTER * by_both(trials, threads, best) if times else 0.0
+    seconds = ruler(trials, threads)
+    times = {g: seconds(g) for g in likely}
+    limit = BETTER * seconds(best) if times else 0.0
     return sorted((g for g in times if times[g] < limit), key=times.__getitem__)

@@ -18,7 +18,7 @@ from ..machine import DEFAULT
 from ..model import estimate
 from ..model.compute import accumulators
 from .legal import Trials
-from .program_time import by_both
+from .program_time import ruler
 from .spelled import looked_up
 from .streamed import few_rows
 
@@ -83,7 +83,8 @@ def _quickest_first(trials: Trials, threads: int, found: Iterable[Opts], laned: 
             first, leader, least = opts, best, t
         elif seconds < (about if _kind(opts) not in kinds else BETTER_BY_BOTH) * least:
             kinds.add(_kind(opts))  # (schedules of one kind differ little by what is counted)
-            if by_both(trials, threads, best) < BETTER_BY_BOTH * by_both(trials, threads, leader):
+            asked = ruler(trials, threads)
+            if asked(best) < BETTER_BY_BOTH * asked(leader):
                 first, leader, least = opts, best, seconds
         if opts is first:
             kinds.add(_kind(opts))
@@ -99,7 +100,8 @@ def _kind(opts: Opts) -> frozenset[tuple[str, str]]:
 
 def _agreed(trials: Trials, threads: int, opts: Opts, than: Opts) -> bool:
     """Whether one schedule takes less than another by what their Programs count as well as by the estimate."""
-    return opts == than or by_both(trials, threads, opts) < by_both(trials, threads, than)
+    asked = ruler(trials, threads)
+    return opts == than or asked(opts) < asked(than)
 
 
 def _with_lanes(trials: Trials, threads: int, opts: Opts) -> Opts:

@@ -64,20 +64,31 @@ log = logger("heuristics")
 
 
 def seeds(
-    kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, phase: bool = False, part: bool = False
+    kernel: Kernel,
+    target: Target,
+    threads: int = 1,
+    allowed: Set[str] = EXACT,
+    phase: bool = False,
+    part: bool = False,
+    whole: Trials | None = None,
 ) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs; `phase`: it is one of the kernels
-    of a guess, of which there are many, so no Programs are counted; `part`: of one with phases for values (`hoisted`)."""
+    of a guess, of which there are many, so fewer things are tried; `part`: of one with phases for values (`hoisted`); `whole`: the trials
+    of the kernel that it is then a part of."""
     if kernel.blocks is not None:
         return blocked_seeds(kernel, target, threads, seeds(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
-    trials = Trials(kernel, target)
+    trials = Trials(kernel, target, whole)
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
     streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
-    whole = left_early(trials, threads, finished(trials, threads, streams))
-    each = list(hoisted(trials, threads, whole, lambda k: seeds(k, target, threads, phase=phase, part=True), part=part, counted=not phase))
+    alone = left_early(trials, threads, finished(trials, threads, streams))
+
+    def parts(k: Kernel) -> list[Opts]:
+        return seeds(k, target, threads, phase=phase, part=True, whole=trials)
+
+    each = list(hoisted(trials, threads, alone, parts, part=part, counted=not phase))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
@@ -105,12 +116,16 @@ def _candidates(trials: Trials, threads: int, phase: bool) -> Iterable[Opts]:
     if not any(n.kind == "scan" for n in nests(kernel)):  # (along a scan its steps wait for each other: other lanes may be better)
         yield from _beside_tiles(trials, threads, neighbours)
     found = all_contractions(kernel)
-    computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads, phase=True)))
+
+    def phases(k: Kernel) -> list[Opts]:
+        return seeds(k, target, threads, phase=True, whole=trials)
+
+    computed = list(phase_seeds(trials, phases))
     if much_cheaper(kernel):
         yield from _ranked(trials, threads, computed)
         return
-    yield from online_seeds(trials, lambda k: seeds(k, target, threads, phase=True))
-    computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads, phase=True))
+    yield from online_seeds(trials, phases)
+    computed += computed_seeds(trials, threads, phases)
     main = max(found, key=lambda c: work(c.nest), default=None)
     lanes = row_lanes(kernel, target)
     if computed:

@@ -16,7 +16,7 @@ from ..model import estimate
 from .kept import kept
 from .legal import Trials
 from .phased import Seeds, joined
-from .program_time import by_both
+from .program_time import ruler
 
 REUSED = 4
 """How often something is used at least, so that writing it and reading it again takes less time than computing it."""
@@ -45,7 +45,8 @@ def hoisted(
     ranked = sorted(times, key=lambda o: (times[o], str(o)))
     before = [o for o in ranked if times[o] < limit]
     if counted and alone is not None and ranked and limit <= times[ranked[0]] < ABOUT / BETTER * limit:
-        before = ranked[:1] if by_both(trials, threads, ranked[0]) < BETTER_BY_BOTH * by_both(trials, threads, alone) else []
+        asked = ruler(trials, threads)
+        before = ranked[:1] if asked(ranked[0]) < BETTER_BY_BOTH * asked(alone) else []
     yield from before
     yield head
     yield from (o for o in ranked if o not in before)

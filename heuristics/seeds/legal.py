@@ -11,12 +11,17 @@ from ...opts.opt import Opts
 from ...opts.schedule import Scheduled
 from ...targets import Target
 
+ROOM = 12_000
+"""Instructions of Programs that are counted for the seeds of a kernel, with those of its phases: about a second's worth."""
+
 
 class Trials:
     """The option lists that were tried on one kernel and target, and what became of each: guesses share beginnings,
-    and a list that was found legal is ranked next. `counts`: what Programs were found to take (`program_time.count`), by threads."""
+    and a list that was found legal is ranked next. `counts`: what Programs were found to take (`program_time.count`), by threads.
+    `whole`: the trials of a kernel that this one is a part of; `room`: how many instructions may still be counted for all parts."""
 
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    def __init__(self, kernel: Kernel, target: Target, whole: Trials | None = None) -> None:
+        self.room: list[int] = [ROOM] if whole is None else whole.room
         self.kernel, self.target = kernel, target
         self._found: dict[tuple[Kernel, Opts], Scheduled | OptError] = {}
         self.counts: dict[tuple[int, Opts], tuple[float, int]] = {}

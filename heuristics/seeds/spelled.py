@@ -17,8 +17,8 @@ from ...opts.defaults import fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 
-STEPS = 16
-"""Steps of a sum that are spelled out."""
+STEPS = 32
+"""Steps of a sum that are spelled out: runs that a processor follows at once, each by the address of an instruction."""
 LOOKED_UP = 64
 """The same where a step is little more than a number that is looked up."""
 FEW = 4.0
@@ -43,6 +43,8 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     if any(n.kind in ("scan", "init") for n in found) or not shared_axes(kernel):
         return
     steps = tuple(opt("UNROLL", site_name(a), extent(a)) for a in along)
+    families = [a.arg.family for a in along]
+    fused = tuple(opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1)
     rows = shared_axes(kernel)[-1]
     # many to a work item, which begins with what all of its results share
     outer = (
@@ -56,7 +58,7 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
             yield (*beside, *steps, *outer)
     elif all(_strided(kernel, n, rows) for n in summed) and all(rows in contiguous(kernel, n) for n in found):
         for vectors in (2, 4, 8, 1):
-            yield (opt("UPCAST", site_name(rows), fit(extent(rows), vectors * lanes)), *steps, *outer)
+            yield (opt("UPCAST", site_name(rows), fit(extent(rows), vectors * lanes)), *steps, *outer, *fused)
 
 
 def _strided(kernel: Kernel, nest: Nest, rows: Node) -> bool:
