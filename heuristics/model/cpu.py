@@ -43,21 +43,18 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
         return estimate_gpu(scheduled, machine, limits)
     phases = scheduled.phases or (scheduled,)
     arrays = {b.name: buffer_bytes(b.shape, b.dtype.size) for p in phases for b in p.kernel.buffers}
-    whole, asked = float(sum(arrays.values())), (threads, limits, machine)
-    total = 0.0
+    dram = machine.caches.dram if limits is None else limits.bandwidth(1) / machine.core.clock
+    asked, total = (float(sum(arrays.values())), threads, dram, machine), 0.0
     for p in phases:
-        if (seconds := p.told.get((whole, *asked))) is None:
-            seconds = p.told[whole, *asked] = _phase(p, threads, limits, machine, whole)
+        if (seconds := p.told.get(asked)) is None:
+            seconds = p.told[asked] = _phase(p, *asked)
         total += seconds
     return total
 
 
-def _phase(scheduled: Scheduled, threads: int, limits: Bandwidth | None, machine: MachineModel, whole: float) -> float:
-    """Seconds of a phase of a call that touches `whole` bytes."""
+def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machine: MachineModel) -> float:
+    """Seconds of a phase of a call that touches `whole` bytes; `dram`: bytes a cycle from memory."""
     clock, caches = machine.core.clock, machine.caches
-    dram = caches.dram
-    if limits is not None:
-        dram = limits.bandwidth(1) / clock
     items = 1
     for p in scheduled.grid:
         items *= p.trips
