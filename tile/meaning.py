@@ -76,6 +76,8 @@ class _Cells:
         keep = np.ones(value.shape, bool) if s.mask is None else self._over(s.mask, s.lanes, env).astype(bool)
         out = self.outputs[s.buffer.name]
         picked = tuple(i[keep].astype(np.int64) for i in at)
+        if not at:  # an output of one element
+            out, picked = out.reshape(1), (np.zeros(np.count_nonzero(keep), np.int64),)
         for i, size in zip(picked, out.shape, strict=True):
             if i.size and (i.min() < 0 or i.max() >= size):
                 raise KernelError(f"{self.trace.name} stores outside of {s.buffer.name}: at {int(i.min())} to {int(i.max())} of {size}")

@@ -42,6 +42,7 @@ class Tile(NoValue):
     `t.max`, `t.min`, `t.dot`."""
 
     __slots__ = ("_dims", "_node")
+    _functions = "tilewright.tile"
 
     def __init__(self, dims: Sequence[TileDim], node: Node) -> None:
         self._dims, self._node = tuple(dims), node

@@ -17,9 +17,13 @@ class NoValue:
     """Operations of Python and NumPy that need a number, which an expression is not."""
 
     __slots__ = ()
+    _functions = "tilewright.ir"
+    """Where its functions are."""
 
     def _refuse(self, what: str) -> NoReturn:
-        raise KernelError(f"{what} needs a number, and {self!r} has none yet: use the functions of tilewright.ir (exp, sqrt, where, ...)")
+        raise KernelError(
+            f"{what} needs a number, and {self!r} has none yet: use the functions of {self._functions} (exp, sqrt, where, ...)"
+        )
 
     def __bool__(self) -> bool:
         raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq(); maximum() and minimum() for max() and min()")
@@ -37,7 +41,7 @@ class NoValue:
         )
 
     def __round__(self, digits: int | None = None) -> NoReturn:
-        raise KernelError(f"round() of {self!r}: use round_even() of tilewright.ir")
+        raise KernelError(f"round() of {self!r}: use round_even() of {self._functions}")
 
     def __iter__(self) -> NoReturn:
         raise KernelError(f"{self!r} is one element and cannot be gone through: make an axis for that")
@@ -51,7 +55,9 @@ class NoValue:
         }  # fmt: skip
         name = operators.get(ufunc.__name__)
         if name is None or method != "__call__" or len(operands) != 2 or operands[1] is not self:
-            raise KernelError(f"np.{ufunc.__name__} is for arrays, and {self!r} has no value yet: use {ufunc.__name__} of tilewright.ir")
+            raise KernelError(
+                f"np.{ufunc.__name__} is for arrays, and {self!r} has no value yet: use {ufunc.__name__} of {self._functions}"
+            )
         reflected = name if name in ("lt", "le", "gt", "ge") else f"r{name}"
         return getattr(self, f"__{reflected}__")(number(operands[0]))
 
@@ -92,6 +98,8 @@ def number(value: Any) -> int | float | bool:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if isinstance(value, NoValue):
+        raise KernelError(f"{value!r} is no single element: use the functions of {value._functions}")
     if hasattr(value, "shape"):
         raise KernelError(
             f"an array of shape {tuple(value.shape)} is no part of an expression: make it an input of the kernel, and index that"

@@ -122,6 +122,57 @@ def rebound(t: Any) -> None:
     y[:8] = acc
 
 
+@refused("loop over i: s is bound anew in its body.*let s be one .t.zeros")
+def number_bound_anew(t: Any) -> None:
+    x, y = arrays(t)
+    rows, s = t.grid(n=(64, 8)), 0.0
+    for _ in t.loop("i", 4):
+        s = s + x[rows]
+    y[rows] = s
+
+
+@refused("loop over i: v is bound anew")
+def scaled_from_step_to_step(t: Any) -> None:
+    x, y = arrays(t)
+    rows = t.grid(n=(64, 8))
+    v, s = x[rows], t.zeros(8)
+    for _ in t.loop("i", 4):
+        s += v
+        v = v * 2.0
+    y[rows] = s
+
+
+@refused("loop over outer: v is bound anew")
+def bound_anew_in_a_loop_inside(t: Any) -> None:
+    x, y = arrays(t)
+    rows = t.grid(n=(64, 8))
+    v = x[rows]
+    for _ in t.loop("outer", 3):
+        s = t.zeros(8)
+        for _ in t.loop("inner", 4):
+            s += v
+        v = s * 0.5
+    y[rows] = v
+
+
+@refused("np.exp is for arrays.*exp of tilewright.tile")
+def function_of_numpy(t: Any) -> None:
+    import numpy as np
+
+    x, y = arrays(t)
+    rows = t.grid(n=(64, 8))
+    y[rows] = np.exp(x[rows])
+
+
+@refused("no single element: use the functions of tilewright.tile")
+def function_of_elements(t: Any) -> None:
+    from tilewright import ir
+
+    x, y = arrays(t)
+    rows = t.grid(n=(64, 8))
+    y[rows] = ir.exp(x[rows])
+
+
 @refused("made inside the loop over k is used after it")
 def accumulator_of_a_step(t: Any) -> None:
     x, y = arrays(t)
