@@ -17,8 +17,10 @@ from ...opts.defaults import fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 
-STEPS = 32
-"""Steps of a sum that are spelled out: runs that a processor follows at once, each by the address of an instruction."""
+STEPS = 16
+"""Steps of a sum that are spelled out."""
+RUNS = 32
+"""The same where each has a run through memory of its own, which a processor follows by the address of an instruction."""
 LOOKED_UP = 64
 """The same where a step is little more than a number that is looked up."""
 FEW = 4.0
@@ -38,7 +40,8 @@ def spelled_steps(kernel: Kernel, lanes: int) -> Iterator[Opts]:
     along = list(dict.fromkeys(a for n in summed for a in n.reduce_axes if extent(a) > 1))
     scattered = all(looked_up(kernel, n) for n in summed)
     plain = scattered and all(arithmetic(a, n.nodes) <= FEW for n in summed for a in n.reduce_axes)
-    if not along or any(extent(a) > (LOOKED_UP if plain else STEPS) for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
+    most = LOOKED_UP if plain else STEPS if scattered else RUNS
+    if not along or any(extent(a) > most for a in along) or len(summed) != len({n.reduce_axes for n in summed}):
         return
     if any(n.kind in ("scan", "init") for n in found) or not shared_axes(kernel):
         return

@@ -151,12 +151,15 @@ def _select(e: LlvmEmitter, s: Instr) -> str:
     cond, a, b = s.args
     ty, x, y = type_of(a), e.of(a), e.of(b)
     read = all(v.id in e.where or not e.of(v).startswith("%") for v in (a, b))  # (what is computed would change registers twice)
+    # (nobody foresees what data says: LLVM makes a branch of a choice of something loaded, unless it is told so)
+    said = ", !unpredictable !1" if read and a.lanes == 1 and cond.lanes == 1 else ""
     if a.lanes > 1 or a.dtype not in (float32, float64) or cond.id not in e.whole or not read:
-        return e.emit(f"select {type_of(cond)} {e.of(cond)}, {ty} {x}, {ty} {y}")
+        return e.emit(f"select {type_of(cond)} {e.of(cond)}, {ty} {x}, {ty} {y}{said}")
     # x86 has no such instruction for one float where whole numbers are compared: LLVM branches, with fewer registers around that
     bits = "i64" if a.dtype is float64 else "i32"
     x, y = (e.emit(f"bitcast {ty} {v} to {bits}") for v in (x, y))
-    return e.emit(f"bitcast {bits} {e.emit(f'select i1 {e.of(cond)}, {bits} {x}, {bits} {y}')} to {ty}")
+    chosen = e.emit(f"select i1 {e.of(cond)}, {bits} {x}, {bits} {y}{said}")
+    return e.emit(f"bitcast {bits} {chosen} to {ty}")
 
 
 def _bitcast(e: LlvmEmitter, s: Instr) -> str:

@@ -36,7 +36,7 @@ def render(program: Program, target: Target) -> str:
     for i, phase in enumerate(program.phases):
         functions += PhaseWriter(program, target, declared, indices, pairs, updated, chosen).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
-    return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", ""])
+    return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", "!1 = !{}", ""])
 
 
 def _attributes(target: Target) -> str:

@@ -18,6 +18,10 @@ FEW = 3
 """Schedules that are compared in the shortest of searches."""
 EACH_S = 0.06
 """About how long a schedule takes to be built, verified and timed."""
+CALLS = 10
+"""Calls of a schedule that is timed where they take long."""
+SHARE = 0.3
+"""Of what is spare, for one more size."""
 SAID_S = 0.5
 """Seconds over the budget that need no words."""
 
@@ -29,6 +33,8 @@ class Allowance:
         """`started`: the moment on `clock` from which the budget counts."""
         self.seconds, self.started, self._clock = seconds, started, clock
         self._took: dict[object, float] = {}
+        self.held = 0.0
+        """Seconds of what is left that the checks at the end are expected to take."""
 
     @property
     def spent(self) -> float:
@@ -40,9 +46,17 @@ class Allowance:
         """Seconds until the budget's end; negative when over."""
         return self.seconds - self.spent
 
-    def took(self, size: object, seconds: float) -> None:
-        """Comparing at a size took so long: the least of what is told counts, for inputs and references are the same each time."""
-        self._took[size] = min(seconds, self._took.get(size, seconds))
+    @property
+    def spare(self) -> float:
+        """The same without what is held for the checks."""
+        return self.left - self.held
+
+    def took(self, size: object, seconds: float, schedules: int = 2) -> None:
+        """Comparing so many schedules at a size took so long: the least of what is told counts, for inputs and references are the same each
+        time. A check is of two; what is the schedules' of the seconds is not known, and half is taken to be."""
+        part = max(0.5, min(1.0, 2 / max(1, schedules)))
+        alone = min(seconds, START_S + part * max(0.0, seconds - START_S))
+        self._took[size] = min(alone, self._took.get(size, alone))
 
     def check(self, size: object) -> float:
         """Seconds that a second check at a size is expected to take."""
@@ -58,6 +72,10 @@ class Allowance:
         """How many schedules to compare at so many sizes in a share of the budget."""
         room = min(share * self.seconds, self.left) - sizes * START_S
         return max(FEW, min(most, int(room / (EACH_S * sizes))))
+
+    def timed(self, schedules: int, call_s: float) -> int:
+        """How many schedules to time at one more size, where a call takes about so long: no more than take a share of what is spare."""
+        return max(FEW, min(schedules, int(SHARE * self.spare / (EACH_S + CALLS * call_s))))
 
     def said(self) -> str:
         """What is to be said of the time that was taken beyond the budget, or ''."""

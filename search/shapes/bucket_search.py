@@ -106,9 +106,20 @@ class BucketSearch:
         wanted = [s for s in schedules if (s, at) not in self.times]
         began = self.allowance.spent
         taken, measured = times_of(self.task(self.range, at), wanted, self.seed, self.show, self.built)
-        self.allowance.took(at, self.allowance.spent - began)
+        self.allowance.took(at, self.allowance.spent - began, len(wanted))
         self.counts.update(m.outcome.value for m in measured)
         self.times.update({(s, at): t for s, t in taken.items()})
+
+    def likely(self, at: int, schedules: Sequence[Schedule]) -> list[Schedule]:
+        """Those of the schedules that are worth timing at one more size: the best of the nearest size that was timed, and as many as there
+        is time for."""
+        known = {v for _, v in self.times}
+        if not known:
+            return list(schedules)
+        near = min(known, key=lambda v: abs(math.log(v / at)))
+        ranked = sorted(schedules, key=lambda s: self.times.get((s, near), math.inf))
+        call = self.times.get((ranked[0], near), 0.0) * max(1.0, at / near)
+        return ranked[: self.allowance.timed(len(ranked), call)]
 
     def edge(self, left: tuple[int, Schedule], right: tuple[int, Schedule]) -> int:
         """The last size of the left bucket: between two timed sizes, by bisection with at most three more while there is time, and
@@ -118,7 +129,7 @@ class BucketSearch:
             middle = math.isqrt(lo * hi)
             if not lo < middle < hi or hi < 1.1 * lo:
                 break
-            if self.allowance.left < self.allowance.check(hi):
+            if self.allowance.spare < self.allowance.check(hi):
                 return middle
             self.timed(middle, [a, b])
             if self.times.get((a, middle), math.inf) <= self.times.get((b, middle), math.inf):

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
+from ..api import Interrupted
 from ..budget import parse_seconds
 from ..progress import Silent
 from .allowance import LEAST_S, Allowance
 from .bucket_search import BucketSearch
-from .divide import divide
+from .divide import Division, divide
 from .matrix import distinct
 from .ranges import SizeRange
-from .recorded import record_given, space_of
+from .recorded import record_given, remembered, space_of
 from .results import Bucket, ShapesResult, SizeLoss
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _ANCHORS = 5
 _COMPARED = 0.25
 """Share of the budget for comparing what was found at all sizes."""
 _POOL = 16
+_OVER = 0.1
+"""Share of the budget by which the checks of buckets may exceed it: a bucket less costs every call."""
 
 
 def tune_buckets(
@@ -89,34 +92,79 @@ def tune_buckets(
         anchors = _anchors(values, seconds)
         pool: list[Schedule] = []
         alone: dict[int, float] = {}
-        for at in anchors:
-            if (share := allowance.slice(_SYMBOLIC, _SYMBOLIC + 0.05, len(anchors))) is not None:
-                pool += search.searched(at, share, folder)
-        for at in anchors:
-            share = allowance.slice(_ALONE, _SYMBOLIC + _ALONE + 0.05, len(anchors))
-            found = None if share is None else search.alone(at, share, store)
-            if found is not None:
-                pool.append(found[0])
-                alone[at] = found[1]
-        legal = space_of(whole)
-        few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
-        schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
-        return _concluded(search, store, _timed(search, values, schedules), schedules, alone, most, whole, started)
+        try:
+            for at in anchors:
+                if (share := allowance.slice(_SYMBOLIC, _SYMBOLIC + 0.05, len(anchors))) is not None:
+                    pool += search.searched(at, share, folder)
+            for at in anchors:
+                share = allowance.slice(_ALONE, _SYMBOLIC + _ALONE + 0.05, len(anchors))
+                found = None if share is None else search.alone(at, share, store)
+                if found is not None:
+                    pool.append(found[0])
+                    alone[at] = found[1]
+            legal = space_of(whole)
+            few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
+            schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
+            return _concluded(search, store, _timed(search, values, schedules, most), schedules, alone, most, whole, started)
+        except KeyboardInterrupt as e:
+            _rescued(search, store, _best_so_far(search, e, pool))
+            raise
 
 
-def _timed(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule]) -> list[int]:
-    """Time schedules at both ends, in the middle, and at the sizes between while there is time for them and for the second checks;
-    the sizes where they were, in order."""
+def _best_so_far(search: BucketSearch, e: KeyboardInterrupt, pool: Sequence[Schedule]) -> list[Schedule]:
+    """The schedule of the whole range that is best at the sizes that were timed, else the last one that a search found; none of none."""
+    division = divide(search.times, sorted({v for _, v in search.times}), list(dict.fromkeys(s for s, _ in search.times)), 1)
+    if division is not None:
+        return [division.parts[0][2]]
+    interrupted = [e.result.opts] if isinstance(e, Interrupted) and e.result.found else []
+    return [*interrupted, *reversed(pool)][:1]
+
+
+def _rescued(search: BucketSearch, cache: Cache, best: Sequence[Schedule]) -> None:
+    """After an interrupt: record the best that is known for the whole range as one bucket, unless it has been recorded."""
+    whole = search.task(search.range, math.isqrt(search.range.lo * search.range.hi))
+    if best and not remembered(whole, cache, 1):
+        search.show.phase("saving the best so far")
+        record_given(whole, cache, best, search.seed, search.show, {"buckets": [[search.range.lo, search.range.hi]]})
+
+
+def _timed(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule], most: int) -> list[int]:
+    """Time schedules in the middle, at both ends, and at the sizes between while there is time for them and for the second checks of the
+    buckets that there would be; the sizes where they were, in order."""
     last = len(values) - 1
-    order = [*dict.fromkeys([values[0], values[last], values[last // 2], *values[last // 4 :: 2], *values])]
+    order = [*dict.fromkeys([values[0], values[last // 2], values[last], *values[last // 4 :: 2], *values])]
     done: list[int] = []
     for v in order:
-        reserve = 2 * search.allowance.check(max(done, default=v)) + search.allowance.check(v)
-        if len(done) >= 2 and search.allowance.left < reserve:
-            break
-        search.timed(v, schedules)
+        if len(done) >= 3:
+            division = divide(search.times, sorted(done), schedules, most)
+            search.allowance.held = _checks_s(search, division.parts if division is not None else ((v, v, ()),))
+            if search.allowance.spare < search.allowance.check(v):
+                break
+        search.timed(v, search.likely(v, schedules))
         done.append(v)
     return sorted(done)
+
+
+def _checks_s(search: BucketSearch, parts: Sequence[tuple[int, int, Schedule]]) -> float:
+    """Seconds that the checks of the parts of a range take: of each at its middle and its ends, and of the whole range beside them."""
+    check = search.allowance.check
+    if len(parts) == 1:  # the bucket is the range, and its ends were verified when they were timed
+        return 2 * check(parts[0][1])
+    return sum(check(first) + check(last) for first, last, _ in parts) + check(parts[len(parts) // 2][0])
+
+
+def _affordable(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule], most: int) -> tuple[Division | None, str]:
+    """The best division whose checks there is time for (or one part, whatever that takes), and what is to be said of a better one."""
+    room = search.allowance.left + _OVER * search.allowance.seconds
+    best = divide(search.times, values, schedules, most)
+    for parts in range(most, 0, -1):
+        division = divide(search.times, values, schedules, parts)
+        if division is None or parts == 1 or _checks_s(search, division.parts) <= room:
+            break
+    if division is None or best is None or len(best.parts) == len(division.parts):
+        return division, ""
+    gain = 1 - (1 + best.loss) / (1 + division.loss)
+    return division, f"{len(best.parts)} buckets would take {gain:.0%} less time, and there was none left to check them: give it more"
 
 
 def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float) -> ShapesResult | None:
@@ -159,11 +207,10 @@ def _concluded(
 ) -> ShapesResult:
     """Divide, check, record, and say what it costs."""
     single = divide(search.times, values, schedules, 1)
-    # each is checked at its middle and its ends, and the whole range beside them
-    affordable = int(search.allowance.left / (2 * search.allowance.check(max(values)))) - 1
-    division = divide(search.times, values, schedules, max(1, min(most, affordable)))
+    division, more = _affordable(search, values, schedules, most)
     if division is None or single is None:
         return _result(search, whole, (), (), 0.0, (), started, "no schedule works at every size that was tried", 4)
+    search.allowance.held = _checks_s(search, division.parts)
     parts, chosen = search.bucketed(division), single.parts[0][2]
     if len(parts) == 1:  # the bucket is the range
         kept = [search.checked(*parts[0], cache, {"buckets": [list(parts[0][:2])]})]
@@ -185,7 +232,7 @@ def _concluded(
     )
     failed = len(kept) - len(usable)
     message = f"{failed} of {len(kept)} buckets did not pass their checks and are left to the whole range's schedule" if failed else ""
-    message = "; ".join(filter(None, (message, search.allowance.said())))
+    message = "; ".join(filter(None, (message, more, search.allowance.said())))
     return _result(search, whole, tuple(kept), chosen, single.loss, losses, started, message, 0 if found else 4)
 
 

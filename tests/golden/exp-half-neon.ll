@@ -64,3 +64,4 @@ done:
 declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)
 attributes #0 = { nounwind "target-cpu"="generic" }
 !0 = !{i32 1}
+!1 = !{}

@@ -93,3 +93,4 @@ done:
 declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)
 attributes #0 = { nounwind "target-cpu"="x86-64-v4" "tune-cpu"="cascadelake" "prefer-vector-width"="512" "target-features"="+avx512vnni" }
 !0 = !{i32 1}
+!1 = !{}

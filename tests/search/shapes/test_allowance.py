@@ -1,6 +1,6 @@
 """What a budget for several sizes leaves for what."""
 
-from tilewright.search.shapes.allowance import LEAST_S, Allowance
+from tilewright.search.shapes.allowance import CHECK_S, FEW, LEAST_S, Allowance
 
 
 class Clock:
@@ -29,6 +29,18 @@ def test_checks_are_expected_to_take_what_comparing_took_at_the_least() -> None:
     a.took("m=1", 1.0)
     a.took("m=1", 2.0)
     assert unknown < a.check("m=1") < 2.0
+    a.took("m=8", 3.0, 16)
+    assert a.check("m=1") < a.check("m=8") < a.check("m=8") + 1.0 < CHECK_S + 3.0, "a check is not of sixteen schedules"
     assert a.said() == ""
     clock.now += 5.5
     assert a.said() == "the checks at the end took 1.5 s more than the budget"
+
+
+def test_what_is_held_for_checks_is_not_spare() -> None:
+    clock = Clock()
+    a = Allowance(20.0, clock.now, clock)
+    assert a.timed(16, 1e-4) == 16
+    slow = a.timed(16, 0.05)
+    assert FEW < slow < 16, "fewer of schedules that take long"
+    a.held = 15.0
+    assert a.spare == 5.0 and a.left == 20.0 and a.timed(16, 0.05) == FEW

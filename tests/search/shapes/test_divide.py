@@ -1,9 +1,13 @@
 """Dividing a range of sizes, aggregating over shapes, and reading both from text."""
 
+from types import SimpleNamespace
+
 import pytest
 from tilewright.ir import KernelError, UsageError
 from tilewright.opts.opt import opt
 from tilewright.search.shapes import SizeRange, parse_range, parse_shapes
+from tilewright.search.shapes.allowance import Allowance
+from tilewright.search.shapes.buckets import _affordable
 from tilewright.search.shapes.divide import WORTH, aggregate, divide
 
 A, B, C = ((opt("UPCAST", "m", n),) for n in (2, 4, 8))
@@ -43,6 +47,16 @@ def test_schedules_that_do_not_work_everywhere_serve_where_they_do() -> None:
     found = divide(t, SIZES, [A, B], 2)
     assert found is not None and found.parts == ((1, 4, A), (16, 64, B))
     assert divide(times(a=[1, None, 1, 1]), SIZES, [A], 4) is None
+
+
+@pytest.mark.parametrize(("left", "parts", "says"), [(60.0, 3, ""), (5.5, 2, "3 buckets would take 16% less time"), (1.0, 1, "3 buckets")])
+def test_as_many_parts_as_there_is_time_to_check(left: float, parts: int, says: str) -> None:
+    t = times(a=[1, 2, 2, 2], b=[2, 1, 1, 2], c=[3, 3, 3, 1])
+    allowance = Allowance(left, 0.0, lambda: 0.0)
+    for size in SIZES:
+        allowance.took(size, 0.6)  # a check takes a second
+    found, said = _affordable(SimpleNamespace(times=t, allowance=allowance), SIZES, [A, B, C], 4)  # type: ignore[arg-type]
+    assert found is not None and len(found.parts) == parts and said.startswith(says) and bool(said) == bool(says)
 
 
 def test_aggregates() -> None:

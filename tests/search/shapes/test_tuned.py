@@ -60,6 +60,18 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
     assert "found in the cache" in again.message and [b.opts for b in again.buckets] == [b.opts for b in result.buckets]
 
 
+def test_an_interrupt_keeps_the_best_so_far(short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def struck(self: BucketSearch, at: int, seconds: float, cache: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BucketSearch, "alone", struck)
+    file, varying = tmp_path / "cache.db", SizeRange("m", 1, 40)
+    with pytest.raises(KeyboardInterrupt):
+        tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=60, threads=1, cache=file)
+    prog = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
+    assert prog.origin == "exact"
+
+
 def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregated, "_POOL", 2)
     monkeypatch.setattr(aggregated, "_COMMON", 0.0)
