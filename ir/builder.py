@@ -17,6 +17,7 @@ from .dtypes import DTypeLike
 from .errors import KernelError
 from .in_place import in_place
 from .kernel import Kernel
+from .literals import together
 from .node import Expr, Node
 from .normal_form.joined_stores import joined_stores
 from .normal_form.masked_values import with_whole_values
@@ -127,7 +128,7 @@ class KernelBuilder:
         identity = given.each(f"the identity of {what}", identity)
         if not len(called) == len(values) == len(identity):
             raise KernelError(f"{what}: {len(called)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
-        values = [cast(e, e.dtype.acc) for e in values]
+        values = [cast(e, e.dtype.acc) for e in together(values)]
         before, after = sides(e.dtype for e in values)
         rule = [given.expression(f"the rule of {what}", m) for m in given.each(f"what the rule of {what} gives", merge(before, after))]
         if len(rule) != len(values):

@@ -39,6 +39,17 @@ def adapted(n: Node, to: DType) -> Node | None:
     return None if choice is None else _typed(choice, to)
 
 
+def together(parts: Sequence[Node]) -> list[Node]:
+    """Parts of one tuple: numbers and choices between them in the type of the others, where these have one that has them."""
+    written = [n.op == "const" or adapted(n, n.dtype) is not None for n in parts]
+    types = {n.dtype for n, w in zip(parts, written, strict=True) if not w}
+    if len(types) != 1:
+        return list(parts)
+    to = types.pop()
+    found = [_typed(n, to) if n.op == "const" and to.is_float else adapted(n, to) for n in parts]
+    return [n if new is None else new for n, new in zip(parts, found, strict=True)]
+
+
 def remember(border: Node, cond: Node, a: Node, b: Node) -> None:
     """Keep what an index was before `ir.borders` wrote it as a remainder or an extreme, where it is a choice between numbers."""
     if border.op not in ("const", "where") and all(x.op in ("const", "where") or "choice" in x._memo for x in (a, b)):

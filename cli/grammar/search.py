@@ -19,7 +19,9 @@ def add_run(p: Grammar) -> None:
     _add_sizes(p)
     add_targets(p)
     p.add_argument(
-        "--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it"
+        "--budget",
+        metavar="TIME",
+        help="time to search for: 30s, 2m (default 30s, 60s for several sizes, none with --trials); all of a manifest shares it",
     )
     p.add_argument("--trials", type=at_least(1), metavar="N", help="measurements to make at most; for each entry of a manifest")
     add_random(p, "the search and the inputs", None)

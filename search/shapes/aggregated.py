@@ -138,6 +138,8 @@ def tune_shapes(
 
     if how not in HOW:
         raise UsageError(f"shapes are aggregated by {' or '.join(HOW)}, not {how!r}")
+    if len(shapes) < 2 or any(not isinstance(s, WeightedShape) for s in shapes):
+        raise UsageError("shapes are two or more of WeightedShape(sizes, weight), such as WeightedShape({'m': 64}, 1.0)")
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
@@ -161,7 +163,7 @@ def tune_shapes(
                 search.own[i] = result.opts
         seeds = [search.of(i, space.seeds()) for i, space in enumerate(search.space.spaces)]
         pool += [s for found in seeds for s in found[:1]]
-        if len(pool) < _POOL and not search.own:
+        if len(pool) < _POOL:
             pool += [s for rank in range(1, _POOL) for found in seeds for s in found[rank : rank + 1]]
         show.phase("comparing on all shapes")
         search.time(distinct([search.space.fitted(s) for s in pool], allowance.compared(len(shapes), _COMPARED, _POOL)))

@@ -77,6 +77,8 @@ def tune_buckets(
 
     if most < 1:
         raise UsageError(f"buckets must be at least 1, not {most}")
+    if varying.name in shape:
+        raise UsageError(f"{varying.name} is {shape[varying.name]} and varies as well ({varying}): leave it out of the shape")
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S

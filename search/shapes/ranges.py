@@ -22,8 +22,14 @@ class SizeRange:
     hi: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.lo < self.hi:
-            raise UsageError(f"{self} is no range of sizes; write {self.name}=1..4096, with the smaller number first")
+        if not (isinstance(self.lo, int) and isinstance(self.hi, int)):
+            raise UsageError(f"{self} is no range of sizes: sizes are whole numbers")
+        if self.lo == self.hi:
+            raise UsageError(f"{self} is a single size; write {self.name}={self.lo}")
+        if self.lo > self.hi:
+            raise UsageError(f"{self} is no range of sizes; write the smaller number first, as in {self.name}=1..4096")
+        if self.lo < 1:
+            raise UsageError(f"{self} is no range of sizes: one that varies begins at 1 or more")
 
     def __str__(self) -> str:
         return f"{self.name}={self.lo}..{self.hi}"
@@ -58,6 +64,8 @@ def parse_range(text: str) -> tuple[dict[str, int], SizeRange | None]:
         name = name.strip()
         if found is not None:
             raise UsageError(f"{found} and {part} are two ranges; one size may vary, tune the others one by one")
+        if not lo.strip() or not hi.strip():
+            raise UsageError(f"{part} lacks an end; write both, as in {name}=1..4096")
         ends = parse_shape(f"{name}={lo}"), parse_shape(f"{name}={hi}")
         found = SizeRange(name, ends[0][name], ends[1][name])
     sizes = parse_shape(",".join(fixed))
@@ -73,6 +81,10 @@ class WeightedShape:
     shape: Mapping[str, int]
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < float("inf"):
+            raise UsageError(f"{self.weight} is no weight of {self}: weights are positive numbers")
+
     def __str__(self) -> str:
         return ",".join(f"{k}={v}" for k, v in self.shape.items()) or "the default shape"
 
@@ -81,7 +93,10 @@ def parse_shapes(text: str) -> list[WeightedShape]:
     """`"m=64,n=64; m=512 * 3"`: shapes, each with a weight (1 where none is given). UsageError for a weight that is none, fewer than two
     shapes, or one given twice; KernelError for what is no size."""
     out: list[WeightedShape] = []
-    for part in filter(None, (p.strip() for p in text.split(";"))):
+    parts = [p.strip() for p in text.split(";")]
+    for part in parts if parts[-1] else parts[:-1]:
+        if not part:
+            raise UsageError(f"there is an empty shape in {text!r}; leave out one of the semicolons")
         sizes, star, weight = part.partition("*")
         try:
             number = float(weight) if star else 1.0

@@ -158,3 +158,23 @@ def test_as_if_each_number_were_cast() -> None:
         check_twin(multiplied(False), parse(opts), named("avx2"))
         check_floats(multiplied(False), parse(opts), named("avx2"))
     check_compiled(multiplied(False), parse("Un32"))
+
+
+@pytest.mark.parametrize("kept", [lambda i: 0.75, lambda i: where(i.eq(3), 0.0, 0.75), lambda i: where(i < 5, 1, where(i < 9, 0.5, 0.25))])
+@pytest.mark.parametrize("of", [float32, float64])
+def test_elements_of_a_scan_of_tuples(kept: Callable[[Node], Any], of: Any) -> None:
+    """Numbers beside another element have its type: a decay that the state begins anew with."""
+    kb = KernelBuilder("k")
+    i = kb.axis("n", N)
+    x = kb.input("x", (N,), of)
+
+    def rule(a: Any, b: Any) -> tuple[Node, Node]:
+        return a[0] * b[0], a[1] * b[0] + b[1]
+
+    _, h = kb.associative_scan(("p", "h"), (i,), i, (kept(i), x[i]), (1.0, 0.0), rule)
+    assert h.dtype is of
+    kb.store("y", of, (N,), (i,), h[i])
+    kernel = kb.build()
+    for text in ("(none)", "Un8"):
+        check_twin(kernel, parse(text), named("avx2"))
+        check_floats(kernel, parse(text), named("avx2"))

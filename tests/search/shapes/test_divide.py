@@ -80,7 +80,15 @@ def test_ranges_and_lists_are_read() -> None:
 
 @pytest.mark.parametrize(
     "text, says",
-    [("m=8..1", "smaller number first"), ("m=0..4", "no range"), ("m=1..4,n=2..3", "two ranges"), ("m=1..4,m=7", "given twice")],
+    [
+        ("m=8..1", "smaller number first"),
+        ("m=0..4", "begins at 1"),
+        ("m=5..5", "a single size; write m=5"),
+        ("m=1..", "lacks an end"),
+        ("m=..8", "lacks an end"),
+        ("m=1..4,n=2..3", "two ranges"),
+        ("m=1..4,m=7", "given twice"),
+    ],
 )
 def test_bad_ranges(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):

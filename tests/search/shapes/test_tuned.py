@@ -88,5 +88,15 @@ def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_bad_wishes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="geomean or worst"):
         tune_shapes("softmax", [WeightedShape({"m": 1}), WeightedShape({"m": 2})], how="mean", cache=tmp_path / "c.db")
+    for few in ([], [WeightedShape({"m": 1})], [{"m": 1}, {"m": 2}]):
+        with pytest.raises(UsageError, match="two or more of WeightedShape"):
+            tune_shapes("softmax", few, cache=tmp_path / "c.db")  # type: ignore[arg-type]
+    for weight in (0.0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match="no weight of m=1"):
+            WeightedShape({"m": 1}, weight)
+    with pytest.raises(UsageError, match="whole numbers"):
+        SizeRange("m", 1.5, 5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="leave it out of the shape"):
+        tune_buckets("matmul", {"m": 3}, SizeRange("m", 1, 4), cache=tmp_path / "c.db")
     with pytest.raises(UsageError, match="at least 1"):
         tune_buckets("matmul", {}, SizeRange("m", 1, 4), most=0, cache=tmp_path / "c.db")
