@@ -67,6 +67,7 @@ class Option(Syntax):
       an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
       subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis;
       `copies`: whether it is a number of elements of its axis in registers;
+      `stored`: whether it is about a buffer that is stored to, and means no phase that only reads it;
       `regroups`: whether factors meet in another order, so that a product may overflow, or not, where the kernel's own
       order does otherwise."""
 
@@ -87,6 +88,7 @@ class Option(Syntax):
     flushes: Callable[[Opt], bool] = never
     cuts: bool = False
     copies: bool = False
+    stored: bool = False
     regroups: bool = False
 
 

@@ -20,7 +20,7 @@ from .body import Body, BodyWork
 from .dots import dot_work
 from .evaluated import added, evaluated
 from .extremes import beside, slow_work
-from .loads import load_work
+from .loads import load_work, placed_by_data
 from .one_body import one_body
 from .pointwise import StoreWork, pointwise, stored
 from .shifted import vectors_loaded
@@ -90,6 +90,8 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif n.op == "load":
             more_arith, more_loads = load_work(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
+        elif n.op == "ref":  # (data says which element)
+            loads += k * (body.width * core.gathered if placed_by_data(body, n) else 1.0)
         elif (slow := slow_work(n, s.target, core)) is not None:
             arith += k * slow
         elif n.op in COMPARE and n.src[0].dtype is index:

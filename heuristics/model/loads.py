@@ -39,6 +39,11 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
 
 
+def placed_by_data(body: Body, n: Node) -> bool:
+    """Whether the lanes of a value are where data says, if something of it is."""
+    return body.lane is not None and body.lane.axis in axes_of(*n.src)
+
+
 def _from_groups(body: Body, n: Node, lane: Part | None, step: int) -> bool:
     """Whether a load picks one component of groups whose others are loaded as well, or turns them."""
     buffer = load_parts(n)[0]

@@ -1,5 +1,6 @@
 """Seeds of kernels in which something that takes long is used again and again: it is computed once, by a phase of its own (`HOIST`), or
-summed there (`DISTRIBUTE`). And of those in which rows are gone through again for a sum over them (`ACCUMULATE`)."""
+summed there (`DISTRIBUTE`). And of those in which rows are gone through again for a sum over them (`ACCUMULATE`),
+or all keys for each place (`SCATTER`)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from itertools import chain, islice
 from ...ir.node import walk
 from ...opts.analysis.accumulated import accumulable
 from ...opts.analysis.invariant import DEAR
+from ...opts.analysis.keyed import keyed
 from ...opts.opt import Opts, opt
 from ...opts.options.distribute import splits
 from ...opts.options.hoist import hoistable
@@ -32,7 +34,9 @@ def hoisted(
     """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it. `part`:
     this is one of the kernels of such a schedule, of which no more phases are made for values that are kept. `counted`: of the likeliest
     whose estimate is no more than about that of the first one, its Program is asked as well."""
-    firsts = [first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), *pushes(trials)) if first]
+    firsts = [
+        first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), *pushes(trials), by_keys(trials)) if first
+    ]
     if not firsts:
         yield from found
         return
@@ -72,6 +76,17 @@ def pushes(trials: Trials) -> Iterator[Opts]:
             found = (*found, opt("ACCUMULATE", name))
     if found:
         yield found
+
+
+def by_keys(trials: Trials) -> Opts:
+    """Options that add up sums at the places that keys say: as many as can be together."""
+    if trials.target.kind == "gpu" or trials.target.groups:
+        return ()
+    found: Opts = ()
+    for name in keyed(trials.kernel):
+        if trials.is_legal((*found, opt("SCATTER", name))):
+            found = (*found, opt("SCATTER", name))
+    return found
 
 
 def hoists(trials: Trials) -> Opts:

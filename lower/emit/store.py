@@ -67,6 +67,7 @@ def _past_caches(low: Lowering, n: Nest) -> bool:
 def streaming(low: Lowering, names: Sequence[str], body: Callable[[], object]) -> None:
     """Run `body`; twice where it stores past the caches to outputs `names`, which depends on how these are aligned at run time, and where
     they lie beside what is loaded."""
+    names = [name for name in names if name in low.ctx.params]  # (what phases hand on stays in the caches)
     if not names:
         body()
         return

@@ -12,25 +12,21 @@ from dataclasses import dataclass, field, replace
 
 from ...ir import index as ix
 from ...ir.body import Fold, Reduce, Scan, Store, Value, values_of
-from ...ir.buffer import Buffer, load, load_parts
+from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..kernel_parts import changed_item, changed_store, loaded, needed, store_roots
+from ..kernel_parts import changed_store, loaded, needed, store_roots
 from .guarded import guarded
+from .totals import left, totals
 
 Rows = frozenset[tuple[Buffer, int]]
 """Dimensions of buffers that an axis is the index of."""
 Along = dict[Node, Node]
 """An axis → the one that stands for it."""
 _LINE = 64
-
-
-def totals(value: str) -> str:
-    """The name of the buffer in which a sum is added up."""
-    return f"{value}.total"
 
 
 def accumulable(kernel: Kernel) -> dict[str, Node]:
@@ -181,17 +177,7 @@ class _Rows:
 def _rest(kernel: Kernel, rows: _Rows, first: Kernel) -> Kernel:
     """What is left of a kernel, which loads the sums that the `first` one adds up."""
     kept = {s.buffer.name: replace(s.buffer, role="in") for s in first.stores}
-    works = {name: kept[totals(name)] for name in rows.works}
-
-    def loads(root: Node) -> Node:
-        table = {n: load(works[n.arg], tuple(loads(i) for i in n.src)) for n in walk(root) if n.op == "ref" and n.arg in works}
-        return substitute(root, table)
-
-    stores = tuple(changed_store(s, loads) for s in kernel.stores if id(s) not in rows.taken)
-    later = tuple(changed_item(item, loads) for item in kernel.body if item.name not in works)
-    body = needed(later, (r for s in stores for r in store_roots(s)))
-    outputs = dict.fromkeys(s.buffer for s in stores)
-    return Kernel(kernel.name, body, stores, (*loaded((*kernel.inputs, *works.values()), body, stores), *outputs))
+    return left(kernel, {name: kept[totals(name)] for name in rows.works}, rows.taken)
 
 
 def _row(kernel: Kernel, v: Value) -> Node | None:

@@ -27,6 +27,7 @@ from .persist import PERSIST
 from .phase import PHASE
 from .private import PRIVATE
 from .roll import ROLL
+from .scatter import SCATTER
 from .set import SET
 from .splitk import SPLITK
 from .splitscan import SPLITSCAN
@@ -48,6 +49,7 @@ for option in (
         LOCAL,
         GROUP,
         FOLD,
+        SCATTER,
         FACTOR,
         DISTRIBUTE,
         OPERANDS,

@@ -30,6 +30,7 @@ NT = Option(
     on="tensor",
     arg=None,
     kind="store",
+    stored=True,
     legend="non-temporal stores",
     docs=(
         Doc(

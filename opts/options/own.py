@@ -86,6 +86,7 @@ OWN = Option(
     letter="OWN",
     on="tensor",
     kind="grid",
+    stored=True,
     legend="blocks of a scatter's output",
     docs=(
         Doc(

@@ -123,11 +123,10 @@ def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
     """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values. `known`: the axes and
     families of all phases. A loop is of the axis with the longest name that its own begins with: `k.f1.t` of `k.f1`, not of `k`."""
     form, axes = OPTIONS[o.op], _axes(kernel)
-    tensors = {b.name for b in kernel.buffers} | set(kernel.values)
+    tensors = {b.name for b in kernel.buffers if b.role == "out" or not form.stored} | set(kernel.values)
 
     def loop(name: str) -> bool:
-        base, _, part = name.partition(".")  # (y.0 clears dimension 0 of a scatter's output y)
-        if part[:1].isdigit() and base in tensors:
+        if any(name.startswith(f"{t}.") and name[len(t) + 1 :][:1].isdigit() for t in tensors):  # (y.0 clears dimension 0 of a scatter's y)
             return True
         while name not in known and "." in name:
             name = name.rpartition(".")[0]

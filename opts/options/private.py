@@ -249,6 +249,7 @@ PRIVATE = Option(
     short=(("", "chunks"), ("x", "copies")),
     choices={"chunks": (1, *CHUNKS), "copies": (1, *COPIES)},
     kind="grid",
+    stored=True,
     legend="copies of a scatter's output",
     docs=(
         Doc(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.errors import BuildError
-from ...program.program import Instr
+from ...program.program import Instr, Val
 from .emitter import LlvmEmitter
 from .types import constant, type_of, vector
 
@@ -50,7 +50,22 @@ def quot(e: LlvmEmitter, s: Instr) -> str:
 
     none = e.emit(f"icmp eq {ty} {y}, {zero}")
     if a.dtype.kind == "u":
-        return choose(none, zero, e.emit(f"udiv {ty} {x}, {choose(none, one, y)}"))
+        return choose(none, zero, _quotient(e, a, x, choose(none, one, y)))
     flips = e.emit(f"icmp eq {ty} {y}, {minus}")
-    found = e.emit(f"sdiv {ty} {x}, {choose(e.emit(f'or {mask} {none}, {flips}'), one, y)}")
+    found = _quotient(e, a, x, choose(e.emit(f"or {mask} {none}, {flips}"), one, y))
     return choose(none, zero, choose(flips, e.emit(f"sub {ty} {zero}, {x}"), found))
+
+
+def _quotient(e: LlvmEmitter, a: Val, x: str, y: str) -> str:
+    """x / y, neither of which traps or overflows. x86 divides whole numbers one by one; vectors of them are divided as floats with twice
+    as many bits, or more: no quotient that is no whole number is rounded to one then."""
+    signed, ty, bits = a.dtype.kind == "i", type_of(a), 8 * a.dtype.size
+    if a.lanes == 1 or bits > 32 or e.target.arch != "x86_64" or (bits == 32 and not signed and "avx512" not in e.target.features):
+        return e.emit(f"{'sdiv' if signed else 'udiv'} {ty} {x}, {y}")
+    words, floats = vector("i32", a.lanes), vector("double" if bits == 32 else "float", a.lanes)
+    if bits < 32:
+        x, y = (e.emit(f"{'sext' if signed else 'zext'} {ty} {v} to {words}") for v in (x, y))
+    to, back = ("sitofp", "fptosi") if signed or bits < 32 else ("uitofp", "fptoui")
+    x, y = (e.emit(f"{to} {words} {v} to {floats}") for v in (x, y))
+    found = e.emit(f"{back} {floats} {e.emit(f'fdiv {floats} {x}, {y}')} to {words}")
+    return found if bits == 32 else e.emit(f"trunc {words} {found} to {ty}")

@@ -16,6 +16,7 @@ from tilewright.ir import functions as f
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
+from tilewright.plan import best
 from tilewright.program.program import Instr, statements
 
 
@@ -224,3 +225,19 @@ def test_places_are_computed_in_the_type_of_what_was_read(way: str) -> None:
     for opts in ("[]", '[["UPCAST","n",8]]'):
         check_compiled(kernel, parse(opts))
         check_floats(kernel, parse(opts), targets.named("avx2"))
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_quotients_next_to_whole_numbers(name: str) -> None:
+    """Vectors are divided as floats: x = q y + r with the smallest rests, up to the largest numbers, where a float has the fewest bits left."""
+    info, rng = np.iinfo(name), np.random.default_rng(7)
+    y = np.concatenate([rng.integers(1, int(info.max), 3000), rng.integers(1, 100, 3000), [1, 2, 3, info.max, info.max - 1, info.max // 2]])
+    q = int(info.max) // y - rng.integers(0, 2, len(y)) * rng.integers(0, int(info.max) // y + 1)
+    x = np.concatenate([np.clip(q * y + r, info.min, info.max) for r in (-1, 0, 1)]).astype(name)
+    y = np.tile(y, 3).astype(name)
+    if info.min:
+        x, y = np.concatenate([x, -x, x, -x]), np.concatenate([y, y, -y, -y])
+    kernel = value_kernels.pointwise([name, name], len(x), lambda a, b: [a // b, a % b])
+    got = best(kernel, opts=parse(f"U{kernel.axes[0].arg.name}32"), threads=1)(x, y)
+    np.testing.assert_array_equal(got[0], x // y)
+    np.testing.assert_array_equal(got[1], x % y)

@@ -1,0 +1,131 @@
+"""SCATTER: where a sum of what has the key of a place is added up makes no difference to results; what is such a sum."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from checks import check_compiled, check_floats
+from tilewright.heuristics import seeds
+from tilewright.ir import KernelBuilder, OptError, float32, float64, int8, int16, int32, maximum, uint8, where
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.operators import cast
+from tilewright.opts import apply, parse
+from tilewright.opts.actions import proposals
+from tilewright.opts.analysis.keyed import keyed, scattered
+from tilewright.targets import named
+
+
+def equalised(b: int = 2, n: int = 67, places: int = 256) -> Kernel:
+    """A histogram of each picture, and its running sum as a table. (Bytes may lie beyond fewer places.)"""
+    kb = KernelBuilder("equalised")
+    f, i, v, p = kb.axis("b", b), kb.axis("n", n), kb.axis("v", places), kb.axis("n@count", n)
+    x = kb.input("x", (b, n), uint8)
+    many = kb.sum("many", (f, v), p, cast(x[f, p], int32).eq(cast(v, int32)))
+    upto = kb.scan("add", "upto", (f, v), v, many[f, v])
+    at = cast(x[f, i], "int64")
+    kb.store("y", int32, (b, n), (f, i), where(at < places, upto[f, where(at < places, at, 0)], -1))
+    return normalise(kb.build())
+
+
+def zscores(n: int = 61, g: int = 5, key: Any = int8, low: int = -2) -> Kernel:
+    """How far members are from the mean of their group; keys may be of no group."""
+    kb = KernelBuilder("zscores")
+    a, b, i, u = kb.axis("n@count", n), kb.axis("n@sum", n), kb.axis("n", n), kb.axis("g", g)
+    x, k = kb.input("x", (n,), float64), kb.input("k", (n,), key, range=(low, min(g, 127)))
+    count = kb.sum("count", (u,), a, where(k[a].eq(cast(u, key)), 1.0, 0.0), float64)
+    total = kb.sum("total", (u,), b, where(cast(u, key).eq(k[b]) & (x[b] < 1.5), x[b] * 2.0, 0.0))
+    mine = where((k[i] >= 0) & (k[i] < g), cast(k[i], "int64"), 0)
+    kb.store("y", float64, (n,), (i,), x[i] - total[mine] / maximum(count[mine], 1.0))
+    return normalise(kb.build())
+
+
+def joint(n: int = 83, p: int = 4, q: int = 7) -> Kernel:
+    """Two keys, of which one is computed; a marginal of the table is read by what scales it."""
+    kb = KernelBuilder("joint")
+    a, u, v, w = kb.axis("n", n), kb.axis("p", p), kb.axis("q", q), kb.axis("q@all", q)
+    k, l = kb.input("k", (n,), int16, range=(0, p - 1)), kb.input("l", (n,), int32, range=(0, 3 * q - 1))
+    weight = kb.input("weight", (n,), float32)
+    table = kb.sum("table", (u, v), a, where(k[a].eq(cast(u, int16)) & (l[a] // 3).eq(cast(v, int32)), weight[a], 0.0))
+    most = kb.max("most", (u,), w, table[u, w])
+    kb.store("y", float32, (p, q), (u, v), table[u, v] - most[u])
+    return normalise(kb.build())
+
+
+CASES: list[tuple[Kernel, list[Any]]] = [
+    (equalised(), [["SCATTER", "many"]]),
+    (equalised(), [["SCATTER", "many"], ["UPCAST", "n@count.s", 8], ["UPCAST", "n", 16], ["PARALLEL", "b"]]),
+    (equalised(places=200), [["SCATTER", "many"], ["UPCAST", "n", 8]]),
+    (equalised(), [["SCATTER", "many"], ["PRIVATE", "many.total", {"copies": 4}], ["UPCAST", "v", 8]]),
+    (zscores(), [["SCATTER", "count"]]),
+    (zscores(), [["SCATTER", "count"], ["SCATTER", "total"], ["UPCAST", "n", 4]]),
+    (zscores(), [["SCATTER", "total"], ["UPCAST", "n@count", 4]]),
+    (zscores(key=int32, low=0), [["SCATTER", "count"], ["SCATTER", "total"], ["PARALLEL", "n"], ["UPCAST", "n@count.s", 4]]),
+    (joint(), [["SCATTER", "table"]]),
+    (joint(), [["SCATTER", "table"], ["UPCAST", "q", 7], ["PARALLEL", "p"]]),
+]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("kernel", "listed"), CASES)
+def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
+    opts = parse(listed)
+    check_floats(kernel, opts, named("x86-64-v2"))
+    check_floats(kernel, opts, named("cascadelake"))
+    check_compiled(kernel, opts, threads=2)
+
+
+@pytest.mark.parametrize("make", [equalised, zscores, joint])
+def test_random_steps_from_it_are_right(make: Any) -> None:
+    kernel, rng, target = make(), random.Random(make.__name__), named("avx2")
+    at: tuple[Any, ...] = parse([["SCATTER", name] for name in keyed(kernel)])
+    done = 0
+    while done < 6:
+        wish = (*at, *rng.choice(proposals(apply(kernel, at, target))))
+        try:
+            apply(kernel, wish, target)
+        except OptError:
+            continue
+        check_floats(kernel, wish, target)
+        at, done = wish, done + 1
+
+
+def test_each_element_is_added_once_at_its_key() -> None:
+    first, second = apply(joint(), parse([["SCATTER", "table"]]), named("avx2")).phases
+    (store,) = first.kernel.stores
+    assert (store.combine, len(store.axes), store.buffer.shape, store.mask) == ("add", 1, (4, 7), None)
+    assert {b.name for b in second.kernel.inputs} == {"table.total"}
+
+
+def test_sums_over_the_same_elements_share_a_loop() -> None:
+    found = scattered(zscores(), ("count", "total"))
+    assert found is not None
+    assert len({s.axes for s in found[0].stores}) == 1
+    assert all(s.mask is not None for s in found[0].stores), "a key may be of no group"
+
+
+def test_places_that_a_type_has_twice_are_no_keys() -> None:
+    """cast(v, int8) is -128 for place 128."""
+    assert keyed(zscores(g=100)) and not keyed(zscores(g=200, low=0, key=int8))
+
+
+def test_what_is_no_such_sum_is_refused() -> None:
+    kb = KernelBuilder("other")
+    a, v = kb.axis("n", 9), kb.axis("v", 5)
+    x, k = kb.input("x", (9, 5), float32), kb.input("k", (9,), int32, range=(0, 4))
+    kb.store("y", float32, (5,), (v,), kb.sum("s", (v,), a, where(k[a].eq(cast(v, int32)), x[a, v], 0.0))[v] + 1.0)
+    moving = normalise(kb.build())
+    assert not keyed(moving), "what is added depends on the place"
+    with pytest.raises(OptError, match="other has none"):
+        apply(moving, parse([["SCATTER", "s"]]), named("avx2"))
+    with pytest.raises(OptError, match="for processors"):
+        apply(joint(), parse([["SCATTER", "table"]]), named("sm_90a"))
+    with pytest.raises(OptError, match="already"):
+        apply(joint(), parse([["SCATTER", "table"], ["SCATTER", "table"]]), named("avx2"))
+
+
+def test_seeds_scatter_into_many_places_and_compare_few() -> None:
+    assert any(o.op == "SCATTER" for o in seeds(equalised(n=20000), named("avx2"))[0])
+    assert not any(o.op == "SCATTER" for o in seeds(zscores(n=20000, g=4), named("avx2"))[0])
