@@ -14,7 +14,7 @@ from ..ir.errors import KernelError
 from ..ir.node import Node, const
 from ..ir.operators import cast, where
 from .accumulator import Accumulator
-from .carried import Carried
+from .rebound import Rebound
 from .refs import Ref, as_place, places
 from .solve import solve_loop
 from .trace import LoopTrace, Step, Trace, step_axis
@@ -174,7 +174,7 @@ class TileBuilder:
         if upto is not None and block is None:
             raise KernelError(f"the loop over {name}: `upto` is for loops over blocks; mask what is not wanted here")
         step, at = self._step(name, extent if block is None else (extent, block), upto, grid=False)
-        loop, carried = LoopTrace(step), Carried(sys._getframe(1))
+        loop, rebound = LoopTrace(step), Rebound(sys._getframe(1))
         outer = list(self._states)
         self.trace.block.append(loop)
         self.trace.open.append(loop)
@@ -186,7 +186,7 @@ class TileBuilder:
                 f"the loop over {name}: a loop inside it was left by break; its steps cannot be known. Mask what is not wanted"
             )
         self.trace.open.pop()
-        carried.check(name)
+        rebound.check(name)
         for s in self._states[len(outer) :]:
             s.end(name)
         del self._states[len(outer) :]

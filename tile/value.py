@@ -37,9 +37,8 @@ def new_lane(size: int) -> Node:
 
 
 class Tile(NoValue):
-    """A tile of a cell: `dims`, and the element as an expression over the dimensions' lanes. `shape`, `dtype` and `ndim` are as
-    NumPy's. Tiles are combined by operators and the functions of `tilewright.tile`; reductions and products are the builder's: `t.sum`,
-    `t.max`, `t.min`, `t.dot`."""
+    """A tile of a cell: `dims`, and the element as an expression over the dimensions' lanes. `shape`, `dtype`, `ndim` are NumPy's. Tiles are
+    combined by operators and functions of `tilewright.tile`; the builder's `t.sum`, `t.max`, `t.min`, `t.dot` reduce and multiply them."""
 
     __slots__ = ("_dims", "_node")
     _functions = "tilewright.tile"

@@ -5,19 +5,15 @@ They are read at the array's beginning instead, whose page is there."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.node import Node, const
 from ...program.program import Mem, Val
-from .bounds import size
-
-if TYPE_CHECKING:
-    from .memory_access import MemoryAccess
+from .bounds import Bounds, size
 
 
-def masked_load(ev: MemoryAccess, mem: Mem, base: Node, c: int, vec: Val | None, lanes: int, mask: Val, invariant: bool) -> Val:
+def masked_load(ev: Bounds, mem: Mem, base: Node, c: int, vec: Val | None, lanes: int, mask: Val, invariant: bool) -> Val:
     """`lanes` elements from base + c on (+ `vec`, a scalar that is computed from data), under a mask."""
     b, low = ev.b, ev.low
     elements = _elements(ev, mem)
@@ -35,7 +31,7 @@ def masked_load(ev: MemoryAccess, mem: Mem, base: Node, c: int, vec: Val | None,
     return b.load(replace(mem, align=align), b.op("select", there, at, b.const(0), dtype=index), lanes, mask, invariant)
 
 
-def _elements(ev: MemoryAccess, mem: Mem) -> Node | None:
+def _elements(ev: Bounds, mem: Mem) -> Node | None:
     """How many elements a parameter has; None of other memory, around which there is more of its own."""
     buffer = ev.low.ctx.buffer(mem) if mem.space == "param" and ev.low.sched.target.kind == "cpu" else None
     if buffer is None or not buffer.shape:

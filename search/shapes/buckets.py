@@ -95,15 +95,7 @@ def tune_buckets(
         pool: list[Schedule] = []
         alone: dict[int, float] = {}
         try:
-            for at in anchors:
-                if (share := allowance.slice(_SYMBOLIC, _SYMBOLIC + 0.05, len(anchors))) is not None:
-                    pool += search.searched(at, share, folder)
-            for at in anchors:
-                share = allowance.slice(_ALONE, _SYMBOLIC + _ALONE + 0.05, len(anchors))
-                found = None if share is None else search.alone(at, share, store)
-                if found is not None:
-                    pool.append(found[0])
-                    alone[at] = found[1]
+            _searched(search, anchors, store, folder, pool, alone)
             legal = space_of(whole)
             few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
             schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
@@ -111,6 +103,21 @@ def tune_buckets(
         except KeyboardInterrupt as e:
             _rescued(search, store, _best_so_far(search, e, pool))
             raise
+
+
+def _searched(
+    search: BucketSearch, anchors: Sequence[int], cache: Cache, folder: Path, pool: list[Schedule], alone: dict[int, float]
+) -> None:
+    """Search at some sizes, as a symbol and alone: what is found is added to `pool`, and seconds of sizes alone to `alone`, as it comes."""
+    for at in anchors:
+        if (share := search.allowance.slice(_SYMBOLIC, _SYMBOLIC + 0.05, len(anchors))) is not None:
+            pool += search.searched(at, share, folder)
+    for at in anchors:
+        share = search.allowance.slice(_ALONE, _SYMBOLIC + _ALONE + 0.05, len(anchors))
+        found = None if share is None else search.alone(at, share, cache)
+        if found is not None:
+            pool.append(found[0])
+            alone[at] = found[1]
 
 
 def _best_so_far(search: BucketSearch, e: KeyboardInterrupt, pool: Sequence[Schedule]) -> list[Schedule]:

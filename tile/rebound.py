@@ -12,7 +12,7 @@ from ..ir.errors import KernelError
 _NOWHERE = object()
 
 
-class Carried:
+class Rebound:
     """The names that the `for` statement which runs in a frame would hand from one step to the next, and what they are before it."""
 
     def __init__(self, frame: FrameType) -> None:
