@@ -15,7 +15,7 @@ from functools import lru_cache
 from . import index as ix
 from .body import Fold, Reduce
 from .dtypes import index
-from .node import Node, axes_of, const, walk
+from .node import Node, axes_met, axes_of, const, walk
 from .operators import cast, substitute
 
 
@@ -79,7 +79,7 @@ def _place(n: Node) -> Node | None:
 
 
 def _sites(fold: Fold, node: Node) -> list[Node]:
-    return [a for a in axes_of(node) if a.arg.family == fold.axis.arg.family]
+    return [a for a in axes_met(node) if a.arg.family == fold.axis.arg.family]
 
 
 def _is_identity(fold: Fold, false: dict[Node, Node]) -> bool:

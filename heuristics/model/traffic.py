@@ -8,7 +8,7 @@ from math import inf
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_met, walk
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.nests import Nest
@@ -158,7 +158,7 @@ class Traffic:
     def _reach(self, i: Node) -> list[tuple[str, float]]:
         """How far each part moves an index."""
         s, out = self.scheduled, []
-        for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
+        for p in {q.name: q for a in axes_met(i) if a in s.plans for q in s.plans[a].parts}.values():
             k = abs(s.terms(i).get(p.var, 1))
             if k < self.machine.caches.unbounded:
                 out.append((p.name, float(k * (p.trips - 1))))

@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
-from ...ir.node import FUNCTIONS, Node, axes_of, walk
+from ...ir.node import FUNCTIONS, Node, axes_met, axes_of, walk
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
 from .interior import interior
@@ -73,7 +73,7 @@ def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | No
     for size, i in zip(reversed(buffer.shape), reversed(indices)):
         i = interior(i)
         terms, _ = ix.parts(i)
-        for a in axes_of(i):
+        for a in axes_met(i):
             k = terms.get(a)
             previous = out.get(a, 0)
             out[a] = None if k is None or previous is None or any(a in axes_of(t) for t in terms if t is not a) else previous + k * stride
