@@ -273,17 +273,6 @@ def axes_of(*roots: Node) -> set[Node]:
     return out
 
 
-def axes_met(node: Node) -> tuple[Node, ...]:
-    """The same of one node, in the order in which one meets them: for what must not depend on where nodes lie in memory, as the order of
-    sets does."""
-    if node.op == "axis":
-        return (node,)
-    found: tuple[Node, ...] | None = node._memo.get("met")
-    if found is None:
-        found = node._memo["met"] = tuple(n for n in walk(node) if n.op == "axis")
-    return found
-
-
 def _axes(node: Node) -> frozenset[Node]:
     # a node must not hold itself: that cycle would keep it alive for ever
     if node.op == "axis":

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from ...ir import index as ix
+from ...ir.axes_met import axes_met
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_met, walk
+from ...ir.node import Node, walk
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.nests import Nest

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...ir import index as ix
+from ...ir.axes_met import axes_met
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
-from ...ir.node import FUNCTIONS, Node, axes_met, axes_of, walk
+from ...ir.node import FUNCTIONS, Node, axes_of, walk
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
 from .interior import interior

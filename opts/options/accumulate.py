@@ -13,8 +13,9 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ..analysis.accumulated import accumulable, accumulated
 from ..kernel_parts import renamed
+from ..named_sums import named, proposed
 from ..neighbourhood import Neighbourhood
-from ..opt import Opts, opt
+from ..opt import Opts
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
@@ -33,13 +34,7 @@ def phases(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Kernel] | No
 
 def rewrite(r: Rewriting) -> Scheduled:
     """A schedule for each phase. An option is for every phase that has what it names."""
-    names = tuple(o.on for o in r.mine)
-    first = r.mine[0]
-    if r.target.kind == "gpu":
-        raise OptError(f"{first}: rows come one after the other, so {r.target.name} would be idle; ACCUMULATE is for processors")
-    twice = next((o for i, o in enumerate(r.mine) if o.on in names[:i]), None)
-    if twice is not None:
-        raise OptError(f"{twice}: it is accumulated already")
+    names = named(r, f"rows come one after the other, so {r.target.name} would be idle", "accumulated")
     found = phases(r.kernel, names)
     if found is None:
         known = ", ".join(accumulable(r.kernel)) or f"{r.kernel.name} has none"
@@ -53,12 +48,7 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """The sums over rows that others read as well: all together, and each alone."""
-    found = accumulable(near.kernel) if near.target.kind != "gpu" else {}
-    if any(("ACCUMULATE", v) in near.taken for v in found):
-        return
-    if len(found) > 1:
-        yield tuple(opt("ACCUMULATE", v) for v in found)
-    yield from ((opt("ACCUMULATE", v),) for v in found)
+    yield from proposed(near, "ACCUMULATE", accumulable(near.kernel) if near.target.kind != "gpu" else {})
 
 
 ACCUMULATE = Option(

@@ -13,8 +13,9 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ..analysis.keyed import keyed, scattered
 from ..kernel_parts import renamed
+from ..named_sums import named, proposed
 from ..neighbourhood import Neighbourhood
-from ..opt import Opts, opt
+from ..opt import Opts
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
@@ -33,13 +34,7 @@ def phases(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Kernel] | No
 
 def rewrite(r: Rewriting) -> Scheduled:
     """A schedule for each phase. An option is for every phase that has what it names."""
-    names = tuple(o.on for o in r.mine)
-    first = r.mine[0]
-    if r.target.kind == "gpu":
-        raise OptError(f"{first}: keys of {r.target.name}'s threads would meet; SCATTER is for processors")
-    twice = next((o for i, o in enumerate(r.mine) if o.on in names[:i]), None)
-    if twice is not None:
-        raise OptError(f"{twice}: it is scattered already")
+    names = named(r, f"keys of {r.target.name}'s threads would meet", "scattered")
     found = phases(r.kernel, names)
     if found is None:
         known = ", ".join(keyed(r.kernel)) or f"{r.kernel.name} has none"
@@ -54,12 +49,7 @@ def leads(kernel: Kernel, mine: Opts) -> bool:
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """The sums that can be scattered: all together, and each alone."""
-    found = keyed(near.kernel) if near.target.kind != "gpu" else {}
-    if any(("SCATTER", v) in near.taken for v in found):
-        return
-    if len(found) > 1:
-        yield tuple(opt("SCATTER", v) for v in found)
-    yield from ((opt("SCATTER", v),) for v in found)
+    yield from proposed(near, "SCATTER", keyed(near.kernel) if near.target.kind != "gpu" else {})
 
 
 SCATTER = Option(
