@@ -11,8 +11,8 @@ from ...opts.opt import Opts
 from ...opts.schedule import Scheduled
 from ...targets import Target
 
-ROOM = 12_000
-"""Instructions of Programs that are counted for the seeds of a kernel, with those of its phases: about a second's worth."""
+ROOM = 30_000
+"""Instructions of Programs that are counted for the seeds of a kernel, with those of its phases: two seconds' worth."""
 
 
 class Trials:

@@ -13,22 +13,28 @@ from ...program.program import Mem, Val
 from .bounds import Bounds, size
 
 
-def masked_load(ev: Bounds, mem: Mem, base: Node, c: int, vec: Val | None, lanes: int, mask: Val, invariant: bool) -> Val:
-    """`lanes` elements from base + c on (+ `vec`, a scalar that is computed from data), under a mask."""
+def masked_load(
+    ev: Bounds, mem: Mem, base: Node, c: int, vec: Val | None, lanes: int, masks: tuple[Val, Val | None], invariant: bool
+) -> Val:
+    """`lanes` elements from base + c on (+ `vec`, a scalar that is computed from data), under a mask of as many, or of one. `masks`: that,
+    and what of it is one for all lanes, if anything is: mostly the vector is the array's where this holds."""
     b, low = ev.b, ev.low
+    mask, alone = b.splat(masks[0], lanes), masks[1]
     elements = _elements(ev, mem)
     if vec is None:
         first, last = ev.span(ix.add(base, const(c)))
         if elements is None or (-lanes < first and last < ix.bounds(elements)[0]):  # (some lane of each may be an element)
             return b.load(low.at(mem, base, c, lanes), low.scalar(base), lanes, mask, invariant)
-    at = low.scalar(ix.add(base, const(c)))
-    if vec is not None:
-        at = b.op("add", at, vec)
+    mem = low.at(mem, base, c, lanes) if vec is None else replace(mem, offset=mem.offset + c)
+    at = low.scalar(base) if vec is None else b.op("add", low.scalar(base), vec)
     if elements is None:
         return b.load(mem, at, lanes, mask, invariant)
+    if alone is not None and 0 <= c <= ix.bounds(elements)[0] - lanes:
+        return b.load(mem, b.op("select", alone, at, b.const(0), dtype=index), lanes, mask, invariant)
+    at = b.op("add", at, b.const(c))
     there = b.op("and", b.op("lt", b.const(-lanes), at), b.op("lt", at, low.scalar(elements)))
-    align = low.at(mem, base, c, lanes).align if vec is None else mem.align
-    return b.load(replace(mem, align=align), b.op("select", there, at, b.const(0), dtype=index), lanes, mask, invariant)
+    place = b.op("select", there, at, b.const(0), dtype=index)
+    return b.load(replace(mem, offset=mem.offset - c), place, lanes, mask, invariant)
 
 
 def _elements(ev: Bounds, mem: Mem) -> Node | None:

@@ -28,8 +28,10 @@ class MemoryAccess(Bounds):
         mask: Val | None = None,
         invariant: bool = False,
         kept: Array | None = None,
+        alone: Val | None = None,
     ) -> Val:
-        """Load at an element index over parts; `kept`: where a value of the kernel's is kept."""
+        """Load at an element index over parts; `kept`: where a value of the kernel's is kept; `alone`: a condition for all lanes of a mask
+        of many."""
         guarded = mask is not None
         known = None if mask is None else self.b.truth(mask)
         if mask is not None and known is not None:
@@ -48,14 +50,11 @@ class MemoryAccess(Bounds):
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
             lanes = self.width if lane else 1
-            if mask is not None and mask.lanes != lanes:
-                if mask.lanes == 1:
-                    mask = b.splat(mask, lanes)
-                else:  # one address under a vector mask: a gather of equal lanes
-                    at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
-                    return b.gather(mem, at, mask, invariant)
+            if mask is not None and mask.lanes not in (1, lanes):  # one address under a vector mask: a gather of equal lanes
+                at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
+                return b.gather(mem, at, mask, invariant)
             if mask is not None and lanes > 1:
-                return masked_load(self, mem, base, c, vec, lanes, mask, invariant)
+                return masked_load(self, mem, base, c, vec, lanes, (mask, mask if mask.lanes == 1 else alone), invariant)
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)

@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from .memory_access import MemoryAccess
 
 
-def read_masked(ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool) -> Val:
-    """A load at an element index over parts, 0 where a mask does not hold."""
+def read_masked(
+    ev: MemoryAccess,
+    node: Node,
+    mem: Mem,
+    address: Node,
+    asg: Assignment,
+    mask: Val | None,
+    invariant: bool,
+    alone: Val | None = None,
+) -> Val:
+    """A load at an element index over parts, 0 where a mask does not hold. `alone`: what of the mask is one for all lanes, if anything is."""
     if mask is None or mask.lanes == 1 or not _plain(ev, node, mem, address, asg):
-        return ev.read(mem, address, asg, mask, invariant)
+        return ev.read(mem, address, asg, mask, invariant, alone=alone)
     b = ev.b
     # (the mask True: a load of this copy alone; not read-only, since it must stay where its bounds are known)
     x = b.splat(ev.read(mem, address, asg, b.const(True, bool_)), mask.lanes)
