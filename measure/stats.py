@@ -205,11 +205,13 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
 
 
 def torn(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether who is ahead is behind by 2 % or more in one kind of rounds: from memory, or in the caches."""
-    if len(pairs) < 2:
+    """Whether who is ahead is behind by 2 % or more in one kind of rounds, from memory or in the caches, in two or more that agree."""
+    logs = [math.log(a / b) for a, b in pairs]
+    if len(logs) < 4:
         return False
-    ahead, behind = sorted(_by_kind([math.log(a / b) for a, b in pairs]), key=abs, reverse=True)
-    return ahead * behind < 0 and abs(behind) > _TORN
+    kinds = sorted((logs[::2], logs[1::2]), key=lambda kind: abs(median(kind)))
+    behind, ahead = (median(kind) for kind in kinds)
+    return ahead * behind < 0 and abs(behind) > _TORN and all(x * behind > 0 for x in kinds[0])
 
 
 def _by_kind(logs: Sequence[float]) -> tuple[float, float]:

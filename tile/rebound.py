@@ -37,7 +37,8 @@ class Rebound:
 def _read_and_bound(frame: FrameType) -> list[str]:
     """Names that are read before they are bound in the body of the `for` statement that runs, in the order of its instructions."""
     instructions = list(dis.get_instructions(frame.f_code))
-    start = next((i for i, x in enumerate(instructions) if x.offset == frame.f_lasti), None)
+    # (where it has run for a while, Python stands at what belongs to the instruction)
+    start = next((i for i, x in reversed(list(enumerate(instructions))) if x.offset <= frame.f_lasti), None)
     if start is None or instructions[start].opname != "FOR_ITER":
         return []
     end = instructions[start].argval

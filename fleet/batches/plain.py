@@ -102,7 +102,7 @@ def duel(data: Any) -> Duel:
     """What `duel_json` wrote. Raises FleetError."""
     try:
         ratio, t_a, t_b, noise = (_number(data[name]) or 0.0 for name in ("ratio", "t_a", "t_b", "noise"))
-        significant, torn = (bool(data[name]) for name in ("significant", "torn"))
+        significant, torn = bool(data["significant"]), bool(data.get("torn", False))
         return Duel(ratio, significant, t_a, t_b, int(data["rounds"]), noise, int(data["compared"]), torn)
     except (KeyError, TypeError, ValueError) as e:
         raise FleetError(f"what a worker says of a comparison is not readable ({e})") from e

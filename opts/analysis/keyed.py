@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from ...ir import index as ix
 from ...ir.body import Reduce, Store, Value, values_of
 from ...ir.buffer import Buffer
-from ...ir.dtypes import bool_, index
-from ...ir.integer_ranges import value_range
+from ...ir.dtypes import DType, bool_, index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.operators import cast, substitute
@@ -95,7 +94,7 @@ def scattered(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] | N
     needs = [{x.name for item in needed(kernel.body, (v.body,)) for x in values_of(item)} for v in sums]
     if any(n & set(names) for n in needs):
         return None
-    loops: dict[tuple[int, ...], tuple[Node, ...]] = {}
+    loops: dict[tuple[int | Node, ...], tuple[Node, ...]] = {}
     stores = [_store(known[v.name], loops) for v in sums]
     body = needed(kernel.body, (r for s in stores for r in store_roots(s)))
     first = Kernel(f"{kernel.name}_keys", body, tuple(stores), (*loaded(kernel.inputs, body, stores), *(s.buffer for s in stores)))
@@ -103,10 +102,24 @@ def scattered(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] | N
     return first, left(kernel, works)
 
 
-def _store(k: Keyed, loops: dict[tuple[int, ...], tuple[Node, ...]]) -> Store:
+def _held(key: Node) -> tuple[int, int]:
+    """The least and the largest number that a key's type holds, as an index: what callers state of an input is not relied on, since a key
+    beside it has been counted nowhere so far. Large numbers without a sign are negative ones there."""
+    while key.op == "cast" and _kept(key.src[0].dtype, key.dtype):
+        key = key.src[0]
+    bits = 8 * key.dtype.size
+    return (0, (1 << bits) - 1) if key.dtype.kind == "u" and bits < 64 else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def _kept(of: DType, to: DType) -> bool:
+    """Whether a wider type has all numbers of an integer type."""
+    return of.is_int and of is not index and of.size < to.size and (of.kind == "u" or to.kind == "i")
+
+
+def _store(k: Keyed, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -> Store:
     """The sum as a store that adds; `loops`: axes that sums over as many elements go through together."""
     v, reduced = k.value, k.value.reduce_axes
-    shared = loops.setdefault(tuple(ix.upper(a.arg.extent) for a in reduced), reduced)
+    shared = loops.setdefault(tuple(a.arg.extent for a in reduced), reduced)
     if not set(shared).isdisjoint((*v.axes, *(a for n in walk(v.body) for a in axes_of(n) if a not in reduced))):
         shared = reduced
     along = dict(zip(reduced, shared, strict=True))
@@ -115,7 +128,7 @@ def _store(k: Keyed, loops: dict[tuple[int, ...], tuple[Node, ...]]) -> Store:
     for a in v.axes:
         at = a if a not in k.keys else cast(substitute(k.keys[a], along), index)
         places.append(at)
-        low, high = value_range(k.keys[a]) if a in k.keys else (0, 0)
+        low, high = _held(k.keys[a]) if a in k.keys else (0, 0)
         conditions += [ix.compare("le", const(0), at)] if low < 0 else []
         conditions += [ix.compare("lt", at, const(a.arg.extent))] if high >= ix.upper(a.arg.extent) else []
     mask = None

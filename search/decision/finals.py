@@ -119,6 +119,8 @@ class _Final:
         self.standing, self.seed = list(finalists), seed
         self.challenged = bool(finalists)
         self.failed: list[Measurement] = []
+        self.torn: list[Finalist] = []
+        """Those that were ahead of the seed in one place only: they stand again where the seed falls."""
 
     def choose_seed(self, untuned: Finalist) -> None:
         """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may
@@ -172,6 +174,7 @@ class _Final:
             note = "no significant win: the answer is the seed schedule" if self.challenged else "the answer is the seed schedule"
             return self._won(seed, checked, False, 1.0, False, f"{note} ({message})" if message else note)
         self._drop(seed, checked)
+        self.standing = self.standing or self.torn
         if self.standing:
             return self.decide()
         return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=tuple(self.failed))
@@ -259,7 +262,7 @@ class _Final:
                 self._recheck(champion)
             return False, None, False, str(e)
         if duel.torn:  # the next one may be ahead in both places
-            self.standing = [f for f in self.standing if f is not champion]
+            self.standing, self.torn = [f for f in self.standing if f is not champion], [*self.torn, champion]
             return False, duel.ratio, True, f"ahead of the seed from memory or in the caches, but not in both ({duel.ratio:.3f})"
         win = duel.significant and duel.ratio < 1
         return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {duel.rounds} paired rounds"

@@ -126,7 +126,8 @@ def _best_so_far(search: BucketSearch, e: KeyboardInterrupt, pool: Sequence[Sche
     if division is not None:
         return [division.parts[0][2]]
     interrupted = [e.result.opts] if isinstance(e, Interrupted) and e.result.found else []
-    return [*interrupted, *reversed(pool)][:1]
+    space = space_of(search.task(search.range, search.range.lo))
+    return [s for s in (*interrupted, *reversed(pool)) if space.state(s) is not None][:1]
 
 
 def _rescued(search: BucketSearch, cache: Cache, best: Sequence[Schedule]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
 from ...ir.errors import UsageError
 from ...ir.node import Node, sym
@@ -22,7 +23,7 @@ class SizeRange:
     hi: int
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.lo, int) and isinstance(self.hi, int)):
+        if not (isinstance(self.lo, Integral) and isinstance(self.hi, Integral)):
             raise UsageError(f"{self} is no range of sizes: sizes are whole numbers")
         if self.lo == self.hi:
             raise UsageError(f"{self} is a single size; write {self.name}={self.lo}")

@@ -171,9 +171,11 @@ def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near
 )
 def test_a_duel_is_torn_where_a_gain_in_one_place_is_a_loss_in_the_other(near, far, torn):
     a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
-    for rounds in (2, 8, 9):
+    for rounds in (4, 8, 9):
         assert stats.torn(stats.paired_bursts(a, b, [[0], [1]], (), 1, rounds, lambda s: None)) == torn
     assert not stats.torn([(1.2, 1.0)]), "one round is of one place"
+    assert not stats.torn([(0.8, 1.0), (1.1, 1.0), (0.8, 1.0)]), "one disturbed round says nothing of its place"
+    assert not stats.torn([(0.8, 1.0), (1.1, 1.0), (0.8, 1.0), (0.99, 1.0)]), "nor do two that do not agree"
 
 
 def test_bursts_have_twenty_calls():

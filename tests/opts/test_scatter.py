@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats
 from tilewright.heuristics import seeds
-from tilewright.ir import KernelBuilder, OptError, float32, float64, int8, int16, int32, maximum, uint8, where
+from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
@@ -95,7 +95,7 @@ def test_random_steps_from_it_are_right(make: Any) -> None:
 def test_each_element_is_added_once_at_its_key() -> None:
     first, second = apply(joint(), parse([["SCATTER", "table"]]), named("avx2")).phases
     (store,) = first.kernel.stores
-    assert (store.combine, len(store.axes), store.buffer.shape, store.mask) == ("add", 1, (4, 7), None)
+    assert (store.combine, len(store.axes), store.buffer.shape) == ("add", 1, (4, 7))
     assert {b.name for b in second.kernel.inputs} == {"table.total"}
 
 
@@ -104,6 +104,57 @@ def test_sums_over_the_same_elements_share_a_loop() -> None:
     assert found is not None
     assert len({s.axes for s in found[0].stores}) == 1
     assert all(s.mask is not None for s in found[0].stores), "a key may be of no group"
+
+
+def symbolic(key: Any = int32) -> Kernel:
+    """Two sums over as many elements at most, of which one has fewer; and keys without a sign."""
+    kb = KernelBuilder("symbolic")
+    n = sym("n", 1, 40)
+    a, b, v = kb.axis("n", n), kb.axis("m", 40), kb.axis("v", 16)
+    x, k, l = kb.input("x", (40,), float32), kb.input("k", (n,), key, range=(0, 15)), kb.input("l", (40,), key, range=(0, 20))
+    c = kb.sum("c", (v,), a, where(k[a].eq(cast(v, key)), 1.0, 0.0))
+    d = kb.sum("d", (v,), b, where(l[b].eq(cast(v, key)), x[b], 0.0))
+    kb.store("y", float32, (16,), (v,), c[v] + d[v] * 2.0)
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize("key", [int32, uint8, uint64])
+@pytest.mark.parametrize("n", [7, 40])
+def test_each_sum_goes_through_its_own_elements(key: Any, n: int) -> None:
+    for opts in (parse([["SCATTER", "c"], ["SCATTER", "d"]]), seeds(symbolic(key), named("avx2"))[0]):
+        check_floats(symbolic(key), opts, named("avx2"), vars={"n": n})
+
+
+@pytest.mark.parametrize("past", [1 << 63, (1 << 63) + (1 << 40), (1 << 64) - 1])
+def test_keys_that_are_no_index_are_no_place(past: int) -> None:
+    """A large number without a sign is a negative index."""
+    kb = KernelBuilder("unsigned")
+    a, v = kb.axis("n", 30), kb.axis("v", 16)
+    k = kb.input("k", (30,), uint64, range=(0, 15))
+    key = k[a] + const(past, uint64)
+    c = kb.sum("c", (v,), a, key.eq(cast(v, uint64)))
+    kb.store("y", int32, (16,), (v,), c[v] * 2)
+    kernel = normalise(kb.build())
+    check_floats(kernel, parse([["SCATTER", "c"]]), named("avx2"))
+    check_compiled(kernel, parse([["SCATTER", "c"]]))
+
+
+def test_negative_keys_of_a_type_without_a_sign_are_no_place() -> None:
+    """cast(-1, uint16) is 65535, and beside all places."""
+    kb = KernelBuilder("wrapped")
+    a, v = kb.axis("n", 30), kb.axis("v", 300)
+    k = kb.input("k", (30,), int8, range=(-3, 3))
+    c = kb.sum("c", (v,), a, cast(k[a], "uint16").eq(cast(v, "uint16")))
+    kb.store("y", int32, (300,), (v,), c[v] * 2)
+    check_floats(normalise(kb.build()), parse([["SCATTER", "c"]]), named("avx2"))
+
+
+def test_stated_ranges_of_keys_are_not_relied_on() -> None:
+    """A sum counts a key beside all places nowhere, so whoever calls with one keeps doing so."""
+    first, _ = apply(joint(), parse([["SCATTER", "table"]]), named("avx2")).phases
+    assert first.kernel.stores[0].mask is not None
+    bytes_, _ = apply(equalised(), parse([["SCATTER", "many"]]), named("avx2")).phases
+    assert bytes_.kernel.stores[0].mask is None, "every byte has a place"
 
 
 def test_places_that_a_type_has_twice_are_no_keys() -> None:

@@ -265,3 +265,10 @@ def test_who_is_behind_the_seed_in_one_place_makes_way_for_the_next(second: bool
     assert d.winner is not None and d.winner.measurement.opts == winner
     assert seen == [(A, SEED, 9), (B, SEED, 9)], "nobody is fought twice over it"
     assert not d.failed and ("not in both" in d.message) == second
+
+
+def test_who_made_way_stands_again_where_the_seed_falls() -> None:
+    m = judge({SEED: 1e-3, A: 0.6e-3}, second_check=lambda o: Outcome.wrong if o == SEED else Outcome.ok)
+    m.duel = lambda a, b, rounds=8: Duel(0.6, False, 0.6e-3, 1e-3, rounds, torn=True)  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, 0.6e-3)], finalist(SEED, 1e-3), lambda: 60.0)
+    assert d.winner is not None and d.winner.measurement.opts == A
