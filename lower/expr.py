@@ -13,7 +13,6 @@ from ..ir.dtypes import bool_, index
 from ..ir.node import Node, axes_of, const, pending, walk
 from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
-from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
@@ -190,8 +189,7 @@ class NestEval(MemoryAccess):
             invariant = False
         m = None if mask is None else self.b.const(True, bool_) if held else self._apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
-            alone = None if mask is None or m is None or m.lanes == 1 else self._for_all_lanes(mask, asg)
-            return read_masked(self, node, mem, address, asg, m, invariant, alone)
+            return read_masked(self, node, mem, address, asg, (mask, m), invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)
         if part is None:
             return tile_read.read(self, staged[0], mem, address, asg)
@@ -201,14 +199,6 @@ class NestEval(MemoryAccess):
         if key not in self._memo:
             self._memo[key] = tile_read.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])
-
-    def _for_all_lanes(self, mask: Node, asg: Assignment) -> Val | None:
-        """What of a mask is one for all lanes: where that does not hold, no lane is on."""
-        found = [v for c in conjuncts(mask) if (v := self._apart(c, asg)).lanes == 1 and self.b.truth(v) is None]
-        out = found[0] if found else None
-        for v in found[1:]:
-            out = v if out is None else self.b.op("and", out, v)
-        return out
 
     def locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""

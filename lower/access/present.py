@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...ir.buffer import load_parts
 from ...ir.dtypes import bool_
 from ...ir.node import Node, const
+from ...ir.skippable import conjuncts
 from ...program.program import Mem, Val
 from ..storage import Assignment
 from .bounds import size
@@ -17,22 +18,26 @@ if TYPE_CHECKING:
 
 
 def read_masked(
-    ev: MemoryAccess,
-    node: Node,
-    mem: Mem,
-    address: Node,
-    asg: Assignment,
-    mask: Val | None,
-    invariant: bool,
-    alone: Val | None = None,
+    ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment, mask: tuple[Node | None, Val | None], invariant: bool
 ) -> Val:
-    """A load at an element index over parts, 0 where a mask does not hold. `alone`: what of the mask is one for all lanes, if anything is."""
-    if mask is None or mask.lanes == 1 or not _plain(ev, node, mem, address, asg):
-        return ev.read(mem, address, asg, mask, invariant, alone=alone)
+    """A load at an element index over parts, 0 where a mask (over axes, and its value here) does not hold."""
+    cond, held = mask
+    if held is None or held.lanes == 1 or not _plain(ev, node, mem, address, asg):
+        alone = None if cond is None or held is None or held.lanes == 1 else _for_all_lanes(ev, cond, asg)
+        return ev.read(mem, address, asg, held, invariant, alone=alone)
     b = ev.b
     # (the mask True: a load of this copy alone; not read-only, since it must stay where its bounds are known)
-    x = b.splat(ev.read(mem, address, asg, b.const(True, bool_)), mask.lanes)
-    return b.op("select", mask, x, b.splat(b.const(0, mem.dtype), mask.lanes), dtype=mem.dtype)
+    x = b.splat(ev.read(mem, address, asg, b.const(True, bool_)), held.lanes)
+    return b.op("select", held, x, b.splat(b.const(0, mem.dtype), held.lanes), dtype=mem.dtype)
+
+
+def _for_all_lanes(ev: MemoryAccess, cond: Node, asg: Assignment) -> Val | None:
+    """What of a mask is one for all lanes: where that does not hold, no lane is on."""
+    out: Val | None = None
+    for v in (ev.value(c, asg) for c in conjuncts(cond)):
+        if v.lanes == 1 and ev.b.truth(v) is None:
+            out = v if out is None else ev.b.op("and", out, v)
+    return out
 
 
 def _plain(ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment) -> bool:
