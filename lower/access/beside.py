@@ -20,7 +20,8 @@ def masked_load(
     and what of it is one for all lanes, if anything is: mostly the vector is the array's where this holds."""
     b, low = ev.b, ev.low
     mask, alone = b.splat(masks[0], lanes), masks[1]
-    elements = _elements(ev, mem)
+    known = b.known(mask)  # (of a vector that has an element nothing is asked)
+    elements = None if isinstance(known, tuple) and any(known) else _elements(ev, mem)
     if vec is None:
         first, last = ev.span(ix.add(base, const(c)))
         if elements is None or (-lanes < first and last < ix.bounds(elements)[0]):  # (some lane of each may be an element)

@@ -10,7 +10,7 @@ from .conftest import Tune
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--shape", "m=5..2,n=3,k=4"], "m=5..2 is no range of sizes; write m=1..4096, with the smaller number first"),
+        (["--shape", "m=5..2,n=3,k=4"], "m=5..2 is no range of sizes; write the smaller number first, as in m=1..4096"),
         (["--shape", "m=0..30"], "m=0..30 is no range of sizes"),
         (["--shape", "m=1..30,n=1..30"], "one size may vary, tune the others one by one"),
         (["--shape", "m=1..30", "--buckets", "0"], "0"),

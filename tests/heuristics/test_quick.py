@@ -153,7 +153,7 @@ def test_constant_inputs_are_packed_once() -> None:
 
 def test_each_list_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(legal, "apply", lambda k, o, t: tried.append(o) or apply(k, o, t))
+    monkeypatch.setattr(legal, "apply", lambda k, o, t, made: tried.append(o) or apply(k, o, t, made))
     trials = Trials(made("matmul", "odd"), targets.named("avx2"))
     wish = (opt("UPCAST", "n", 8), opt("UPCAST", "n", 8), opt("PARALLEL", "n"))
     assert trials.legal(wish) == trials.legal(wish) == trials.legal_at_once(wish)
