@@ -3,7 +3,8 @@
 An expression is counted once for each point of the axes it depends on (hoisted as far as it goes), a named value once
 for each of its own points, however often it is read; an expression that several values have counts once, also where each
 goes through axes of its own of the same extents. What no store needs does not count, nor what a store's or a load's mask
-leaves out, where axes alone decide it; merging a fold's tiles does not (uncut, there is none)."""
+leaves out, where axes alone decide it; a sum of what has the key of its place (`keyed`) counts each element once;
+merging a fold's tiles does not (uncut, there is none)."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from .checks.counterexample import OpenIndexError, value_at
 from .dtypes import DType, index
 from .errors import KernelError
 from .kernel import Kernel
+from .keyed import keyed
 from .node import Node, as_node, axes_of, walk
 from .node import axis as make_axis
 from .op_names import FUNCTIONS
@@ -111,10 +113,12 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
                 count(n.dtype.compute, polynomials)
 
     folds = {v.name: f for f in kernel.body if isinstance(f, Fold) for v in f.block}
+    by_key = keyed(kernel)
     for v in needed(kernel):
         body((*v.axes, *v.reduce_axes), v.body, folds.get(v.name))
         if isinstance(v.expr, (Reduce, Scan)) and v.body.op != "tuple":
-            count(v.expr.dtype.compute, size.points((*v.axes, *v.reduce_axes), folds.get(v.name)))
+            places = by_key[v.name].keys if v.name in by_key else ()
+            count(v.expr.dtype.compute, size.points((*(a for a in v.axes if a not in places), *v.reduce_axes), folds.get(v.name)))
     for s in kernel.stores:
         body(s.axes, s.expr, mask=s.mask)
         if s.combine is not None:

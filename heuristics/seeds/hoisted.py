@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from ...ir.keyed import keyed
 from ...ir.node import walk
 from ...opts.analysis.accumulated import accumulable
 from ...opts.analysis.invariant import DEAR
-from ...opts.analysis.keyed import keyed
 from ...opts.opt import Opts, opt
 from ...opts.options.distribute import splits
 from ...opts.options.hoist import hoistable

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ..analysis.keyed import keyed, scattered
+from ...ir.keyed import keyed
+from ..analysis.by_keys import scattered
 from ..kernel_parts import renamed
 from ..named_sums import named, proposed
 from ..neighbourhood import Neighbourhood

@@ -2,7 +2,7 @@
 
 import pytest
 from tilewright import kernels
-from tilewright.ir import KernelBuilder, KernelError, const, dtype, exp, float32, float64, int64, sym
+from tilewright.ir import KernelBuilder, KernelError, cast, const, dtype, exp, float32, float64, int32, int64, sym, where
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower.arithmetic.elementary import expand
@@ -103,3 +103,12 @@ def test_index_arithmetic_is_free():
     d = kernels.get("conv2d")
     shape = {**d.odd_shape, "groups": 1}
     assert cost(d.kernel(shape)).flops == d.flops(shape)
+
+
+def test_sums_by_keys_look_at_each_element_once() -> None:
+    kb = KernelBuilder("histogram")
+    i, v = kb.axis("n", 1000), kb.axis("v", 64)
+    k, x = kb.input("k", (1000,), int32), kb.input("x", (1000,), float32)
+    total = kb.sum("total", (v,), i, where(k[i].eq(cast(v, int32)), x[i], 0.0))
+    kb.store("y", float32, (64,), (v,), total[v])
+    assert cost(kb.build()).flops == 1000

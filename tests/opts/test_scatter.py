@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats
 from tilewright.heuristics import seeds
-from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, sym, uint8, uint64, where
+from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, minimum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.keyed import keyed
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.analysis.keyed import keyed, scattered
+from tilewright.opts.analysis.by_keys import scattered
 from tilewright.targets import named
 
 
@@ -54,11 +55,27 @@ def joint(n: int = 83, p: int = 4, q: int = 7) -> Kernel:
     return normalise(kb.build())
 
 
+def common(n: int = 71, places: int = 19) -> Kernel:
+    """Counts as they are written, which are int64, read as numbers and as places of a table."""
+    kb = KernelBuilder("common")
+    a, v, u, i = kb.axis("n@count", n), kb.axis("v", places), kb.axis("v@most", places), kb.axis("n", n)
+    k, table = kb.input("k", (n,), int32, range=(0, places + 3)), kb.input("table", (16,), float32)
+    many = kb.sum("many", (v,), a, where(k[a].eq(cast(v, int32)), 1, 0))
+    most = kb.max("most", (), u, many[u] * u)
+    mine = many[where(k[i] < places, cast(k[i], "int64"), 0)]
+    kb.store("y", float32, (n,), (i,), table[minimum(mine, 15)] + cast(most[()], float32))
+    kb.store("rest", "int64", (places,), (v,), many[v] % 7)
+    return normalise(kb.build())
+
+
 CASES: list[tuple[Kernel, list[Any]]] = [
     (equalised(), [["SCATTER", "many"]]),
     (equalised(), [["SCATTER", "many"], ["UPCAST", "n@count.s", 8], ["UPCAST", "n", 16], ["PARALLEL", "b"]]),
     (equalised(places=200), [["SCATTER", "many"], ["UPCAST", "n", 8]]),
     (equalised(), [["SCATTER", "many"], ["PRIVATE", "many.total", {"copies": 4}], ["UPCAST", "v", 8]]),
+    (common(), [["SCATTER", "many"]]),
+    (common(), [["SCATTER", "many"], ["UPCAST", "n", 8]]),
+    (common(), [["SCATTER", "many"], ["PRIVATE", "many.total", {"copies": 2}], ["UPCAST", "n@count.s", 4]]),
     (zscores(), [["SCATTER", "count"]]),
     (zscores(), [["SCATTER", "count"], ["SCATTER", "total"], ["UPCAST", "n", 4]]),
     (zscores(), [["SCATTER", "total"], ["UPCAST", "n@count", 4]]),
@@ -77,7 +94,7 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
     check_compiled(kernel, opts, threads=2)
 
 
-@pytest.mark.parametrize("make", [equalised, zscores, joint])
+@pytest.mark.parametrize("make", [equalised, zscores, joint, common])
 def test_random_steps_from_it_are_right(make: Any) -> None:
     kernel, rng, target = make(), random.Random(make.__name__), named("avx2")
     at: tuple[Any, ...] = parse([["SCATTER", name] for name in keyed(kernel)])
