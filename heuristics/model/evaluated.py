@@ -12,7 +12,8 @@ from ...opts.schedule import Scheduled
 
 
 def evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
-    """The nodes that cost an instruction or more: not indices, nor values but those that data picks, nor the masks of staged tiles, nor what only borders ask."""
+    """The nodes that cost an instruction or more: not indices, nor the masks of staged tiles, nor what only borders ask, nor values but for
+    those that data picks."""
     out: dict[Node, None] = {}
     stack = [r for r in roots if r.dtype is not index]
     while stack:

@@ -4,9 +4,10 @@ or all keys for each place (`SCATTER`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
+from ...ir.kernel import Kernel
 from ...ir.keyed import keyed
 from ...ir.node import walk
 from ...opts.analysis.accumulated import accumulable
@@ -35,7 +36,7 @@ def hoisted(
     this is one of the kernels of such a schedule, of which no more phases are made for values that are kept. `counted`: of the likeliest
     whose estimate is no more than about that of the first one, its Program is asked as well."""
     firsts = [
-        first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), *pushes(trials), by_keys(trials)) if first
+        first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), pushes(trials), by_keys(trials)) if first
     ]
     if not firsts:
         yield from found
@@ -66,27 +67,25 @@ def two_sums(trials: Trials) -> Opts:
     return first if first and trials.is_legal(first) else ()
 
 
-def pushes(trials: Trials) -> Iterator[Opts]:
-    """Options that add up sums over rows in memory: as many as can be together. (What is left has seeds of its own, with those that cannot.)"""
-    if trials.target.kind == "gpu" or trials.target.groups:
-        return
-    found: Opts = ()
-    for name in accumulable(trials.kernel):
-        if trials.is_legal((*found, opt("ACCUMULATE", name))):
-            found = (*found, opt("ACCUMULATE", name))
-    if found:
-        yield found
+def pushes(trials: Trials) -> Opts:
+    """Options that add up sums over rows in memory. (What is left has seeds of its own, with those that cannot.)"""
+    return _together(trials, "ACCUMULATE", accumulable)
 
 
 def by_keys(trials: Trials) -> Opts:
-    """Options that add up sums at the places that keys say: as many as can be together."""
+    """Options that add up sums at the places that keys say."""
+    return _together(trials, "SCATTER", keyed)
+
+
+def _together(trials: Trials, op: str, found: Callable[[Kernel], Iterable[str]]) -> Opts:
+    """An option for each value that is found: as many as can be together."""
     if trials.target.kind == "gpu" or trials.target.groups:
         return ()
-    found: Opts = ()
-    for name in keyed(trials.kernel):
-        if trials.is_legal((*found, opt("SCATTER", name))):
-            found = (*found, opt("SCATTER", name))
-    return found
+    out: Opts = ()
+    for name in found(trials.kernel):
+        if trials.is_legal((*out, opt(op, name))):
+            out = (*out, opt(op, name))
+    return out
 
 
 def hoists(trials: Trials) -> Opts:

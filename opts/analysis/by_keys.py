@@ -12,7 +12,7 @@ from ...ir.buffer import Buffer
 from ...ir.dtypes import DType, index
 from ...ir.kernel import Kernel
 from ...ir.keyed import Keyed, keyed
-from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import Node, axes_of, const
 from ...ir.operators import cast, substitute
 from ..kernel_parts import loaded, needed, store_roots
 from .totals import left, totals
@@ -53,7 +53,7 @@ def _store(k: Keyed, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -> S
     """The sum as a store that adds; `loops`: axes that sums over as many elements go through together."""
     v, reduced = k.value, k.value.reduce_axes
     shared = loops.setdefault(tuple(a.arg.extent for a in reduced), reduced)
-    if not set(shared).isdisjoint((*v.axes, *(a for n in walk(v.body) for a in axes_of(n) if a not in reduced))):
+    if not set(shared).isdisjoint((*v.axes, *(axes_of(v.body) - set(reduced)))):
         shared = reduced
     along = dict(zip(reduced, shared, strict=True))
     conditions = [substitute(c, along) for c in k.conditions]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from checks import check_compiled, check_floats
+from checks import check_compiled, check_floats, check_random_steps
 from tilewright.heuristics import seeds
 from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, minimum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
@@ -14,7 +13,6 @@ from tilewright.ir.keyed import keyed
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
-from tilewright.opts.actions import proposals
 from tilewright.opts.analysis.by_keys import scattered
 from tilewright.targets import named
 
@@ -96,17 +94,8 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
 
 @pytest.mark.parametrize("make", [equalised, zscores, joint, common])
 def test_random_steps_from_it_are_right(make: Any) -> None:
-    kernel, rng, target = make(), random.Random(make.__name__), named("avx2")
-    at: tuple[Any, ...] = parse([["SCATTER", name] for name in keyed(kernel)])
-    done = 0
-    while done < 6:
-        wish = (*at, *rng.choice(proposals(apply(kernel, at, target))))
-        try:
-            apply(kernel, wish, target)
-        except OptError:
-            continue
-        check_floats(kernel, wish, target)
-        at, done = wish, done + 1
+    kernel = make()
+    check_random_steps(kernel, parse([["SCATTER", name] for name in keyed(kernel)]), named("avx2"))
 
 
 def test_each_element_is_added_once_at_its_key() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import random
 import signal
 import traceback
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import numpy as np
 from tilewright import devices, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
+from tilewright.ir.errors import OptError
 from tilewright.ir.evaluation import twin
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
@@ -25,6 +27,7 @@ from tilewright.measure.checking.verify import check, expectations, unwritten
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands
 from tilewright.opts import Opts, apply
+from tilewright.opts.actions import proposals
 from tilewright.renderers import render
 from tilewright.targets import Target
 
@@ -70,6 +73,19 @@ def check_floats(kernel: Kernel, opts: Opts, target: Target, vars: Mapping[str, 
         if outputs[name].size:
             verdict = check(expect, outputs[name].ctypes.data)
             assert verdict.ok, verdict.detail
+
+
+def check_random_steps(kernel: Kernel, opts: Opts, target: Target, steps: int = 6) -> None:
+    """`check_floats` of so many schedules, each one random step of a search further than the last one; the first step is from `opts`."""
+    rng, done = random.Random(kernel.name), 0
+    while done < steps:
+        wish = (*opts, *rng.choice(proposals(apply(kernel, opts, target))))
+        try:
+            apply(kernel, wish, target)
+        except OptError:
+            continue
+        check_floats(kernel, wish, target)
+        opts, done = wish, done + 1
 
 
 def check_compiled(
