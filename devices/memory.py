@@ -51,6 +51,10 @@ class Memory(ABC):
     margin: int = 0
     """So many bytes before every buffer are its own too: `write`, `read` and `fill` reach them by negative offsets."""
 
+    def prepare(self) -> None:
+        """Compile and load what timing needs, so that no candidate's time goes into that."""
+        return
+
     @abstractmethod
     def alloc(self, nbytes: int) -> int:
         """A new buffer of at least `nbytes` bytes, aligned to 128 or more, with undefined contents."""

@@ -77,10 +77,12 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
             if s.once:
                 first = Lowering(ctx, Builder(expand, target.features), EMITTERS)
                 out.phases.insert(out.once, pack(first, s, packed))
+                out.phases[out.once].shared = first.storage.shared.size
                 out.once += 1
                 low.storage.panels |= first.storage.panels
                 low.scope = replace(low.scope, tiles={**low.scope.tiles, **first.scope.tiles})
         out.phases.append(_phase(low, gate))
+        out.phases[-1].shared = low.storage.shared.size
         out.maps += tuple(low.maps)
         out.scratch = max(out.scratch, low.storage.scratch.size)
         out.shared = max(out.shared, low.storage.shared.size)

@@ -35,6 +35,10 @@ FIRST = "first"
 """The same at the first launch, where the device's driver may still be compiling."""
 MOVED = "moved"
 """Inside the candidate's code, with operands at other addresses."""
+OPEN = "open"
+"""The device is opened and the operands are copied there: its driver has to answer."""
+JUDGED = "judged"
+"""Outputs are compared on the device: its driver has to answer."""
 OURS = "ours"
 """A step inside this program."""
 
@@ -105,9 +109,11 @@ class BatchResult:
 
 
 def serve(bench: Bench, channel: Channel) -> None:
-    """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | FIRST | MOVED | OURS), ("result", …)."""
+    """Do jobs until the runner hangs up. Messages out: ("step", one of the steps above), ("result", …)."""
     try:
-        bench.open()
+        if bench.device.isolation == "worker":
+            channel.send(("step", OPEN))
+        bench.open(lambda: channel.send(("step", OURS)))
     except TilewrightError as e:
         channel.receive()  # the runner is about to send its first job, and may find nobody
         channel.send(("lost", str(e)))
@@ -209,9 +215,10 @@ def _first(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> str |
     """Run once on poisoned outputs, compare every element with the reference, keep the bits; their digest where it is wanted."""
     addresses = bench.operands.checked
     watch.run(addresses)
-    channel.send(("step", OURS))
+    channel.send(("step", OURS if bench.judge is None or job.full else JUDGED))
     watch.compare(addresses, job.full)
     watch.keep(addresses)
+    channel.send(("step", OURS))
     return _digest(bench.operands.snapshot(addresses)) if job.hashed else None
 
 

@@ -55,14 +55,18 @@ class Bench:
         """What candidates run on: the host's operands, or their copies on the device."""
         return self.on_device or self.host
 
-    def open(self) -> None:
-        """In a child: open the device's memory, if it has one, and get the operands ready."""
+    def open(self, computing: Callable[[], None]) -> None:
+        """In a child: open the device's memory, if it has one, and get the operands ready. `computing` is called before what may
+        take long although the device answers: the compiler, and a heavy reference."""
         memory = self.device.memory()
         if memory is not None:
             from .on_device.memory import DeviceOperands
 
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
+        computing()
+        if memory is not None:
+            memory.prepare()
         if memory is not None and memory.compares:
             self._judged_there(memory)
 

@@ -26,6 +26,8 @@ def encode(signature: Signature) -> dict[str, Any]:
         "align": signature.align,
         "once": signature.once,
     }
+    if signature.phase_shared:
+        out["phase_shared"] = list(signature.phase_shared)
     if signature.maps or any(n > 1 for n in signature.clusters):
         out["clusters"] = list(signature.clusters)
         out["maps"] = [
@@ -44,6 +46,7 @@ def decode(data: Any) -> Signature:
     return Signature(
         str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data),
         tuple(map(_map, data.get("maps", ()))), tuple(int(n) for n in data.get("clusters", ())),
+        tuple(int(n) for n in data.get("phase_shared", ())),
     )  # fmt: skip
 
 

@@ -65,19 +65,20 @@ def place(signature: Signature, target: Target) -> Place:
     return "private" if signature.scratch <= PRIVATE_BYTES else "arena"
 
 
-def shared_bytes(signature: Signature, target: Target) -> int:
-    """Bytes of group memory that a kernel takes: shared memory, then (from the next multiple of 64) scratch where it lives there.
-    Raises BuildError above what the target has."""
-    size = _round(signature.shared) + signature.scratch if place(signature, target) == "shared" else signature.shared
+def shared_bytes(signature: Signature, target: Target, phase: int | None = None) -> int:
+    """Bytes of group memory that a phase takes, or the largest: shared memory, then (from the next multiple of 64) scratch where it
+    lives there. Raises BuildError above what the target has."""
+    shared = signature.shared if phase is None else signature.shared_in(phase)
+    size = _round(shared) + signature.scratch if place(signature, target) == "shared" else shared
     if size > target.shared:
         raise BuildError(f"{signature.name} wants {size} bytes of shared memory and {target.name} has {target.shared}: stage smaller tiles")
     return size
 
 
-def dynamic_shared(signature: Signature, target: Target) -> int:
-    """Bytes of dynamic shared memory that a launch must give (and ask the driver for before): all of it above `Language.static_shared`
-    in languages that have such a limit (CUDA: 48 KiB), else 0."""
-    size, most = shared_bytes(signature, target), target.language.static_shared
+def dynamic_shared(signature: Signature, target: Target, phase: int) -> int:
+    """Bytes of dynamic shared memory that the launch of a phase must give (and ask the driver for before): all of it above
+    `Language.static_shared` in languages that have such a limit (CUDA: 48 KiB), else 0."""
+    size, most = shared_bytes(signature, target, phase), target.language.static_shared
     if asynchronous(signature):
         return size
     return size if 0 < most < size else 0

@@ -217,7 +217,8 @@ def bodies(s: Stmt) -> tuple[Block, ...]:
 class Phase:
     """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
     `vars[i]` is the Val of the i-th symbol. Where `threads` > 1, every item is a group of so many threads, and `thread` is the
-    number of one in its group. `cluster` consecutive items run at once, on multiprocessors that reach each other's shared memory."""
+    number of one in its group. `cluster` consecutive items run at once, on multiprocessors that reach each other's shared memory.
+    `shared`: bytes of group memory that it takes (None: as much as the Program's largest phase)."""
 
     items: Node
     item: Val
@@ -226,6 +227,7 @@ class Phase:
     threads: int = 1
     thread: Val | None = None
     cluster: int = 1
+    shared: int | None = None
 
     @property
     def asynchronous(self) -> bool:
@@ -275,6 +277,7 @@ class Program:
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
             self.maps, tuple(p.cluster for p in self.phases) if any(p.cluster > 1 for p in self.phases) else (),
+            () if all(p.shared in (None, self.shared) for p in self.phases) else tuple(self.shared if p.shared is None else p.shared for p in self.phases),
         )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
     parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
-    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1); languages with thread groups say in their renderer how arguments are passed."""
+    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1).
+    `phase_shared` is the group memory of each phase (empty: `shared` for all); languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -40,6 +41,11 @@ class Signature:
     once: int = 0
     maps: tuple[TensorMap, ...] = ()
     clusters: tuple[int, ...] = ()
+    phase_shared: tuple[int, ...] = ()
+
+    def shared_in(self, phase: int) -> int:
+        """Bytes of group memory that a phase takes."""
+        return self.phase_shared[phase] if self.phase_shared else self.shared
 
     def bytes_beside(self, workers: int) -> int:
         """Bytes that a call takes beside its arguments: memory between phases (packed constants included), each worker's scratch, and

@@ -22,6 +22,8 @@ REASONS = {
     0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
 }  # fmt: skip
 """The bits of nvmlClocksThrottleReason…"""
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""One question, by its newer and its older name."""
 
 
 class Nvml:
@@ -39,20 +41,26 @@ class Nvml:
     def read(self) -> dict[str, Any]:
         """What is known of: sm_mhz, memory_mhz, temperature_c, power_w, throttle (a list of REASONS, without 'idle')."""
         out: dict[str, Any] = {}
+        ask = self._ask
         for key, name, which in (
             ("sm_mhz", "nvmlDeviceGetClockInfo", _SM),
             ("memory_mhz", "nvmlDeviceGetClockInfo", _MEMORY),
             ("temperature_c", "nvmlDeviceGetTemperature", _TEMPERATURE),
         ):
             value = ctypes.c_uint()
-            if not getattr(self._library, name)(self._device, ctypes.c_uint(which), ctypes.byref(value)):
+            if ask(name, ctypes.c_uint(which), ctypes.byref(value)):
                 out[key] = value.value
         power, reasons = ctypes.c_uint(), ctypes.c_ulonglong()
-        if not self._library.nvmlDeviceGetPowerUsage(self._device, ctypes.byref(power)):
+        if ask("nvmlDeviceGetPowerUsage", ctypes.byref(power)):
             out["power_w"] = power.value / 1000
-        if not self._library.nvmlDeviceGetCurrentClocksThrottleReasons(self._device, ctypes.byref(reasons)):
+        if any(ask(name, ctypes.byref(reasons)) for name in _REASONS):
             out["throttle"] = [text for bit, text in REASONS.items() if reasons.value & bit and bit > 1]
         return out
+
+    def _ask(self, name: str, *arguments: Any) -> bool:
+        """Whether NVML answers a question; a library may lack the symbol."""
+        call = getattr(self._library, name, None)
+        return call is not None and not call(self._device, *arguments)
 
 
 @functools.lru_cache(maxsize=16)

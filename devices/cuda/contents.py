@@ -81,11 +81,10 @@ def _phases(
     source: SourceLike, figures: Mapping[str, nvrtc.Resources], found: Mapping[str, Mapping[str, int]], why: str
 ) -> Iterator[KernelContents]:
     signature, target = source.signature, source.target
-    dynamic = abi.dynamic_shared(signature, target)
     for i, threads in enumerate(signature.threads):
         name = abi.entry(signature, i)
         takes = figures[name]
-        shared = takes.shared + dynamic
+        shared = takes.shared + abi.dynamic_shared(signature, target, i)
         fits = occupancy(target.cpu, threads, takes.registers, shared)
         counts = found.get(name, {})
         yield KernelContents(name, threads, takes.registers, shared, takes.spill_stores, takes.stack, fits, counts, why)

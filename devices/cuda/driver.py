@@ -110,7 +110,7 @@ _OLDER = "update the driver, or install the nvidia-cuda-nvrtc of the driver's CU
 _DEVICE = {
     "NO_DEVICE": "no NVIDIA GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, and give a container its GPUs (--gpus all)",
     "INVALID_DEVICE": "there is no such GPU: nvidia-smi -L lists them",
-    "DEVICE_UNAVAILABLE": "the GPU is in exclusive use by another process: end it, or nvidia-smi -c 0",
+    "DEVICE_UNAVAILABLE": "the GPU is in exclusive use by another process: end that process, or wait for it",
     "DEVICE_NOT_LICENSED": "the virtual GPU has no licence",
     "STUB_LIBRARY": "the libcuda.so that was found is a toolkit's stub: put the driver's before it on the library path",
     "NOT_INITIALIZED": _INIT,

@@ -229,8 +229,9 @@ class HostProgram:
             args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
         try:
             clusters = signature.clusters or (1,) * len(self._names)
-            for name, groups, threads, c in zip(self._names, abi.grids(signature, vars), signature.threads, clusters, strict=True):
-                self._module.launch(name, (groups, c), threads, args, abi.dynamic_shared(signature, target), reverse)
+            grids = zip(self._names, abi.grids(signature, vars), signature.threads, clusters, strict=True)
+            for i, (name, groups, threads, c) in enumerate(grids):
+                self._module.launch(name, (groups, c), threads, args, abi.dynamic_shared(signature, target, i), reverse)
                 for at, b in buffers.items():
                     if how := b.broken():
                         raise VerifyError(f"kernel {name} wrote beside {at}, {how}")

@@ -29,6 +29,10 @@ class CudaMemory(Memory):
     def __init__(self, s: CudaSession) -> None:
         self._s, self._comparing = s, Comparing(s)
 
+    def prepare(self) -> None:
+        with self._s.lock:
+            self._s.prepare()
+
     def alloc(self, nbytes: int) -> int:
         with self._s.lock:
             return self._s.alloc(max(1, nbytes))
@@ -76,7 +80,7 @@ class CudaExecutable(Executable):
     def __init__(self, s: CudaSession, cubin: bytes, signature: Signature) -> None:
         """Raises BuildError where the device cannot launch it, DeviceError where the driver does not take the code."""
         self._s, self.signature, self.threads = s, signature, 1
-        self._shared = abi.dynamic_shared(signature, s.target)
+        self._shared = [abi.dynamic_shared(signature, s.target, i) for i in range(len(signature.items))]
         self._arguments = abi.arguments(signature, s.target)
         self._own: dict[str, tuple[int, int]] = {}
         self._plans: dict[tuple[int, ...], Callable[[Sequence[int]], None]] = {}
@@ -84,9 +88,9 @@ class CudaExecutable(Executable):
             driver = s.use()
             self._module: Any = driver.load(cubin)
             self._functions = [driver.function(self._module, abi.entry(signature, i)) for i in range(len(signature.items))]
-            if self._shared:
-                for f in self._functions:
-                    driver.allow_shared(f, self._shared)
+            for f, shared in zip(self._functions, self._shared, strict=True):
+                if shared:
+                    driver.allow_shared(f, shared)
             if signature.work:
                 self._own["work"] = (s.alloc(signature.work), signature.work)
 
@@ -109,8 +113,8 @@ class CudaExecutable(Executable):
         if (known := self._plans.get(tuple(vars))) is not None:
             return known
         own = {kind: address for kind, (address, _) in self._own.items()}
-        phases = [p for p in zip(self._functions, abi.grids(sig, vars), sig.threads, strict=True) if p[1]]
-        arguments, shared, bind = self._arguments, self._shared, driver.bind
+        phases = [p for p in zip(self._functions, abi.grids(sig, vars), sig.threads, self._shared, strict=True) if p[1]]
+        arguments, bind = self._arguments, driver.bind
         symbols = dict(zip(sig.symbols, vars, strict=True))
         maps = [numbers(m, sig.params[m.param].name, symbols) for m in sig.maps]
         ready: dict[tuple[int, ...], list[Callable[[], None]]] = {}
@@ -120,7 +124,7 @@ class CudaExecutable(Executable):
             starts = ready.get(key)
             if starts is None:
                 words = [_word(a, key, vars, own, maps) for a in arguments]
-                starts = [bind(function, groups, threads, shared, words) for function, groups, threads in phases]
+                starts = [bind(function, groups, threads, shared, words) for function, groups, threads, shared in phases]
                 if len(ready) >= _KEPT:
                     ready.clear()
                 ready[key] = starts

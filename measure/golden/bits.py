@@ -1,7 +1,7 @@
 """Fixed random bits through every instruction of tensor cores, on a GPU or on this processor, against what the table says they give.
 
     python -m tilewright.measure.golden.bits --device cuda     # one JSON object a case
-    python -m tilewright.measure.golden.bits --host sm_90a     # the models in C++, no GPU
+    python -m tilewright.measure.golden.bits --host sm_90a     # the models in C++, no GPU; --only tma: a part
 
 A case is a kernel of whole warps that loads fragments, does one instruction, and stores what each thread holds then. So nothing of
 lowering is in it: what differs on a GPU is a fault of `targets.tensor_rows` (which thread holds what), of `targets.tensor_step` (how
@@ -17,6 +17,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,13 @@ from ... import targets
 from ...ir.errors import TilewrightError, UsageError
 from ...ir.node import const
 from ...program.builder import Builder
+from ...program.maps import TensorMap
 from ...program.program import Param, Program
 from ...renderers import Source, render
 from ...targets import Target
 from ...targets.tensor_rows import available
 from ...targets.tensor_step import generation
+from . import tma as golden_tma
 from . import wgmma as golden_wgmma
 from .cases import KINDS, Array, BitCase, of_ldmatrix, of_row
 
@@ -40,28 +43,38 @@ if TYPE_CHECKING:
 Run = Callable[[Source, Mapping[str, Array]], None]
 
 
-def cases(target: Target) -> list[BitCase]:
-    """A case of each instruction that `target` has; always the same bits. Raises UsageError where it has none."""
+def cases(target: Target, only: str = "") -> list[BitCase]:
+    """A case of each instruction that `target` has, or of those whose names begin with `only`; always the same bits. Raises
+    UsageError where it has none."""
     if not target.language.tensor_cores or "sm80" not in target.features:
         raise UsageError(f"{target.name} has no tensor cores whose instructions are known here: use sm_80 or later")
     found = [of_row(row, target) for row in available(target)]
     found += [of_ldmatrix(words, transposed) for words in (1, 2, 4) for transposed in (False, True)]
-    return found + (golden_wgmma.cases() if "sm90a" in target.features else [])
+    if "sm90a" in target.features:
+        found += [*golden_wgmma.cases(), *golden_tma.cases()]
+    found = [c for c in found if c.name.startswith(only)]
+    if not found:
+        raise UsageError(f"{target.name} has no instruction whose name begins with {only!r}: use mma, ldmatrix, wgmma or tma")
+    return found
 
 
 def program(found: Sequence[BitCase], target: Target) -> Program:
     """All cases, a phase each; inputs A0, B0 …, outputs D0 …"""
     b, phases = Builder(), []
     params: list[Param] = []
+    maps: list[TensorMap] = []
     for i, case in enumerate(found):
         first = len(params)
         for letter, t, x in zip("ABC", case.types, case.inputs, strict=False):
             params.append(Param(f"{letter}{i}", t, x.shape, "in"))
         params.append(Param(f"D{i}", case.types[-1], case.want.shape, "out"))
         with b.phase(const(case.groups), (), case.threads) as phase:
-            case.write(b, phase, first)
+            case.write(b, phase, first, len(maps))
+        maps += [replace(m, param=first + m.param) for m in case.maps]
+        phase.shared = case.shared
         phases.append(phase)
-    return Program("golden_bits", tuple(params), (), phases, shared=max(c.shared for c in found), align=16, generation=generation(target))
+    shared = max(c.shared for c in found)
+    return Program("golden_bits", tuple(params), (), phases, shared=shared, align=16, maps=tuple(maps), generation=generation(target))
 
 
 # running -------------------------------------------------------------------------------------------------------------------
@@ -86,9 +99,9 @@ def on_host(source: Source, arrays: Mapping[str, Array]) -> None:
     run_on_host(source, arrays)
 
 
-def observe(target: Target, execute: Run) -> dict[str, Array]:
+def observe(target: Target, execute: Run, only: str = "") -> dict[str, Array]:
     """What every case gives, by name. Raises what building and running raise."""
-    found = cases(target)
+    found = cases(target, only)
     arrays: dict[str, Array] = {}
     for i, case in enumerate(found):
         arrays |= {f"{letter}{i}": x for letter, x in zip("ABC", case.inputs, strict=False)}
@@ -140,6 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("golden_bits", description="fixed random bits through every tensor-core instruction")
     parser.add_argument("--device", default="cuda", help="where to run (default: cuda)")
     parser.add_argument("--host", metavar="TARGET", help="run the models of this target, such as sm_90a, as C++ on this processor instead")
+    parser.add_argument("--only", metavar="NAME", default="", help="instructions whose names begin so: mma, ldmatrix, wgmma, tma")
     args = parser.parse_args(argv)
     execute: Run = on_host
     try:
@@ -151,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
             device = devices.get(args.device)
             device.check()
             target, execute = device.target, on_device(device)
-        found = observe(target, execute)
+        found = observe(target, execute, args.only)
     except TilewrightError as e:
         print(f"golden_bits: {e}", file=sys.stderr)
         return 2

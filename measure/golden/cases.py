@@ -11,6 +11,7 @@ import numpy as np
 from ...interp.collective import WARP, fragments, matrix_places, tiles
 from ...ir.dtypes import DType, uint16
 from ...program.builder import Builder
+from ...program.maps import TensorMap
 from ...program.program import Mem, Phase, Val
 from ...targets import Target
 from ...targets.tensor_rows import TensorRow
@@ -26,16 +27,18 @@ TILES = 4
 @dataclass(frozen=True, slots=True)
 class BitCase:
     """One kernel of `groups` groups of `threads` threads, with `shared` bytes of shared memory. `inputs`: arrays of elements of the `types`; `want`: what the table says each thread holds in the
-    end, of the last of the types. `write(builder, phase, first)` writes it for parameters from number `first` on."""
+    end, of the last of the types. `write(builder, phase, first, map)` writes it for parameters from number `first` and tensor maps from
+    number `map` on; `maps` count parameters from 0."""
 
     name: str
     groups: int
     types: tuple[DType, ...]
     inputs: tuple[Array, ...]
     want: Array
-    write: Callable[[Builder, Phase, int], None]
+    write: Callable[[Builder, Phase, int, int], None]
     threads: int = WARP
     shared: int = 0
+    maps: tuple[TensorMap, ...] = ()
 
 
 def numbers(rng: np.random.Generator, of: DType, kind: str, shape: tuple[int, ...]) -> Array:
@@ -60,7 +63,7 @@ def of_row(row: TensorRow, target: Target) -> BitCase:
     acc, a_tiles, b_tiles = (tiles(row, x, given[x], count * WARP) for x in "cab")
     want = fragments(row, "c", row.step(acc, a_tiles, b_tiles, generation(target)))
 
-    def write(b: Builder, phase: Phase, first: int) -> None:
+    def write(b: Builder, phase: Phase, first: int, map_: int) -> None:
         a, x, c = (held(b, phase, first + i, t, row.elements(o)) for i, (o, t) in enumerate(types.items()))
         hold(b, phase, first + 3, b.mma(row.name, c, a, x))
 
@@ -88,7 +91,7 @@ def of_ldmatrix(words: int, transposed: bool) -> BitCase:
     rows = np.random.default_rng(words).integers(0, 2**16, (WARP, 8), np.uint64).astype(np.uint16)
     namer, element = matrix_places(words, 2, transposed)
 
-    def write(b: Builder, phase: Phase, first: int) -> None:
+    def write(b: Builder, phase: Phase, first: int, map_: int) -> None:
         mem, at = Mem("shared", 0, uint16, 0, 16), b.op("mul", number(b, phase), b.const(8))
         b.store(mem, at, b.load(Mem("param", first, uint16, 0, 16), at, 8))
         b.barrier()

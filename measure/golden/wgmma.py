@@ -45,7 +45,7 @@ def _of(row: TensorRow, registers: bool, across: bool) -> BitCase:
         row.name, SharedOperand(_A_BYTES, row.b, 1024, 1024 if across else 16, across), None if registers else SharedOperand(0, row.a)
     )
 
-    def write(builder: Builder, phase: Phase, first: int) -> None:
+    def write(builder: Builder, phase: Phase, first: int, map_: int) -> None:
         zero = builder.const(0)
         if not registers:
             _fill(builder, phase, first, 0, row.a, (row.m, row.k))

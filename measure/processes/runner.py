@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import time
 import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ _KEPT = 5
 _QUICK_S = 2e-3
 """Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
 a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared."""
+DRIVER_S = 10.0
+"""How long a device's driver may take to open the device, to compare outputs there, or to let go of a worker that was killed."""
 OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
@@ -140,13 +143,13 @@ class Runner:
         return self._child
 
     def end_child(self) -> int | None:
-        """Kill the child, if there is one; its wait status."""
+        """Kill the child, if there is one; its wait status, or None where a driver does not let go of it."""
         child, self._child, self._child_data = self._child, None, None
         if child is None:
             return None
         child.channel.close()
         os.kill(child.pid, signal.SIGKILL)
-        status = os.waitpid(child.pid, 0)[1]
+        status = _reaped(child.pid)
         Slots(self.group).release()
         return status
 
@@ -154,7 +157,7 @@ class Runner:
         """A job's result from a child; a Result that is `broken` when the child ended over it."""
         child = self._spawn(data)
         child.served += 1
-        limit, where = OWN_STEP_S, ""
+        limit, where, step = OWN_STEP_S, "", batch.OURS
         try:
             child.channel.send((*message, self.group))
             while True:
@@ -166,11 +169,17 @@ class Runner:
                     if isinstance(payload, BatchResult) and payload.broken:
                         self.end_child()
                     return payload
-                limit = self._deadline(payload, deadline_s)
+                step = payload
+                limit = self._deadline(step, deadline_s)
                 where = ", with operands that are aligned to their elements only" if payload == batch.MOVED else ""
         except TimeoutError:
             self.end_child()
-            log.info("child %d was killed: no answer within %.3g s", child.pid, limit)
+            log.info("child %d was killed: no answer within %.3g s (%s)", child.pid, limit, step)
+            if step == batch.OPEN:
+                raise MeasureError(
+                    f"the device {self.device.name} cannot be used: its driver did not answer within {limit:.3g} s"
+                ) from None
+            where += ", when its outputs were to be compared on the device" if step == batch.JUDGED else ""
             return BatchResult(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
         except Closed:
             self._child = self._child_data = None
@@ -184,6 +193,8 @@ class Runner:
         """Seconds that a step may take."""
         if step == batch.FIRST and self.device.first_launch_s:
             return self.setup.deadline_s + self.device.first_launch_s
+        if step in (batch.OPEN, batch.JUDGED):
+            return max(DRIVER_S, self.setup.deadline_s) + self.device.first_launch_s
         return OWN_STEP_S if step == batch.OURS else candidate_s
 
     # jobs ---------------------------------------------------------------------------------------------------------
@@ -227,6 +238,17 @@ class Runner:
         """Rounds of (seconds of a, seconds of b), or of joules, or which one failed, or a text: the pair did."""
         got = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
         return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
+
+
+def _reaped(pid: int) -> int | None:
+    """The wait status of a child that was killed; None where it does not end: it stands still inside a driver."""
+    until = time.monotonic() + DRIVER_S
+    while time.monotonic() < until:
+        if (done := os.waitpid(pid, os.WNOHANG))[0]:
+            return done[1]
+        time.sleep(1e-3)
+    log.warning("a worker does not end: the device's driver does not answer")
+    return None
 
 
 def _limit_memory(extra: int) -> None:

@@ -61,7 +61,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         shared = []
         asynchronous = self.phase.asynchronous
         if "shared" in self.spaces or asynchronous:
-            size = "" if abi.dynamic_shared(self.signature, self.target) else str(self.shared)
+            size = "" if abi.dynamic_shared(self.signature, self.target, self.number) else str(self.shared)
             shared = [
                 f"    {'' if size else 'extern '}__shared__ __align__({1024 if asynchronous else 16}) {self.type(uint8)} shared[{size}];"
             ]

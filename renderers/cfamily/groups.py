@@ -22,7 +22,8 @@ class GroupEmitter(CFamilyEmitter):
         self.signature = program.signature
         self.place = abi.place(self.signature, target)
         self.spaces = {space for space, _, _ in self.pointers}
-        self.shared = abi.shared_bytes(self.signature, target)
+        self.number = next(i for i, p in enumerate(program.phases) if p is phase)
+        self.shared = abi.shared_bytes(self.signature, target, self.number)
 
     @abstractmethod
     def barrier(self) -> None: ...

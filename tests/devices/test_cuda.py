@@ -312,6 +312,23 @@ def test_shared_memory_above_48_kib_is_asked_for(device: FakeCudaDevice) -> None
 
 
 @needs_cxx
+def test_each_phase_is_launched_with_its_own_shared_memory(device: FakeCudaDevice) -> None:
+    text = """extern "C" __global__ void two_p0(float* p_b) {
+        extern __shared__ __align__(16) unsigned char shared[];
+        ((float*)shared)[threadIdx.x] = 5.0f;
+        __syncthreads();
+        p_b[threadIdx.x] = ((float*)shared)[threadIdx.x];
+    }
+    extern "C" __global__ void two_p1(float* p_b) { p_b[threadIdx.x] += 1.0f; }"""
+    s = Signature("two", (Param("b", float32, (4,), "out"),), (), (const(1),) * 2, 0, 0, (4, 4), 100_000, phase_shared=(100_000, 0))
+    exe = device.load(device.build(Source(text, "cuda", device.target, s)), s, 1)
+    assert calls(device, "allow_shared") == [("allow_shared", "two_p0", 100_000)]
+    b = upload(device, np.zeros(4, np.float32))
+    exe.run([b])
+    assert (download(device, b, 4) == 6).all() and [c[4] for c in calls(device, "launch")] == [100_000, 0]
+
+
+@needs_cxx
 def test_the_arena_grows_with_the_grid(device: FakeCudaDevice) -> None:
     text = """extern "C" __global__ void grow_p0(float* p_b, unsigned char* arena, long long s_n) {
         float* mine = (float*)(arena + (blockIdx.x * 32ll + threadIdx.x) * 32768);

@@ -17,6 +17,8 @@ from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
+from tilewright.plan.signatures import decode, encode
+from tilewright.program import abi
 from tilewright.program.hopper import BoxLoad
 from tilewright.program.program import Instr, Roles, statements
 
@@ -55,6 +57,16 @@ def options(
 
 def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kernel:
     return kernels.make(name, shape, dtype)
+
+
+def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:
+    """It only adds partial sums: with the first phase's memory one of its groups would fill a multiprocessor."""
+    kernel = matmul(m=512, n=512, k=65536)
+    split = next(o for o in seeds(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "WARPSPEC" for x in o))
+    s = lower(apply(kernel, split, SM90)).signature
+    assert len(s.items) == 2 and s.shared > 48 << 10 and s.phase_shared == (s.shared, 0)
+    assert [abi.dynamic_shared(s, SM90, i) for i in (0, 1)] == [s.shared, 0]
+    assert decode(encode(s)) == s
 
 
 CASES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from fake_cuda import FakeCudaDevice
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.run import CudaMemory
-from tilewright.ir import DeviceError, Kernel
+from tilewright.ir import DeviceError, Kernel, MeasureError
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error, evaluate_points
 from tilewright.measure.batch import BatchTask
@@ -25,6 +26,7 @@ from tilewright.measure.on_device import reference as device_reference
 from tilewright.measure.on_device.memory import DeviceOperands
 from tilewright.measure.on_device.reference import FLAGS, WEIGHT, DeviceReference, judged, plan
 from tilewright.measure.outcome import Outcome
+from tilewright.measure.processes import runner as processes_runner
 from tilewright.measure.processes.runner import Runner
 from tilewright.measure.processes.runner_setup import Data, RunnerSetup
 from tilewright.opts.defaults import plain_threads
@@ -203,6 +205,24 @@ def test_the_runner_measures_by_the_devices_reference(light: None, believed: boo
         runner.end_child()
     assert first.outcome is Outcome.ok and first.error is not None and first.error <= 1.0
     assert second.outcome is Outcome.wrong and "elements wrong" in second.detail and "expected" in second.detail
+
+
+class Silent(Judging):
+    """Its driver answers nobody."""
+
+    def memory(self) -> CudaMemory:
+        time.sleep(60)
+        raise AssertionError("it was waited for")
+
+
+def test_a_driver_that_does_not_answer_ends_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After DRIVER_S seconds, not after those that a step of ours may take."""
+    monkeypatch.setattr(processes_runner, "DRIVER_S", 0.3)
+    kernel, device = small("add", "float32"), Silent()
+    runner = Runner(RunnerSetup(kernel, None, 1, {}, 0.3, 1 << 30), device)
+    with pytest.raises(MeasureError, match=r"cannot be used: its driver did not answer within 0\.3 s"):
+        runner.measure(BatchTask(b"", None), Data(1), None, False)  # type: ignore[arg-type]
+    assert runner.end_child() is None
 
 
 def _spoilt(built: Built, device: Judging) -> Built:

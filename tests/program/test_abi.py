@@ -45,9 +45,9 @@ def test_the_arena_holds_every_thread_of_the_largest_phase() -> None:
 
 
 def test_shared_memory_is_dynamic_above_what_a_kernel_may_declare() -> None:
-    assert abi.dynamic_shared(signature(shared=48 << 10), CUDA) == 0
-    assert abi.dynamic_shared(signature(shared=49 << 10), CUDA) == 49 << 10
-    assert abi.dynamic_shared(signature(shared=49 << 10), replace(GPU, shared=64 << 10)) == 0
+    assert abi.dynamic_shared(signature(shared=48 << 10), CUDA, 0) == 0
+    assert abi.dynamic_shared(signature(shared=49 << 10), CUDA, 0) == 49 << 10
+    assert abi.dynamic_shared(signature(shared=49 << 10), replace(GPU, shared=64 << 10), 0) == 0
     with pytest.raises(BuildError, match="wants 33000 bytes of shared memory and opencl-gpu has 32768"):
         abi.shared_bytes(signature(shared=33_000), GPU)
 

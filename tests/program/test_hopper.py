@@ -29,7 +29,7 @@ def test_maps_come_first() -> None:
     signature = gemm(G).signature
     assert [a.kind for a in abi.arguments(signature, CUDA)] == ["map"] * 3 + ["param"] * 3
     assert [a.name for a in abi.arguments(signature, CUDA)][:2] == ["m_A", "m_B"]
-    assert abi.dynamic_shared(signature, CUDA) == signature.shared
+    assert abi.dynamic_shared(signature, CUDA, 0) == signature.shared
 
 
 def test_a_signature_comes_back_from_json() -> None:

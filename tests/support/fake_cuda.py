@@ -171,6 +171,9 @@ class FakeSession(CudaSession):
     def _build(self, text: str) -> bytes:
         return text.encode()
 
+    def prepare(self) -> None:
+        pass
+
     def _spin(self, number: int, seconds: float) -> None:
         self.driver.calls.append(("hold", seconds))  # type: ignore[attr-defined]
         self._word = self._word or [0] * 4

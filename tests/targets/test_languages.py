@@ -146,7 +146,7 @@ def test_static_shared_memory(lang: str) -> None:
     for size in (48 << 10, (48 << 10) + 64):
         p.shared = size
         limit = language(lang).static_shared
-        assert abi.dynamic_shared(p.signature, target) == (size if limit and size > limit else 0)
+        assert abi.dynamic_shared(p.signature, target, 0) == (size if limit and size > limit else 0)
 
 
 def test_a_language_that_nobody_declared_has_nothing_optional(monkeypatch: pytest.MonkeyPatch) -> None:
