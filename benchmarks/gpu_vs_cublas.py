@@ -1,7 +1,7 @@
 """On an NVIDIA GPU: each kernel tuned from an empty cache, beside cuBLAS, the GPU's own copy, PyTorch
 (FlashAttention, cuDNN) and Triton.
 
-    python benchmarks/gpu_vs_cublas.py [--only fp32 bf16 skinny odd rows attention conv] [--budget 120s] [--seeds-only] [--torch PYTHON]
+    python benchmarks/gpu_vs_cublas.py [--only fp32 bf16 skinny odd rows attention conv] [--budget 120s] [--start] [--torch PYTHON]
 
 `ratio` is above 1 where ours is faster: the median over rounds of cuBLAS' time over ours on the same buffers in turns
 (no TF32); of our compulsory bytes a second over those of the copy kernel, measured right before and after; of
@@ -11,13 +11,15 @@ with; `measured_per_second`: valid measurements a second.
 
 cuBLAS comes from the pip package nvidia-cublas or a toolkit, through ctypes. --torch: an interpreter that has
 PyTorch, default this one. What is missing is named in the row (`missing`). --only: groups, or parts of names;
---seeds-only: the seed schedule, no tuning; --smoke: the kernels' small odd shapes, to try the benchmark itself;
+--start: no tuning: the first start schedule that is valid, as a worker verifies it (`tried` says how those before it ended);
+--row wgmma mma: with --start, a line for each kind of matrix instruction; --smoke: the kernels' small odd shapes, to try the benchmark itself;
 --beside: only these of cublas, copy, torch, inductor. One JSON line a kernel, then one a group: the geometric mean.
-Exit code 3 where there is no GPU."""
+A case is printed twice: with "unfinished" before it is set beside anything. Exit code 3 where there is no GPU."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -30,17 +32,22 @@ from typing import Any
 import tilewright
 from parts import gpu_cublas
 from parts.gpu_cases import CASES, GOALS, GROUPS, GpuCase
+from tilewright.cache.keys import allowed
 from tilewright.cli.tuning.beside import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.probe import copy_rate
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.kernels import get as kernel_def
 from tilewright.kernels import make
+from tilewright.measure import Measurement, Measurer
+from tilewright.measure.checking.judged_kernel import judged
 from tilewright.measure.inputs import generate
 from tilewright.measure.rival.versus import Rivalry, against_library, check
+from tilewright.opts import short
 from tilewright.plan import compile
 from tilewright.plan.remote import Copying
 from tilewright.search import Result
@@ -48,14 +55,14 @@ from tilewright.search import Result
 BURST = 10
 BESIDE = ("cublas", "copy", "torch", "inductor")
 NEAR = 0.95
+STARTS, DEADLINE_S = 13, 8.0
+"""Start schedules that are tried, and seconds that a call of one may take."""
 
 
 def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """(options, what is told of the search) for a case: tuned from an empty cache, or the first seed schedule."""
-    kernel = make(case.kernel, case.shape, case.dtype)
-    if args.seeds_only:
-        opts = seeds(normalise(kernel), device.target)[0]
-        return opts, {"opts": [o.json for o in opts]}
+    """(options, what is told of the search) for a case: tuned from an empty cache, or the first valid start schedule."""
+    if args.start:
+        return start(device, case, args)
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache.db"
         result = tilewright.tune(
@@ -76,6 +83,36 @@ def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple
         "opts": [o.json for o in result.opts],
     }
     return result.opts, told
+
+
+def start(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The first start schedule that builds, is right on its whole output and was timed, all in processes of their own."""
+    kernel, effects = normalise(make(case.kernel, case.shape, case.dtype)), allowed(case.allow)
+    found = [o for o in seeds(kernel, device.target, allowed=effects) if not args.instruction or uses(o, args.instruction)][
+        : 3 if args.smoke else STARTS
+    ]
+    if not found:
+        raise DeviceError(f"{case.name}: no start schedule uses {args.instruction}")
+    tried: list[str] = []
+    reference = judged(kernel, device.target, "DOWNCONVERT" in effects)
+    with Measurer(kernel, args.device, deadline_s=DEADLINE_S, reference=reference) as m:
+        made = m.build(found)
+        built = dict(made.finished(0.0))
+        for i, opts in enumerate(found):
+            while i not in built:
+                built |= dict(made.finished(5.0))
+            one = built[i]
+            got = one if isinstance(one, Measurement) else m.measure([one])[0]
+            if got.ok and got.t_min is not None:
+                told = {"us": round(1e6 * got.t_min, 2), "error": got.error, "tried": tried, "clocks": dict(got.clocks)}
+                return opts, {"opts": [o.json for o in opts], **told}
+            tried.append(f"{short(opts)}: {got.outcome.value} {got.detail}"[:300])
+    raise DeviceError(f"{case.name}: none of {len(found)} start schedules is valid; {tried}")
+
+
+def uses(opts: tuple[Any, ...], instruction: str) -> bool:
+    """Whether a schedule's products are made by such matrix instructions ('wgmma', 'mma')."""
+    return any(o.op == "TC" and str(dict(o.arg)["row"]).startswith(instruction + ".") for o in opts)
 
 
 def near(result: Result) -> float | None:
@@ -107,13 +144,7 @@ def beside(device: CudaDevice, case: GpuCase, what: str, opts: tuple[Any, ...], 
 
 def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str, Any]:
     """Our compulsory bytes a second over those of the copy kernel, which is measured before and after."""
-
-    def copy() -> float:
-        limits = device.limits(probe=True)
-        assert limits is not None
-        return max(limits.rates[1].copy, limits.rates[1].copy_nt)
-
-    before = copy()
+    before = copy_rate(device)
     memory = device.memory()
     assert memory is not None
     whole = Copying(ours, memory)
@@ -121,11 +152,11 @@ def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str
     pointers = [arrays[p.name].ctypes.data for p in ours.signature.params]
     whole.run(pointers)
     medians = sorted(sorted(whole.time([pointers], (), BURST))[BURST // 2] for _ in range(rounds))
-    limit, median, nbytes = max(before, copy()), medians[rounds // 2], cost(kernel, {}).bytes
+    limit, median, nbytes = max(before, copy_rate(device)), medians[rounds // 2], cost(kernel, {}).bytes
     return {
-        "ratio": round(nbytes / median / limit, 3),
-        "gbytes_s": round(nbytes / median / 1e9, 1),
-        "copy_gbytes_s": round(limit / 1e9, 1),
+        "ratio": float(f"{nbytes / median / limit:.4g}"),
+        "gbytes_s": float(f"{nbytes / median / 1e9:.4g}"),
+        "copy_gbytes_s": float(f"{limit / 1e9:.4g}"),
     }
 
 
@@ -138,8 +169,8 @@ def _empty(buffer: Any, kernel: Any) -> Any:
 
 def row(device: CudaDevice, case: GpuCase, args: argparse.Namespace, about: Mapping[str, Any]) -> dict[str, Any]:
     """One line: the search, and whatever it can be set beside."""
-    out = {
-        "name": case.name,
+    out: dict[str, Any] = {
+        "name": case.name + (f"-{args.instruction}" if args.instruction else ""),
         "group": case.group,
         "kernel": case.kernel,
         "shape": dict(case.shape),
@@ -150,6 +181,7 @@ def row(device: CudaDevice, case: GpuCase, args: argparse.Namespace, about: Mapp
         opts, told = search(device, case, args)
     except TilewrightError as e:
         return {**out, "error": str(e)}
+    print(json.dumps({**out, **told, "unfinished": True}), flush=True)  # a rival that hangs does not take it along
     against, missing = {}, {}
     for what in (b for b in case.beside if b in args.beside):
         try:
@@ -167,8 +199,8 @@ def summaries(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             if found:
                 mean = math.exp(sum(map(math.log, found.values())) / len(found))
                 worst = min(found, key=lambda n: found[n])
-                yield {"group": group, "beside": what, "cases": len(found), "mean_ratio": round(mean, 3), "goal": GOALS[group],
-                       "worst": [worst, round(found[worst], 3)]}  # fmt: skip
+                yield {"group": group, "beside": what, "cases": len(found), "mean_ratio": float(f"{mean:.4g}"), "goal": GOALS[group],
+                       "worst": [worst, float(f"{found[worst]:.4g}")]}  # fmt: skip
 
 
 def chosen(args: argparse.Namespace) -> list[GpuCase]:
@@ -177,8 +209,15 @@ def chosen(args: argparse.Namespace) -> list[GpuCase]:
     if not found:
         raise TilewrightError(f"no case is called {' or '.join(args.only)}; groups are {', '.join(GROUPS)}")
     if args.smoke:
-        found = [replace(c, shape={k: v for k, v in kernel_def(c.kernel).odd_shape.items() if isinstance(v, int)}) for c in found]
+        found = [replace(c, shape=_small(c)) for c in found]
     return found
+
+
+def _small(case: GpuCase) -> dict[str, int]:
+    """The kernel's small odd shape; for products of 16 bits one that wgmma takes."""
+    if case.kernel == "matmul" and case.dtype == "bfloat16":
+        return {"m": 64, "n": 128, "k": 128}
+    return {k: v for k, v in kernel_def(case.kernel).odd_shape.items() if isinstance(v, int)}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -191,7 +230,8 @@ def arguments() -> argparse.ArgumentParser:
     p.add_argument("--rounds", type=int, default=10)
     p.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     p.add_argument("--beside", nargs="*", choices=BESIDE, default=list(BESIDE))
-    p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--start", action="store_true")
+    p.add_argument("--row", nargs="*", choices=("wgmma", "mma"), default=[], help="with --start: a line for each of these")
     p.add_argument("--smoke", action="store_true")
     return p
 
@@ -208,7 +248,8 @@ def main() -> int:
         shown = device.fingerprint()
         about = {"device": args.device, "gpu": shown["cpu"], "driver": shown["driver"], "by": shown["by"]}
         rows = []
-        for case in cases:
+        for case, instruction in itertools.product(cases, args.row or [""]):
+            args.instruction = instruction
             rows.append(row(device, case, args, about))
             print(json.dumps(rows[-1]), flush=True)
         for line in summaries(rows):
@@ -216,7 +257,7 @@ def main() -> int:
     except TilewrightError as e:
         print(f"cannot run: {e}", file=sys.stderr)
         return 3 if isinstance(e, DeviceError) else 1
-    return 0 if any("against" in r for r in rows) else 1
+    return 0 if any("opts" in r for r in rows) else 1
 
 
 if __name__ == "__main__":

@@ -1,43 +1,45 @@
-"""Steps that are done once, over several calls of a script: what is done is written down, a step that fails is too,
-and the next one goes on. Used by `gpu_first_hour.py`."""
+"""Steps of a call that may be cut at any moment: each is noted before it begins and when it ends, its output goes to a file as it comes,
+and everything is packed into one tar again and again. Used by `gpu_call.py`."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import datetime
 import json
 import os
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 DONE = frozenset({"ok", "failed", "timeout"})
-"""How a step ends that is not done again. ('cut': the call had no time left for it; the next call does it.)"""
+"""How a step ends that is not done again. ('cut': the call ended over it.)"""
 _TAIL = 60
-_GRACE_S = 5.0
+_GRACE_S, _PACK_S, _POLL_S = 3.0, 15.0, 0.05
+_LIBC = ctypes.CDLL(None)
+_MOST = 1 << 20
+"""Bytes of a step's output that are kept: its end."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command that prints JSON lines. `expected`: seconds that it usually takes; `limit`: after which it is ended;
-    `needs`: a file that it cannot do without."""
+    """A command that prints JSON lines, ended with all that it started after `limit` seconds."""
 
     name: str
     title: str
     command: tuple[str, ...]
-    expected: float
     limit: float
-    needs: str = ""
 
 
 @dataclass(frozen=True)
 class StepRun:
-    """How a step ended: 'ok', 'failed', 'timeout', 'cut', or 'left out' for want of time. `rows`: the JSON objects
-    that it printed; `tail`: the last lines of everything else."""
+    """How a step ended: 'ok', 'failed', 'timeout' (by its own limit) or 'cut' (by the call's end). `rows`: the JSON objects that it
+    printed; `tail`: the last lines of everything else."""
 
     name: str
     status: str
@@ -47,122 +49,131 @@ class StepRun:
     tail: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     date: str = ""
-    before: Mapping[str, Any] = field(default_factory=dict)
-    after: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """The last thing that a step said which is not ok."""
+        return "" if self.status == "ok" else next((line for line in reversed(self.tail) if line.strip()), "")
 
 
-class StepFile:
-    """What is done, in a file of JSON that each step replaces whole: a call that is killed loses the step under way
-    only."""
+class CallFolder:
+    """All that calls make, under one folder: `state.json` (how each step ended), `output/STEP.txt`, and what others put there. `pack`
+    writes it to one tar, whole or not at all."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Path, tar: Path) -> None:
+        self.folder, self.tar = folder, tar
+        self.state = folder / "state.json"
         self.spent = 0.0
         self.runs: dict[str, StepRun] = {}
-        if path.is_file():
-            data = json.loads(path.read_text())
+        (folder / "output").mkdir(parents=True, exist_ok=True)
+        if self.state.is_file():
+            data = json.loads(self.state.read_text())
             self.spent = float(data["spent"])
-            self.runs = {name: StepRun(**{**r, "rows": tuple(r["rows"]), "tail": tuple(r["tail"])}) for name, r in data["runs"].items()}
+            self.runs = {
+                name: StepRun(**{k: tuple(v) if isinstance(v, list) else v for k, v in r.items()}) for name, r in data["runs"].items()
+            }
 
     def put(self, run: StepRun) -> None:
-        """Remember how a step ended, and the time that went by."""
-        self.runs[run.name] = run
+        """Note how a step ended (or, as 'cut', that it begins), and pack."""
         self.spent += run.seconds
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps({"spent": self.spent, "runs": {n: asdict(r) for n, r in self.runs.items()}}, indent=1) + "\n")
-        os.replace(new, self.path)
+        self.runs[run.name] = run
+        whole = {"spent": self.spent, "runs": {n: asdict(r) for n, r in self.runs.items()}}
+        _replace(self.state, (json.dumps(whole, indent=1) + "\n").encode())
+        self.pack()
 
-    def done(self, step: Step) -> bool:
-        """Whether a step is not to be done again."""
-        return step.name in self.runs and self.runs[step.name].status in DONE
+    def pack(self) -> None:
+        """Write everything to the tar."""
+        new = self.tar.with_name(f".{self.tar.name}.new")
+        with tarfile.open(new, "w:gz", compresslevel=3) as t:
+            t.add(self.folder, arcname=".")
+        os.replace(new, self.tar)
 
-
-def play(
-    steps: Sequence[Step],
-    state: StepFile,
-    call_s: float,
-    total_s: float,
-    env: Mapping[str, str],
-    told: Callable[[StepRun], None],
-    look: Callable[[], dict[str, Any]] = dict,
-    clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Do what is not done, for at most `call_s` seconds now and `total_s` over all calls; whether everything is done
-    or left out for want of the total. A step begins only where the time it is expected to take is left; `told` hears
-    of each; `look` is asked for the device's clocks before and after."""
-    begin, before = clock(), state.spent
-    for step in steps:
-        if state.done(step):
-            continue
-        now, whole = call_s - (clock() - begin), total_s - before - (clock() - begin)
-        if whole < step.expected:
-            run = StepRun(step.name, "left out", command=step.command, tail=(f"the {total_s:.0f} s of all steps are over",))
-        elif now < step.expected:
+    def resume(self, tar: Path) -> bool:
+        """Go on from the tar of an earlier call, where this folder knows of none; whether it did."""
+        if self.state.is_file() or not tar.is_file():
             return False
-        else:
-            room = min(step.limit, now)
-            run = carry_out(step, room, env, look)
-            if run.status == "timeout" and room < step.limit:
-                run = replace(run, status="cut")
-        state.put(run)
+        with tarfile.open(tar) as t:
+            t.extractall(self.folder, filter="data")
+        self.__init__(self.folder, self.tar)  # type: ignore[misc]
+        return True
+
+    def left(self, steps: Sequence[Step]) -> list[Step]:
+        """What is to be done, in order; what a call has cut before comes last."""
+        todo = [s for s in steps if s.name not in self.runs or self.runs[s.name].status not in DONE]
+        return [s for s in todo if s.name not in self.runs] + [s for s in todo if s.name in self.runs]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(data)
+    os.replace(new, path)
+
+
+def play(steps: Sequence[Step], calls: CallFolder, until: float, env: Mapping[str, str], told: Callable[[StepRun], None]) -> bool:
+    """Do what is left, in order, until the time `until` of `time.monotonic`; whether all is done. A step begins where half of its limit
+    is left; one that has no room is passed over, and comes first in the next call."""
+    for step in calls.left(steps):
+        room = until - time.monotonic()
+        if room < step.limit / 2:
+            continue
+        run = carry_out(step, min(step.limit, room), env, calls)
+        if run.status == "timeout" and room < step.limit:
+            run = StepRun(**{**asdict(run), "status": "cut"})
         told(run)
-        if run.status == "cut":
-            return False
-    return True
+        calls.put(run)
+    return not calls.left(steps)
 
 
-def carry_out(step: Step, limit: float, env: Mapping[str, str], look: Callable[[], dict[str, Any]] = dict) -> StepRun:
-    """Run one step's command, with everything that it starts, for at most `limit` seconds."""
+def carry_out(step: Step, limit: float, env: Mapping[str, str], calls: CallFolder) -> StepRun:
+    """Run a step's command for at most `limit` seconds, its output in a file."""
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if step.needs and not Path(step.needs).exists():
-        return StepRun(step.name, "failed", tail=(f"{Path(step.needs).name} is not there",), command=step.command, date=date)
-    begin, seen = time.monotonic(), look()
-    try:
-        process = subprocess.Popen(
-            step.command,
-            env=dict(env),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as e:
-        return StepRun(step.name, "failed", tail=(str(e),), command=step.command, date=date)
-    try:
-        text, _ = process.communicate(timeout=limit)
-        status = "failed" if process.returncode else "ok"
-    except subprocess.TimeoutExpired:
-        text, status = _ended(process), "timeout"
-    except BaseException:  # Ctrl-C: the next call does this step
-        _ended(process)
-        raise
-    rows, rest = parted(text)
-    return StepRun(
-        step.name,
-        status,
-        round(time.monotonic() - begin, 1),
-        process.returncode,
-        rows,
-        rest,
-        step.command,
-        date,
-        seen,
-        look(),
-    )
-
-
-def _ended(process: subprocess.Popen[str]) -> str:
-    """What a process that takes too long had printed; it is asked to end, then made to, with all that it started."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+    calls.put(StepRun(step.name, "cut", tail=("the call ended over this step",), command=step.command, date=date))
+    output, begin = calls.folder / "output" / f"{step.name}.txt", time.monotonic()
+    status, code = "ok", None
+    with output.open("wb") as file:
         try:
-            return process.communicate(timeout=_GRACE_S)[0]
-        except subprocess.TimeoutExpired:
-            continue
-    return ""
+            # a call that is killed takes its step along: nothing else may hold the GPU when the next one begins
+            process = subprocess.Popen(
+                step.command, env=dict(env), stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, preexec_fn=_die_with_us
+            )  # fmt: skip
+        except OSError as e:
+            return StepRun(step.name, "failed", tail=(str(e),), command=step.command, date=date)
+        try:
+            status = _wait(process, begin + limit, calls)
+        finally:
+            _end(process)
+    code = process.returncode
+    text = output.read_bytes()[-_MOST:].decode(errors="replace")
+    output.write_text(text)
+    rows, rest = parted(text)
+    took = round(time.monotonic() - begin, 1)
+    return StepRun(step.name, "failed" if status == "ok" and code else status, took, code, rows, rest, step.command, date)
+
+
+def _die_with_us() -> None:
+    """In a child before its command: SIGKILL when this process ends (prctl(2), PR_SET_PDEATHSIG)."""
+    _LIBC.prctl(1, signal.SIGKILL)
+
+
+def _wait(process: subprocess.Popen[bytes], until: float, calls: CallFolder) -> str:
+    packed = time.monotonic()
+    while process.poll() is None:
+        if time.monotonic() >= until:
+            return "timeout"
+        if time.monotonic() - packed > _PACK_S:
+            calls.pack()
+            packed = time.monotonic()
+        time.sleep(_POLL_S)
+    return "ok"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End whatever is left of a step: it is asked, then made to. What does not end (it stands still inside a driver) is left behind."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
 
 
 def parted(text: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:

@@ -153,6 +153,17 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def reaped(pid: int, limit_s: float) -> int | None:
+    """The wait status of a child that was killed; None where it does not end within `limit_s`: it stands still inside a driver."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        if (done := os.waitpid(pid, os.WNOHANG))[0]:
+            return done[1]
+        time.sleep(1e-3)
+    log.info("a worker does not end: the device's driver does not answer")
+    return None
+
+
 def how_it_ended(status: int) -> str:
     """A wait status (or a negative/positive return code of subprocess, passed through `os.waitstatus_to_exitcode`) in words."""
     if status < 0:

@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -149,7 +148,7 @@ class Runner:
             return None
         child.channel.close()
         os.kill(child.pid, signal.SIGKILL)
-        status = _reaped(child.pid)
+        status = process.reaped(child.pid, DRIVER_S)
         Slots(self.group).release()
         return status
 
@@ -238,17 +237,6 @@ class Runner:
         """Rounds of (seconds of a, seconds of b), or of joules, or which one failed, or a text: the pair did."""
         got = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
         return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
-
-
-def _reaped(pid: int) -> int | None:
-    """The wait status of a child that was killed; None where it does not end: it stands still inside a driver."""
-    until = time.monotonic() + DRIVER_S
-    while time.monotonic() < until:
-        if (done := os.waitpid(pid, os.WNOHANG))[0]:
-            return done[1]
-        time.sleep(1e-3)
-    log.warning("a worker does not end: the device's driver does not answer")
-    return None
 
 
 def _limit_memory(extra: int) -> None:

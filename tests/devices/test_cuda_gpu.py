@@ -49,6 +49,10 @@ def test_seed_schedules_are_right(gpu: CudaDevice, name: str) -> None:
             assert got.ok and got.t_min is not None and got.t_min > 0, got
 
 
+APPROXIMATE = "exp2_approx("
+"""What text calls where a GPU computes otherwise than the processor: ex2.approx.f32, whose relative error is 2**-22 (PTX ISA)."""
+
+
 @needs_cxx
 @pytest.mark.parametrize("name", SEEDED)
 def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str) -> None:
@@ -62,7 +66,10 @@ def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str
         exe.run([{**inputs, **there}[p.name].ctypes.data for p in source.signature.params])
         exe.close()
         for n, a in here.items():
-            assert a.tobytes() == there[n].tobytes(), f"{n} of {source.signature.name}"
+            if APPROXIMATE in source.text:
+                np.testing.assert_allclose(there[n].astype(float), a.astype(float), rtol=2e-5, atol=1e-6)
+            else:
+                assert a.tobytes() == there[n].tobytes(), f"{n} of {source.signature.name}"
 
 
 def test_a_fault_costs_one_worker(gpu: CudaDevice) -> None:

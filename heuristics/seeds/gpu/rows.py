@@ -15,12 +15,14 @@ LANES = 4
 """Elements of float32 in one load of a thread."""
 STEPS = 4
 """Loads of a thread that a chunk of a long reduction is at least made of."""
+HELD = 128
+"""Elements of a row that a thread keeps in registers at most: half of the 255 that it may have, for with more it spills."""
 
 
 def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool) -> Opts:
     """Groups share reductions along axes that are consecutive in memory; several rows a group where a row is short."""
     out: list[Opt] = []
-    cut: set[str] = set()
+    cut: dict[str, int] = {}
     used = 1
     for n in nests(kernel):
         for a in contiguous(kernel, n)[:1]:
@@ -31,7 +33,7 @@ def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool)
                 count //= 2
             if count < 2:
                 continue
-            cut.add(a.arg.family)
+            cut[a.arg.family] = extent(a) // count
             used *= count
             name = family_name(kernel, a)
             out += [opt("UPCAST", name, vector)] * (vector > 1) + [opt("GROUP", name, count)]
@@ -44,6 +46,8 @@ def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool)
     if shared and used < 128:
         out.append(opt("LOCAL", family_name(kernel, shared[-1]), min(8, 128 // used)))
     if stage and shared_axes(kernel):
+        if max(cut.values()) > HELD:
+            return ()
         out += [opt("STAGE", v, at=str(shared_axes(kernel)[-1].arg.name)) for v in stageable_values(kernel)]
     return tuple(out)
 
