@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 from ..files.output import replace
+from ..files.text import unmarked
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
 from .strict import canon, parse
@@ -67,7 +68,7 @@ def loads(lines: Iterable[bytes], name: str = "bundle") -> list[Row]:
         if len(raw) > MAX_LINE or size > MAX_BYTES or number > MAX_ROWS + 1:
             raise CacheError(f"{what}: larger than a bundle may be ({MAX_LINE} bytes a line, {MAX_ROWS} rows, {MAX_BYTES} bytes)")
         try:
-            text = raw.decode("utf-8").rstrip("\r\n")
+            text = (raw if number > 1 else unmarked(raw)).decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             raise CacheError(f"{what}: not UTF-8 text; a bundle is made by `tune cache export`") from None
         if started and not text:
@@ -114,9 +115,9 @@ def _check_header(value: dict[str, Any], what: str) -> None:
         raise CacheError(f"{what}: schema {schema} is older than any this Tilewright reads ({BUNDLE_SCHEMA}): export it again")
 
 
-def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:
-    """Write a bundle, a file whole or not at all; returns the number of rows. Raises CacheError where it cannot be
-    written, or would be larger than `read` takes."""
+def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str], overwrite: bool = False) -> int:
+    """Write a bundle, a file whole or not at all; returns the number of rows. `overwrite`: in the place of any file that is there, else
+    only of a bundle. Raises CacheError where it cannot be written, or would be larger than `read` takes."""
     lines = list(dumps(rows))
     size = sum(len(line) + 1 for line in lines)  # ASCII
     if size > MAX_BYTES or len(lines) > MAX_ROWS + 1 or max(map(len, lines)) >= MAX_LINE:
@@ -129,7 +130,7 @@ def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:
             file.write(text)
             file.flush()
         else:
-            replace(file, text)
+            replace(file, text, None if overwrite else "bundle")
     except BrokenPipeError:
         raise  # the reader has gone, which is no error
     except OSError as e:

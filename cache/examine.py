@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import CacheError
-from . import queries
+from . import ours, queries
 from .lookup import to_rows
 from .recover import CacheWarning, Damaged, classify, schema_of
 from .rows import Row
@@ -25,6 +25,7 @@ def fault(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
+        ours.check(path, again=True)
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)) as c:
             found = schema_of(c, str(path))
             if found is None:

@@ -51,7 +51,7 @@ def hold(location: str | os.PathLike[str], checked: Callable[[bytes, str], None]
     try:
         return Holding(str(path), "file", tuple(reader.select(*queries.rows({}))))
     except Damaged as e:
-        raise CacheError(f"{e}; opening it with --cache moves it aside and saves what is intact") from None
+        raise CacheError(f"{e}; a command that writes to it (`tune run`) moves it aside and saves what is intact") from None
     except Newer as e:
         raise CacheError(f"{path} was written by a later Tilewright ({e}): read it with that one") from None
     finally:

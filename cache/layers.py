@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import folders
 from ..ir.errors import CacheError, UsageError
 from . import projects
 from .server import configured
@@ -42,9 +43,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
 
 def user_path() -> Path:
     """The platform's place for a user's data, e.g. ~/.local/share/tilewright/cache.db."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("tilewright", appauthor=False)) / "cache.db"
+    return folders.data() / "cache.db"
 
 
 def project_path(start: Path | None = None) -> Path | None:
@@ -78,7 +77,7 @@ def file_of(location: str) -> Path | None:
     """The cache file that a location names, None where it is a server's. Raises CacheError for an sqlite:// URL of one in memory,
     which nobody else could read."""
     if not location.startswith("sqlite"):
-        return None if is_url(location) else Path(location).expanduser().absolute()
+        return None if is_url(location) else folders.expanded(location).absolute()
     path = location.partition("://")[2]
     if not path.startswith("/") or path == "/" or "?" in path or ":memory:" in path:
         raise CacheError(f"the cache {location} is not a file: use a path, or sqlite:///PATH")

@@ -8,21 +8,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import warnings
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from ..ir.errors import CacheError
-from . import queries
+from . import ours, queries
 from .choice import answers
 from .keys import Key
-from .recover import CacheWarning, Damaged, Newer, Older, classify, schema_of
+from .recover import CacheWarning, Damaged, Newer, Older, Stranger, classify, schema_of
 from .rows import COLUMNS, Row, digest_of, from_dict
 from .version import OLDEST, SCHEMA
 
+T = TypeVar("T")
 MEMO = 4096
 """Keys remembered; the memo starts again when it is full."""
+
+_TRIES = 8
+"""How often a file is read again that cannot be read, or changes each time."""
 
 _BOOLS = tuple(c for c in COLUMNS if c == "verified")
 
@@ -46,10 +50,8 @@ class Reader:
 
     def answers(self, key: Key) -> tuple[Row, ...]:
         """The rows that may answer a look-up of `key`, the best first (see `choice`)."""
-        with self._lock:
-            connection = self._fresh()
-            if connection is None:
-                return ()
+
+        def look(connection: sqlite3.Connection) -> tuple[Row, ...]:
             if key in self._memo:
                 return self._memo[key]
             self._check_tally(connection, key)
@@ -59,18 +61,16 @@ class Reader:
             rows = self._memo[key] = tuple(answers(found, elsewhere=self.elsewhere))
             return rows
 
+        return self._asked(look, ())
+
     def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Rows of a query over `queries.FIELDS`."""
-        with self._lock:
-            connection = self._fresh()
-            return [] if connection is None else self._select(connection, sql, parameters)
+        return self._asked(lambda connection: self._select(connection, sql, parameters), [])
 
     def table(self, sql: str) -> list[dict[str, Any]]:
         """Any query, as dictionaries by column."""
-        with self._lock:
-            connection = self._fresh()
-            if connection is None:
-                return []
+
+        def look(connection: sqlite3.Connection) -> list[dict[str, Any]]:
             try:
                 cursor = connection.execute(sql)
                 names = [d[0] for d in cursor.description]
@@ -78,10 +78,36 @@ class Reader:
             except sqlite3.Error as e:
                 raise self._failed(e) from None
 
+        return self._asked(look, [])
+
     def close(self) -> None:
         """Let go of the file; the next look-up opens it again."""
         with self._lock:
             self._drop()
+
+    def _asked(self, look: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """What `look` finds; `nothing` without tables. A file that changed meanwhile is asked again: what was read without locks may be
+        of two states, and a log that somebody ends at that moment cannot be opened."""
+        with self._lock:
+            tries = 0
+            while True:
+                careful = tries > 0 or self._connection is None or self._immutable
+                before = self._now(True) if careful else ()
+                try:
+                    connection = self._fresh(tries > 0 or not careful)
+                    found = nothing if connection is None else look(connection)
+                except (Stranger, Newer, Older):
+                    raise
+                except CacheError:  # times of files are too coarse to tell whether somebody was at it
+                    if tries == _TRIES:
+                        raise
+                else:
+                    sure = not careful or (connection is not None and not self._immutable)
+                    if sure or tries == _TRIES or before == self._now(True):
+                        return found
+                self._drop()
+                tries += 1
+                time.sleep(0.001 * tries)
 
     def _check_tally(self, connection: sqlite3.Connection, key: Key) -> None:
         """A damaged index hides rows without a word: as many must be found as were written."""
@@ -104,23 +130,19 @@ class Reader:
             self._drop()
             raise
 
-    def _fresh(self) -> sqlite3.Connection | None:
+    def _fresh(self, locking: bool) -> sqlite3.Connection | None:
         """An open connection; the memo holds nothing that is older than the file."""
-        try:
-            st = os.stat(self.path)
-        except FileNotFoundError:
+        identity = self._now(self._immutable)
+        if not identity:
             self._drop()
             return None
-        except OSError as e:
-            raise CacheError(f"cannot read the cache {self.path}: {e.strerror}") from None
-        # an immutable connection sees no commits: there the file's time and size have to tell
-        identity = (os.getpid(), st.st_ino, st.st_dev, *((st.st_mtime_ns, st.st_size) if self._immutable else ()))
         try:
             if self._connection is None or identity != self._identity:
                 self._drop()
-                if not self._open():
+                before = self._now(True)  # what is written from here on is seen by the next look
+                if not self._open(locking):
                     return None
-                self._identity = (*identity[:3], *((st.st_mtime_ns, st.st_size) if self._immutable else ()))
+                self._identity = before if self._immutable else identity[:3]
             assert self._connection is not None
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error as e:
@@ -130,19 +152,32 @@ class Reader:
             self._version = version
         return self._connection
 
-    def _open(self) -> bool:
-        """Connect; False for a file without tables. Falls back to immutable access on read-only media, where no WAL can be made."""
-        uri = Path(self.path).as_uri()
-        for immutable in (False, True):
-            connection = sqlite3.connect(
-                f"{uri}?mode=ro{'&immutable=1' * immutable}", uri=True, timeout=10, isolation_level=None, check_same_thread=False
-            )
+    def _now(self, immutable: bool) -> tuple[int, ...]:
+        """What the file is at the moment, () where there is none. An immutable connection sees no commits: there the file's time, its
+        size, and whether it has a log have to tell."""
+        try:
+            st = os.stat(self.path)
+        except FileNotFoundError:
+            return ()
+        except OSError as e:
+            raise CacheError(f"cannot read the cache {self.path}: {e.strerror}") from None
+        log = (st.st_mtime_ns, st.st_size, os.path.exists(ours.log_of(self.path))) if immutable else ()
+        return (os.getpid(), st.st_ino, st.st_dev, *log)
+
+    def _open(self, locking: bool) -> bool:
+        """Connect; False for a file without tables. Immutable where a log would have to be made first, and on read-only media, where
+        none can be. Raises Stranger for a file that is not ours."""
+        if not ours.check(self.path):
+            return False
+        for immutable in (False, True) if locking or not ours.at_rest(self.path) else (True,):
+            connection = ours.reading(self.path, immutable)
             try:
                 found = schema_of(connection, self.path)
                 break
             except sqlite3.OperationalError as e:
                 connection.close()
-                logged = os.path.exists(f"{self.path}-wal") and os.path.getsize(f"{self.path}-wal") > 0
+                log = ours.log_of(self.path)
+                logged = os.path.exists(log) and os.path.getsize(log) > 0
                 if immutable or logged or e.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                     raise
             except BaseException:
@@ -167,7 +202,7 @@ class Reader:
 
     def _failed(self, error: sqlite3.Error) -> CacheError:
         self._drop()
-        return classify(error, self.path)
+        return classify(error, self.path, "read")
 
 
 _ORPHANS: list[sqlite3.Connection] = []

@@ -11,11 +11,18 @@ from pathlib import Path
 
 from ..ir.errors import CacheError
 from ..log import logger
-from .examine import fault
-from .recover import ELSEWHERE, CacheWarning
+from .examine import fault, rescue
+from .recover import ELSEWHERE, CacheWarning, Older
+from .rows import Row
 from .version import SCHEMA
 
 log = logger("cache")
+
+
+def moved_aside(path: Path, damaged: bool) -> list[Row]:
+    """Move a cache aside; of one that is `damaged` the rows that are still what was written. Raises CacheError."""
+    moved = move_aside(path)
+    return rescue(moved) if moved is not None and damaged else []
 
 
 def move_aside(path: Path) -> Path | None:
@@ -43,6 +50,15 @@ def move_aside(path: Path) -> Path | None:
     log.info("%s %s: moved to %s", path, reason, target)
     warnings.warn(f"the cache {path} {reason}; it was moved to {target} and a new one begins", CacheWarning, stacklevel=2)
     return target
+
+
+def left(error: CacheError, told: set[str]) -> None:
+    """Say, once, that a file which only a writer may move aside is read as empty. `told`: what was said."""
+    does = "migrates it" if isinstance(error, Older) else "moves it aside"
+    said = f"{error}; it is read as empty and left as it is: a command that writes to it (`tune run`) {does}"
+    if said not in told:
+        told.add(said)
+        warnings.warn(said, CacheWarning, stacklevel=5)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import os
 import warnings
 from pathlib import Path
 
-from ..files import owned
+from ..files import folders, owned
 from ..ir.errors import CacheError, UsageError
 from .recover import CacheWarning
 
@@ -76,9 +76,7 @@ def remember(path: Path, yes: bool) -> None:
 
 
 def _file() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("tilewright", appauthor=False)) / "projects.json"
+    return folders.config() / "projects.json"
 
 
 def _answers() -> dict[str, bool]:

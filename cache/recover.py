@@ -1,4 +1,4 @@
-"""What to do about a cache file that cannot be used: it is moved aside with a warning, never overwritten or deleted."""
+"""What to do about a cache file that cannot be used: whoever writes moves it aside with a warning, whoever reads leaves it alone."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class Newer(CacheError):
         self.version = version
 
 
+class Stranger(CacheError):
+    """What is there is not a cache of ours: nobody changes it."""
+
+
 class Older(CacheError):
     """The file has an earlier schema and waits for its migration."""
 
@@ -34,8 +38,8 @@ class Busy(CacheError):
     """Another process or thread holds the file."""
 
 
-def classify(error: Exception, place: str) -> CacheError:
-    """A database driver's error as one that says what to do. `place` is the path or URL for the message."""
+def classify(error: Exception, place: str, doing: str = "write") -> CacheError:
+    """A database driver's error as one that says what to do. `place` is the path or URL for the message, `doing` what failed."""
     text = str(error).strip()
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     strange = code == sqlite3.SQLITE_ERROR and text.startswith(
@@ -52,7 +56,7 @@ def classify(error: Exception, place: str) -> CacheError:
             f"the cache {place} could not be read or written ({text}; is the disk or a quota full?): free some space, or {ELSEWHERE}"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return CacheError(f"cannot write the cache {place} ({text}): {ELSEWHERE}")
+        return CacheError(f"cannot {doing} the cache {place} ({text}): {ELSEWHERE}")
     return CacheError(f"the cache {place} cannot be used ({text}): {ELSEWHERE}")
 
 
@@ -66,7 +70,7 @@ def schema_of(connection: sqlite3.Connection, place: str) -> int | None:
     if not tables and not foreign:
         return None
     if not tables & {"tilewright_meta", "tilewright_tally"}:
-        raise CacheError(f"{place} is a database, but not a Tilewright cache: {ELSEWHERE}")
+        raise Stranger(f"{place} is a database, but not a Tilewright cache: it was left as it is; {ELSEWHERE}")
     row = connection.execute("SELECT value FROM tilewright_meta WHERE name = 'schema'").fetchone()
     if row is None or not str(row[0]).isdecimal():
         raise Damaged(f"the cache {place} is damaged (it does not say which schema it has)")

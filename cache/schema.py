@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..files.kinds import APPLICATION
 from ..ir.errors import CacheError
 from .rows import COLUMNS, TYPES
 from .version import SCHEMA, SERVER_SCHEMA
@@ -75,6 +76,8 @@ def prepare(connection: sa.Connection) -> None:
         from .migrations import upgrade
 
         upgrade(connection, found, wanted)
+    if not server and connection.exec_driver_sql("PRAGMA application_id").scalar() != APPLICATION:
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION}")  # the header says whose file it is
 
 
 def version_of(connection: sa.Connection) -> int | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import owned
+from ..files import folders, owned
 from ..files.output import replace
 from ..ir.errors import CacheError, UsageError
 from . import bundles
@@ -178,9 +178,7 @@ def make(secret: str | os.PathLike[str], password: str | None) -> tuple[Path, Tr
 # whom to trust ------------------------------------------------------------------------------------------------------
 def folder() -> Path:
     """Where kept keys are."""
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("tilewright", appauthor=False)) / "trusted"
+    return folders.config() / "trusted"
 
 
 def kept() -> tuple[TrustedKey, ...]:
@@ -237,7 +235,7 @@ def parse(text: str, base: Path | None = None) -> TrustedKey:
     """A public key from a file's path, or the key itself. Raises CacheError."""
     if _LINE.fullmatch(text):
         return _key(text, text[:12])
-    path = (base or Path()) / Path(text).expanduser()
+    path = (base or Path()) / folders.expanded(text)
     try:
         lines = _content(str(path)).decode("utf-8", "replace").splitlines()
     except OSError as e:

@@ -16,7 +16,7 @@ from .choice import Standing, distance, standing
 from .explain import LookupReport, explain
 from .keys import Key
 from .lookup import Reader
-from .move_aside import move_aside
+from .move_aside import left, moved_aside
 from .recover import CacheWarning, Damaged, Newer, Older
 from .rows import Row, check
 from .server.address import Address
@@ -34,14 +34,19 @@ class Cache:
     """Open with `Cache.open`. Reading a file needs no SQLAlchemy and makes no file; the first write makes file and tables.
 
     Of a server the mirror is read (see `server.team`), as fast as any file: look-ups never ask the server, except for a first mirror.
-    A damaged or newer file of the top layer is moved aside with a warning (see `recover`); one in a lower layer is left where it is
-    and ignored with a warning. Every failure is a CacheError that says what to do."""
+    A damaged or newer file of the top layer is moved aside with a warning by whoever writes (see `recover`), and read as empty by whoever
+    only reads; one in a lower layer is left where it is and ignored with a warning. A file that is not a cache of ours is a CacheError,
+    and nobody changes it. Every failure is a CacheError that says what to do."""
 
     rows_wait_s: float = 1.0
     """Seconds that a search's rows wait for others, to share a transaction: one takes as long as a candidate."""
 
+    will_write: bool = False
+    """Whether its user is going to write: then a damaged file is moved aside before it is read, so that what is intact answers."""
+
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
+        self._told: set[str] = set()
         self._team = None if self.path is not None else Team(Address.parse(where.top))
         self.location = where.top if self._team is None else str(self._team.address)
         """As it was named, without a password."""
@@ -51,7 +56,7 @@ class Cache:
         else:
             assert self.path is not None
             self._writer, self._top = Writer(self.path), Reader(self.path)
-        names = [self.location] if self._team is None else [self._team.address.name, self._team.address.written]
+        names = (self.location,) if self._team is None else (self._team.address.name, self._team.address.written)
         self.waiting = UnsentRows(names, self.path)
         """What earlier runs could not write."""
         self._teams = [Team(p, elsewhere=True) for p in where.below if isinstance(p, Address)]
@@ -152,12 +157,13 @@ class Cache:
             groups = groups + (self._read_below(reader, lambda s: s.table(queries.KEYS)) or [])
         return explain(key, row, place, groups, None if row is None else self.standing(row))
 
-    def export(self, file: str | os.PathLike[str] | IO[str], *, best_only: bool = False, **filters: Any) -> int:
-        """Write the matching rows as a bundle (`best_only`: the row a look-up would return for each key); returns their number."""
+    def export(self, file: str | os.PathLike[str] | IO[str], *, best_only: bool = False, overwrite: bool = False, **filters: Any) -> int:
+        """Write the matching rows as a bundle (`best_only`: the row a look-up would return for each key); returns their number.
+        `overwrite`: in the place of whatever file is there, else only of a bundle. Raises CacheError."""
         rows = self.rows(**filters)
         if best_only:
             rows = [r for r in (self.best(k) for k in dict.fromkeys(r.key for r in rows)) if r is not None]
-        return bundles.write(rows, file)
+        return bundles.write(rows, file, overwrite)
 
     # writing --------------------------------------------------------------------------------------------------------
     def record(self, rows: Row | Iterable[Row], *, patience_s: float = BUSY_S) -> int:
@@ -245,12 +251,11 @@ class Cache:
             self._team.fetch()
         try:
             return work(self._top)
-        except Older:
-            self._writer.prepare()
-            return work(self._top)
-        except (Damaged, Newer) as e:
+        except (Damaged, Newer, Older) as e:
+            if not self.will_write and self._team is None:
+                return left(e, self._told)
             try:
-                self._recover(e)
+                self._writer.prepare() if isinstance(e, Older) else self._recover(e)
             except CacheError as stuck:
                 if isinstance(stuck, (Damaged, Newer)):
                     raise
@@ -273,6 +278,7 @@ class Cache:
             self._team.refresh()
 
     def _write(self, work: Callable[[], T]) -> T:
+        self.will_write = True
         if self._team is None:
             self._top.close()  # whoever closes a file last brings its log in; a connection that only reads cannot
         try:
@@ -290,11 +296,6 @@ class Cache:
             raise error
         self._top.close()
         self._writer.close()
-        moved = move_aside(self.path)
-        if moved is None or isinstance(error, Newer):
-            return
-        from .examine import rescue
-
-        if intact := rescue(moved):
+        if intact := moved_aside(self.path, isinstance(error, Damaged)):
             self._writer.record(intact)
             warnings.warn(f"{len(intact)} measurements of it are intact and were taken over", CacheWarning, stacklevel=3)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..ir.errors import CacheError
-from . import queries
+from . import ours, queries
 from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
@@ -238,11 +238,11 @@ def _settle(path: Path) -> None:
 
 
 def _refuse_strangers(path: Path) -> None:
-    """Raise CacheError for a database with tables but not ours, before a pragma of ours changes it."""
-    if not path.is_file():
+    """Raise Stranger for what is not ours, before a pragma of ours changes it."""
+    if not ours.check(path):
         return
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=LOCK_S)) as c:
+        with contextlib.closing(ours.reading(str(path), ours.at_rest(str(path)))) as c:
             schema_of(c, str(path))
     except sqlite3.Error as e:
         raise classify(e, str(path)) from None

@@ -78,6 +78,7 @@ def _ran(args: Namespace) -> int:
     """Run the subcommand; its exit code, or that of its error."""
     from ..ir.errors import TilewrightError
     from .remembered.project import settle
+    from .terminal import paths
     from .terminal.pages import shown
 
     try:
@@ -86,6 +87,7 @@ def _ran(args: Namespace) -> int:
             _hide()
         for hint in getattr(args, "hints", ()):
             print(f"note: {hint}", file=sys.stderr)
+        paths.settle(args)
         settle(args)
         return shown(args, handler(args))
     except TilewrightError as error:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..files import folders
 from ..files.output import replace as put
 from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
@@ -154,10 +155,8 @@ def _faster(a: tuple[Cached, ...], b: tuple[Cached, ...]) -> tuple[Cached, ...]:
 
 def path(identity: Mapping[str, Any]) -> Path:
     """The file for the machine that `identity` describes, in the platform's state directory."""
-    import platformdirs
-
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-    return Path(platformdirs.user_state_dir("tilewright", appauthor=False)) / f"limits-{key}.json"
+    return folders.state() / f"limits-{key}.json"
 
 
 def read(file: Path) -> Limits | None:

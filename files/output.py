@@ -1,23 +1,34 @@
-"""Writing a file that someone named: whole or not at all, and never in place of something that is no file."""
+"""Writing a file that someone named: whole or not at all, and never in place of something that is no file, or is another's."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
 
+from .kinds import foreign
 
-def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
+
+class Refused(OSError):
+    """A file of another kind is there."""
+
+
+def replace(path: str | os.PathLike[str], content: str | bytes, kind: str | None = None) -> None:
     """The file's new content (a text as UTF-8), at once: a reader sees the old or the new one. Through a link, the
     file that it names is replaced; what is no regular file (a pipe, a terminal, /dev/stdout) is written to. Keeps the
-    permissions of a file that was there. Raises OSError."""
+    permissions of a file that was there. `kind` (of `files.kinds.KINDS`): a file that is not of this kind stays, and
+    Refused is raised. Raises OSError."""
     data = content.encode() if isinstance(content, str) else content
     target = Path(path).resolve()  # the file that a link names, not the link
     if (target.exists() and not target.is_file()) or _stream(path):
         with open(path, "wb") as f:
             f.write(data)
         return
+    other = foreign(target, kind) if kind is not None else None
+    if other is not None:
+        raise Refused(errno.EEXIST, f"{other}; it was left as it is", str(path))
     fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
     try:
         with os.fdopen(fd, "wb") as f:
@@ -32,18 +43,22 @@ def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise
 
 
-def why_not(path: str | os.PathLike[str]) -> str | None:
+def why_not(path: str | os.PathLike[str], kind: str | None = None) -> str | None:
     """Why `replace` could not write there, found before hours of work; None where it looks as if it could. Makes and changes nothing."""
     try:
         target = Path(path).resolve()
+        if not os.fspath(path):
+            return "it has no name"
         if target.is_dir():
             return "it is a folder"
         if not target.parent.is_dir():
             return "its folder does not exist"
         if target.exists() and not os.access(target, os.W_OK):
             return "it is not writable"
-        if (target.is_file() or not target.exists()) and not _stream(path) and not os.access(target.parent, os.W_OK | os.X_OK):
-            return "its folder is not writable"
+        if (target.is_file() or not target.exists()) and not _stream(path):
+            if not os.access(target.parent, os.W_OK | os.X_OK):
+                return "its folder is not writable"
+            return foreign(target, kind) if kind is not None else None
     except (OSError, ValueError, RuntimeError) as e:  # a loop of links, a NUL in the name
         return str(getattr(e, "strerror", None) or e)
     return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..files import folders
 from ..ir.errors import FleetError
 
 POLL_S = 0.002
@@ -19,9 +20,7 @@ POLL_LATER_S = 0.02
 
 def default_path() -> Path:
     """The lock of this machine and user."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("tilewright", appauthor=False)) / "fleet.lock"
+    return folders.state() / "fleet.lock"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from ..files import folders
 from ..ir.errors import FleetError
 from .facts import EXTRA, dask
 
@@ -17,14 +18,14 @@ ROLES: tuple[Role, ...] = ("scheduler", "worker", "client")
 AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
 ENV = "TILEWRIGHT_FLEET_TLS"
 DAYS = 825
+_OWN = "tilewright fleet"
+"""Whom our own authority says it is."""
 
 
 def default_folder() -> Path:
     """Where certificates are looked for: TILEWRIGHT_FLEET_TLS, else the user's configuration folder."""
-    import platformdirs
-
     given = os.environ.get(ENV)
-    return Path(given) if given else Path(platformdirs.user_config_dir("tilewright", appauthor=False)) / "fleet"
+    return Path(given) if given else folders.config() / "fleet"
 
 
 def files(role: Role) -> tuple[str, str, str]:
@@ -71,12 +72,16 @@ def make(folder: Path, days: int = DAYS) -> list[Path]:
             raise FleetError(
                 f"{folder} has only one of {AUTHORITY} and {AUTHORITY_KEY}: make certificates where the authority's key is kept, or in an empty folder"
             )
+        if not (folder / AUTHORITY).exists() and (there := [n for r in ROLES for n in files(r) if os.path.lexists(folder / n)]):
+            raise FleetError(f"{folder} has {there[0]} and no {AUTHORITY}: it was left as it is; make certificates in an empty folder")
         if (folder / AUTHORITY).exists():
             ca = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
             signer = _load(folder / AUTHORITY_KEY)
+            if ca.subject.rfc4514_string() != f"CN={_OWN}":
+                raise FleetError(f"{folder / AUTHORITY} is another authority's: it was left as it is; make certificates in an empty folder")
         else:
             signer = ec.generate_private_key(ec.SECP256R1())
-            ca = _certificate("tilewright fleet", signer, None, signer, 10 * 365)
+            ca = _certificate(_OWN, signer, None, signer, 10 * 365)
             out += _write(folder, AUTHORITY, AUTHORITY_KEY, ca, signer)
         for role in ROLES:
             key = ec.generate_private_key(ec.SECP256R1())

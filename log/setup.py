@@ -9,12 +9,14 @@ at a time."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
 from dataclasses import dataclass, replace
 from typing import TextIO
 
+from ..files.kinds import foreign
 from . import ENV, ROOMS
 
 LEVELS = {
@@ -109,7 +111,11 @@ class _File(logging.Handler):
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if (why := foreign(path, "log")) is not None:
+            raise OSError(errno.EEXIST, f"{why}; it was left as it is")
+        # a pipe that nobody reads is an error, and no reason to wait
+        self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
+        os.set_blocking(self.fd, True)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

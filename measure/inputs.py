@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
 from ..ir.index import evaluate
 from ..ir.node import Node
+from ..targets.memory import require_room
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 SMALL = 4
 """Magnitude of whole-number test data for floats: products of two are exact in every float type and sums stay far below 2²⁴."""
+
+_REFERENCE = 16
+"""Bytes of an output's element that say what is right: the value and its bound."""
 
 
 def shape(buffer: Buffer, kernel: Kernel, vars: Mapping[str, int]) -> tuple[int, ...]:
@@ -36,6 +41,7 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
     their range (`whole_limits`), on which sums of products are exact in any order."""
     import numpy as np
 
+    require_operands(kernel, vars, measured=False)
     out: dict[str, np.ndarray[Any, Any]] = {}
     for position, b in enumerate(kernel.inputs):
         rng = np.random.default_rng([seed, position])
@@ -54,6 +60,17 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
             made = rng.integers(lo, hi, dims, dtype=b.dtype.np, endpoint=True)
         out[b.name] = inside(np.asarray(made, b.dtype.np, order="C"), b)
     return out
+
+
+def require_operands(kernel: Kernel, vars: Mapping[str, int], measured: bool = True) -> None:
+    """Raise NoRoom where memory cannot hold the arguments; where they are `measured`, with what that takes beside them: inputs that
+    can be read only, outputs as they were when they were verified, and of each output the right values and their bounds in float64."""
+    sizes = [(prod(shape(b, kernel, vars)), b) for b in kernel.buffers]
+    given = {b.name for b in kernel.inputs}
+    once = sum(n * b.dtype.size for n, b in sizes)
+    beside = sum(n * (b.dtype.size if b.name in given else b.dtype.size + _REFERENCE) for n, b in sizes)
+    about = ", ".join(f"{k}={v}" for k, v in vars.items())
+    require_room(once + measured * beside, f"{'measuring ' * measured}{kernel.name}{about and f' at {about}'}")
 
 
 def whole_limits(b: Buffer) -> tuple[int, int] | None:

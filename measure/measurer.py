@@ -11,12 +11,14 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
+from ..targets.memory import free_memory
 from .batch import BatchFailed
+from .inputs import require_operands
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .processes import builder, runner
 from .processes.buildpool import BuildPool
 from .processes.builds import Builds
-from .processes.conversions import _flushes, _free_memory, _measurement, _portable, _regroups, _task
+from .processes.conversions import _flushes, _measurement, _portable, _regroups, _task
 from .processes.process import STILL_S
 from .processes.protocol import Closed
 from .processes.runner_link import RunnerLink
@@ -82,7 +84,9 @@ class Measurer:
         self.threads = threads if threads is not None else self.device.threads
         self.device.check_threads(self.threads)
         spec = _portable(self.device, device)
-        limit = memory_limit if memory_limit is not None else _free_memory() // 2
+        limit = memory_limit if memory_limit is not None else free_memory() // 2
+        if prepare is None:
+            require_operands(kernel, self.vars)
         if compile is None:
             from ..plan import compile as compile_default
 

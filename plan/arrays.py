@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
+from ..targets.memory import require_room
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,7 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     size = prod(shape) * kind.itemsize
     if size < SMALL or min(shape) < 0:
         return np.empty(shape, kind)
+    require_room(size, f"an array of {size} bytes")
     room = np.empty(size + LINE, np.uint8)
     start = -room.__array_interface__["data"][0] % LINE
     return room[start : start + size].view(kind).reshape(shape)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.recover import CacheWarning
 from ..cache.strict import canon
-from ..files import owned
+from ..files import folders, owned
 from ..ir.errors import TilewrightError
 from ..renderers import Source
 from . import signatures
@@ -64,9 +64,7 @@ class Artefacts:
     @classmethod
     def default(cls) -> Artefacts:
         """The store in the platform's cache folder, e.g. ~/.cache/tilewright/artefacts."""
-        import platformdirs
-
-        return cls(Path(platformdirs.user_cache_dir("tilewright", appauthor=False)) / "artefacts")
+        return cls(folders.made() / "artefacts")
 
     # level one --------------------------------------------------------------------------------------------------------
     def source(self, key: str, opts: tuple[Opt, ...], target: Target) -> Rendered | None:

@@ -6,10 +6,11 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
+from ..ir import given as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.in_place import apart
 from ..ir.kernel import Kernel
@@ -71,18 +72,19 @@ def best(
     from ..devices import get
     from ..opts.opt import parse
 
-    allow = tuple(allow)
+    arguments.check("best", kernel=kernel, shape=shape, dtype=dtype, device=device, threads=threads, cache=cache, exact_only=exact_only)
+    arguments.check("best", store=store, allow=allow, opts=opts, objective=objective, scratch_limit=scratch_limit)
+    arguments.one_of("best", "seed", seed, get_args(Choice))
+    allow = (allow,) if isinstance(allow, str) else tuple(allow)
     policy = policy_of(allowed(allow))
     kernel = _kernel(kernel, shape, dtype)
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads is {threads}; give at least 1, or None for all usable cores")
     place = get(device)
     place.check()
     threads = threads or place.threads
     place.check_threads(threads)
     opened = cache if isinstance(cache, Cache) else open(cache)
-    if scratch_limit is not None and (scratch_limit < 0 or opts is not None):
-        raise UsageError(f"scratch_limit is a number of bytes, and is for what is looked up: not {scratch_limit}, nor beside opts")
+    if scratch_limit is not None and opts is not None:
+        raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
     ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow, aim, scratch_limit)
     if opts is None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..cache.choice import Standing
 from ..cache.objectives import TIME
+from ..ir import given
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
+from ..measure.inputs import require_operands
 from ..opts import apply
 from ..opts.opt import parse
 from . import aims
@@ -99,9 +101,12 @@ def tune(
     CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     started = time.monotonic()
+    given.check("tune", kernel=kernel, shape=shape, dtype=dtype, device=device, strategy=strategy, seeds=seeds, seed=seed, cache=cache)
+    given.check("tune", threads=threads, retune=retune, progress=progress, vars=vars, study=study, allow=allow, objective=objective)
+    given.one_of("tune", "interrupt", interrupt, get_args(OnInterrupt))
     show = shown(progress)
     limit = Budget.make(budget, trials, stop_at, patience)
-    strategy = _checked(mode, seeds, retune, threads, strategy, study)
+    strategy = _checked(mode, seeds, retune, strategy, study)
     aims.check(objective, strategy, study, limit)
     show.phase("preparing")
     task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
@@ -114,17 +119,15 @@ def tune(
     return result
 
 
-def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy: str | None, study: str | None) -> str:
+def _checked(mode: str, seeds: str, retune: bool, strategy: str | None, study: str | None) -> str:
     """The strategy's full name; UsageError where what was asked for makes no sense."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
         _read(seeds)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
         raise UsageError("require answers from the cache and retune searches again: use one of them")
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads must be at least 1, not {threads}")
-    name = strategies.check(strategy if strategy or not study else "optuna:tpe")
+    name = strategies.check(strategy if strategy is not None or study is None else "optuna:tpe")
     if study and not name.startswith("optuna:"):
         raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
     return name
@@ -189,6 +192,7 @@ def _tune(
         found = answer(task.job(strategy, seeds, seed, budget), known_, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
+    cache.will_write = True
     plan = _look(task, cache)
     enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
     log.info(
@@ -197,6 +201,8 @@ def _tune(
         "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
     )
     known_here = plan is not None and enough and plan.standing is Standing.verified
+    if not known_here and measuring is None:
+        require_operands(task.kernel, task.vars)
     fresh = not known_here and measuring is None and begin_helpers()
     job = task.job(strategy, seeds, seed, budget)
     if plan is not None and known_here:
@@ -279,11 +285,11 @@ def _starts(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, st
     # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
     out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
     if seeds != "auto":
-        given = parse(seeds)
-        if space.state(given) is None:
-            apply(task.kernel, given, task.device.target)  # says why, unless it is for its effects
+        asked = parse(seeds)
+        if space.state(asked) is None:
+            apply(task.kernel, asked, task.device.target)  # says why, unless it is for its effects
             raise OptError("the schedule to start from has an effect that is not allowed; see --allow")
-        out.setdefault(given, Start(given, "stored"))
+        out.setdefault(asked, Start(asked, "stored"))
     for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
         out.setdefault(opts, Start(opts, "stored"))
     return list(out.values())

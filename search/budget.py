@@ -6,7 +6,10 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 
+from ..ir import given
 from ..ir.errors import UsageError
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -20,8 +23,11 @@ _CALLS = 8
 
 def parse_seconds(text: str | float) -> float:
     """Seconds from "30s", "5m", "1.5h", "1h30m", "500ms" or a plain number; UsageError for anything else or nothing positive."""
-    if isinstance(text, (int, float)) and not isinstance(text, bool):
-        total = float(text)
+    if isinstance(text, Real) and not isinstance(text, bool):
+        try:
+            total = float(text)
+        except OverflowError:
+            total = float("inf")
     else:
         clean = str(text).strip().lower().replace(" ", "")
         parts = re.findall(r"(\d+(?:\.\d*)?|\.\d+)(ms|sec|s|min|m|h|)", clean)
@@ -29,8 +35,14 @@ def parse_seconds(text: str | float) -> float:
             raise UsageError(f"budget {text!r} is not a time; write it like 30s, 5m, 1h30m or a number of seconds")
         total = sum(float(n) * _UNITS[u] for n, u in parts)
     if not 0 < total < float("inf"):
-        raise UsageError(f"budget {text!r} must be more than nothing")
+        shown = repr(text) if isinstance(text, str) else f"{total:g}"
+        raise UsageError(f"budget {shown} must be more than nothing, and a number of seconds that there is")
     return total
+
+
+def written(seconds: float) -> str:
+    """A time as `parse_seconds` reads it: 30s, 0.5s, 1080000s."""
+    return f"{Decimal(repr(seconds)):f}".removesuffix(".0") + "s"
 
 
 def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
@@ -77,16 +89,14 @@ class Budget:
         limit. Raises UsageError."""
         if isinstance(budget, Budget):
             return budget
-        for what, value in (("trials", trials), ("patience", patience)):
-            if value is not None and value < 1:
-                raise UsageError(f"{what} must be at least 1, not {value}")
+        given.check("tune", budget=budget, trials=trials, patience=patience, stop_at=stop_at)
         if stop_at is not None and not 0 < stop_at <= 1:
             raise UsageError(f"stop_at is a fraction of the roofline in (0, 1], not {stop_at}")
         seconds = parse_seconds(budget) if budget is not None else (None if trials is not None else DEFAULT_SECONDS)
         return cls(seconds, trials, stop_at, patience)
 
     def __str__(self) -> str:
-        parts = [f"{self.seconds:g}s"] if self.seconds is not None else []
+        parts = [written(self.seconds)] if self.seconds is not None else []
         parts += [f"{self.trials} trials"] if self.trials is not None else []
         return ", ".join(parts) or "no limit"
 

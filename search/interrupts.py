@@ -2,18 +2,25 @@
 
 A search that has decided is a moment away from its answer in the cache and on the screen; an interrupt that strikes
 in that moment would lose both. So from then on a signal is only noted, and whoever watches (the command, or `tune`
-itself) acts on it when all is out. A second one does not wait."""
+itself) acts on it when all is out. A second one does not wait.
+
+Python runs a handler only between two of its own instructions. So where the main thread is in native code, or is not done with its
+leave, a thread that hears of SIGTERM and SIGHUP too ends the process after `PATIENCE_S`. Its helpers end with it."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
 INTERRUPTED = 130
+PATIENCE_S = 1.7
+"""Seconds that a command has to save what it found after a signal that is no Ctrl-C: whoever sends one must be obeyed in two."""
 ALL = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
 
 
@@ -57,16 +64,54 @@ class SignalWatch:
 
 
 def watched(command: Callable[[], int]) -> int:
-    """The exit code of `command`, run under a SignalWatch: 128 and the signal's number where one ended it. A Ctrl-C that
-    it does not answer itself goes on as KeyboardInterrupt."""
-    with SignalWatch() as signals:
+    """The exit code of `command`, run under a SignalWatch: 128 and the signal's number where one ended it, within two seconds for
+    all but Ctrl-C. A Ctrl-C that it does not answer itself goes on as KeyboardInterrupt."""
+    with SignalWatch() as signals, _in_time(signals):
         try:
             return signals.code(command())
         except KeyboardInterrupt:
             if signals.number in (0, signal.SIGINT):
                 raise
+            exec("")  # one that struck inside an exec() would have Python end itself by SIGINT, whatever is returned
             print("ended by a signal", file=sys.stderr)
             return signals.code(INTERRUPTED)
+
+
+@contextmanager
+def _in_time(watch: SignalWatch) -> Iterator[None]:
+    """Inside, a signal of the watch that is no Ctrl-C ends the process after PATIENCE_S, whatever the main thread does."""
+    if SignalWatch._outermost is not watch:
+        yield
+        return
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    left = threading.Event()
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    thread = threading.Thread(target=_end_in_time, args=(heard, left), name="tilewright-signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        signal.set_wakeup_fd(before)
+        os.close(told)  # which ends the thread
+        thread.join()
+        os.close(heard)
+
+
+def _end_in_time(heard: int, left: threading.Event) -> None:
+    while number := os.read(heard, 1):
+        if number[0] in (signal.SIGTERM, signal.SIGHUP):
+            if not left.wait(PATIENCE_S):
+                os.write(2, b"ended by a signal, in the middle of something\n")
+                os._exit(128 + number[0])
+            return
+
+
+def process_code(code: int) -> int:
+    """The exit code with which the process will end where the command's is `code`, as far as is known now."""
+    watch = SignalWatch._outermost
+    return code if watch is None else watch.code(code)
 
 
 def hold() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files.output import replace
 from ..ir.errors import OptError, UsageError
 from ..opts.opt import parse
 
@@ -80,8 +81,9 @@ class Recording:
         return [RecordedTemplate(n, [e for e in self.entries if e.template == n]) for n in names]
 
     # the file -------------------------------------------------------------------------------------------------------
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """JSON Lines, packed by gzip where the name ends so: a header, then one line an entry."""
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """JSON Lines, packed by gzip where the name ends so: a header, then one line an entry. `overwrite`: in the place of any file, else
+        only of a recorded space. Raises OSError."""
         lines = [{"tilewright_space": SCHEMA, "about": dict(self.about), "seeds": [_json(s) for s in self.seed_list]}]
         for e in self.entries:
             line: dict[str, Any] = {
@@ -97,7 +99,7 @@ class Recording:
             lines.append(line)
         text = "".join(json.dumps(x, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n" for x in lines)
         # no date inside: the same space gives the same file
-        Path(path).write_bytes(gzip.compress(text.encode(), 9, mtime=0) if Path(path).suffix == ".gz" else text.encode())
+        replace(path, gzip.compress(text.encode(), 9, mtime=0) if Path(path).suffix == ".gz" else text, None if overwrite else "space")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Recording:

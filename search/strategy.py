@@ -122,7 +122,8 @@ def register(name: str, factory: Callable[..., Strategy]) -> None:
 def check(name: str | None) -> str:
     """The full name (None: the default's; `optuna`: `optuna:tpe`) when there is such a strategy and what it needs is
     installed. Raises UsageError, which suggests the nearest name."""
-    name = _ALIASES.get(name or DEFAULT, name or DEFAULT)
+    name = DEFAULT if name is None else name
+    name = _ALIASES.get(name, name)
     if name.startswith("optuna:"):
         from .optuna.samplers import kind
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
 from ..ir.errors import UsageError
-from .budget import Budget
+from .budget import Budget, written
 from .result import Job
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TuningTask:
         self.device.check()
         self.threads = threads or self.device.threads
         self.device.check_threads(self.threads)
-        self.vars = _values(self.kernel, vars or {})
+        self.vars = symbol_values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)
         self.effects = allowed(allow)
         self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects), named_objective(objective))
@@ -96,14 +96,14 @@ class TuningTask:
             roofline_s=roof.seconds if roof else None,
             seed=seed,
             seeds=seeds,
-            budget="" if budget.seconds is None else f"{budget.seconds:g}s",
+            budget="" if budget.seconds is None else written(budget.seconds),
             trials=budget.trials,
             allow=tuple(sorted(self.effects - allowed())),
             objective=self.key.objective,
         )
 
 
-def _values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+def symbol_values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not
     there or out of range."""
     known = {s.arg.name: s.arg for s in kernel.symbols}

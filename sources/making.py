@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from ..files.text import read as read_text
 from ..ir.errors import UsageError
 from . import expressions, tables
 from .arguments import SourceArgument
@@ -95,7 +96,7 @@ def _source(source: str | Path, language: str | None) -> tuple[Path, str, str]:
             f"{path}: the language is told by the suffix ({', '.join(LANGUAGES)}), and {path.suffix or 'none'} is none of them"
         )
     try:
-        return path, path.read_text(), found
+        return path, read_text(path), found
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror}") from None
     except UnicodeDecodeError:

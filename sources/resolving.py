@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.strict import canon
 from ..ir.errors import UsageError
-from ..search.budget import Budget
+from ..search.budget import Budget, written
 from ..search.result import Job
 from .device import SourceDevice
 from .making import SpecSettings, spec_of
@@ -83,7 +83,7 @@ class SourceRun:
             flops=flops,
             bytes=spec.bytes(),
             seed=seed,
-            budget="" if budget.seconds is None else f"{budget.seconds:g}s",
+            budget="" if budget.seconds is None else written(budget.seconds),
             trials=budget.trials,
             command=command,
         )

@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..files.text import decoded
 from ..ir.errors import UsageError
 from .arguments import SourceArgument
 from .expressions import Expression
@@ -96,6 +98,12 @@ class SourceSpec:
         """The arguments that are no scalars."""
         return tuple(a for a in self.arguments if not a.scalar)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arguments, and of what a reference holds of those that are written."""
+        sizes = ((prod(a.extents(self.sizes)) * a.dtype.size, a) for a in self.arrays)
+        return sum(n * (2 if a.written else 1) for n, a in sizes)
+
     def values(self, at: At) -> dict[str, Any]:
         """The values of a point's parameters that are no flags, and the sizes: what expressions see."""
         return {**self.sizes, **{p.name: p.values[i] for p, i in zip(self.parameters, at, strict=True)}}
@@ -145,7 +153,7 @@ class SourceSpec:
             text, folder = todo.pop()
             for name, path in _included(text, folder, (self.folder, *self.include_folders())):
                 if name not in found and sum(map(len, found.values())) < MOST_BYTES:
-                    found[name] = path.read_text(errors="replace")
+                    found[name] = decoded(path.read_bytes(), "replace")
                     todo.append((found[name], path.parent))
         return found
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..files.text import read as read_text
 from ..ir.errors import UsageError
 from .making import spec_of
 from .parameters import listed
@@ -64,7 +65,7 @@ def read(path: str | Path, **settings: Any) -> InputFile:
     """The spec that a T1 file describes. `settings` are those of `spec_of` and go before what the file says. Raises UsageError."""
     path = Path(path)
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(read_text(path))
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror}") from None
     except (ValueError, RecursionError) as e:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files.text import read as read_text
 from ..ir.dtypes import DType, dtype
 from ..ir.errors import TilewrightError, UsageError
 from . import expressions
@@ -16,6 +17,8 @@ from .arguments import MAKES, RANDOM, ROLES, SourceArgument
 from .expressions import Expression
 from .given import with_array
 
+_MOST = 1e300
+"""The largest tolerance: results are numbers of at most 64 bits."""
 SECTIONS = ("sizes", "args", "launch", "check", "params", "flag_params", "restrict", "flags", "function", "cold", "flops")
 _ARGUMENT = ("name", "dtype", "shape", "role", "make", "low", "high", "fill", "file", "array", "value", "check")
 _LAUNCH = ("block", "grid", "problem", "grid_div", "shared")
@@ -29,7 +32,7 @@ _C_NAMES = {
 def read(path: str | Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises UsageError for one that is not there, is no TOML, or has a section that means nothing."""
     try:
-        found = tomllib.loads(Path(path).read_text())
+        found = tomllib.loads(read_text(path))
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as e:
@@ -163,6 +166,8 @@ def check_table(table: Any) -> dict[str, Any]:
     known(table, _CHECK, "[check]")
     kinds: dict[str, Any] = {"reference": str, "rtol": (int, float), "atol": (int, float), "deterministic": bool}
     for key, value in table.items():
-        if not isinstance(value, kinds[key]) or (key in ("rtol", "atol") and not value >= 0):
+        if key in ("rtol", "atol") and (isinstance(value, bool) or not isinstance(value, kinds[key]) or not 0 <= value <= _MOST):
+            raise UsageError(f"[check]: {key} = {value!r} makes no sense: give a finite number that is not negative")
+        if not isinstance(value, kinds[key]):
             raise UsageError(f"[check]: {key} = {value!r} makes no sense")
     return dict(table)

@@ -26,6 +26,7 @@ from ..search.result import INTERRUPTED, Result
 from ..search.run import TuningRun
 from ..search.space import Space
 from ..search.start import Start
+from ..targets.memory import require_room
 from . import building, references
 from .configurations import ParameterEngine, ParameterNames, schedule
 from .measuring import SourceMeasurer
@@ -115,6 +116,7 @@ def _searched(
     """The search itself."""
     spec, (budget, started) = what.spec, limit
     space = Space(ParameterEngine(spec), frozenset({DEFAULT_POLICY, "NONDET"}))
+    require_room(spec.nbytes, f"{spec.function} with its reference", "give smaller sizes")
     store.ensure_writable()
     with tempfile.TemporaryDirectory(prefix="tilewright-references-") as folder:
         task = building.SourceTask(spec, Path(folder))

@@ -39,7 +39,7 @@ _ORDER = ("files", "ir", "targets", "opts", "program", "interp", "lower", "heuri
 _ALL = (*_ORDER, "kernels", "measure", "search", "cli")
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "files": frozenset(),
-    "log": frozenset(),
+    "log": frozenset({"files"}),
     "ir": frozenset(),
     "targets": frozenset({"ir"}),
     "kernels": frozenset({"ir"}),
@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
-    "sources": frozenset({"ir", "targets", "opts", "program", "renderers", "devices", "cache", "plan", "measure", "search"}),
+    "sources": frozenset({"files", "ir", "targets", "opts", "program", "renderers", "devices", "cache", "plan", "measure", "search"}),
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),

@@ -9,7 +9,7 @@ import os
 import warnings
 from pathlib import Path
 
-from ...files import owned
+from ...files import folders, owned
 from ...ir.errors import UsageError
 from ..recover import CacheWarning
 from .address import EXAMPLE, Address
@@ -28,9 +28,7 @@ def team() -> Address | None:
 
 def path() -> Path:
     """Where the file is."""
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("tilewright", appauthor=False)) / "cache.toml"
+    return folders.config() / "cache.toml"
 
 
 def remember(url: str) -> Path:

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ...files import folders
 from ...ir.errors import CacheError
 from ..lookup import Reader
 from ..recover import CacheWarning, Damaged, classify
@@ -171,9 +172,7 @@ class Mirror:
 
 def folder() -> Path:
     """Where mirrors lie."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tilewright", appauthor=False)) / "mirrors"
+    return folders.made() / "mirrors"
 
 
 def _position(c: sqlite3.Connection) -> Position | None:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...files import folders
 from ...ir.errors import FleetError, UsageError
 from ..terminal.style import console
 
@@ -59,7 +60,7 @@ def certificates(args: Namespace) -> int:
     """Make them."""
     from ...fleet import tls
 
-    folder = tls.default_folder() if args.folder is None else Path(args.folder).expanduser()
+    folder = tls.default_folder() if args.folder is None else folders.expanded(args.folder)
     made = tls.make(folder, args.days)
     _say(f"{folder}: {', '.join(p.name for p in made)}")
     for role in tls.ROLES:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.style import console, duration, shape_text, table
 from ..tuning import manifest as shown
 
@@ -31,7 +31,6 @@ def sweep(args: Namespace) -> int:
     from ...search.sweep import sweep_file
     from ...search.sweep.order import order
 
-    writable(args.json)
     files: Any = "all" if args.trust else "inside"
     whole = sweep_file.load(args.file, files, args.target, args.model)
     if not args.dry_run:
@@ -71,7 +70,7 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
     code = shown.ending(found, done, out, *(["in the fleet; let a worker join that has it"] if args.fleet else []))
     if args.json:
         entries = [{**shown.plain(d), "models": list(_models(whole, d.entry))} for d in done]
-        write(args.json, json.dumps({"schema": 1, "sweep": args.file, "entries": entries, "exit_code": code}, indent=1) + "\n")
+        write(args.json, json.dumps(with_code({"schema": 1, "sweep": args.file, "entries": entries, "exit_code": code}), indent=1) + "\n")
     return code
 
 

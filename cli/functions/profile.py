@@ -12,7 +12,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import write
 from ..terminal.style import console, duration, percent, rate, table, whole
 from .profiled import MOST_TRACED, Profile, ProfileRow, gains
 
@@ -31,7 +31,6 @@ def run(args: Namespace) -> int:
     script's. Raises UsageError where there is no such script or a file cannot be written."""
     if not os.path.isfile(args.file):
         raise UsageError(f"there is no file {args.file}; write tune profile [--trace FILE] SCRIPT.py [its arguments]")
-    writable(args.json)
     profile = Profile(keep=args.trace is not None)
     code = _script(args.file, args.arguments, profile)
     _print(profile, args.limit)

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss, UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.style import console, duration, opts_text, table
 from ..tuning.manifest import plain, tune_shown
 from .asked import FunctionGraph, ask, picked, split_number
@@ -37,7 +37,6 @@ def run(args: Namespace) -> int:
 
     base, which = split_number(args.kernel)
     seconds = None if args.budget is None else parse_seconds(args.budget)
-    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     graph = ask(base, args.shape, args.dtype)
     found = manifest_of(graph, which, args)
@@ -49,7 +48,7 @@ def run(args: Namespace) -> int:
     done, code = tune_shown(found, args, seconds, out)
     if args.json:
         facts = {"schema": 1, "function": base, "kernels": [plain(d) for d in done], "exit_code": code}
-        write(args.json, json.dumps(facts, indent=1) + "\n")
+        write(args.json, json.dumps(with_code(facts), indent=1) + "\n")
     return code
 
 

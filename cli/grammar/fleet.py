@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentTypeError
 
 from . import fleet_more
-from .words import Grammar, add_output, at_least
+from .words import READS, UPDATES, Grammar, add_output, at_least
 
 ACTIONS = {
     "scheduler": (
@@ -74,14 +74,19 @@ def add_fleet(p: Grammar) -> None:
     fleet_more.add_launch(made["launch"])
     fleet_more.add_sweep(made["sweep"])
     c = made["certificates"]
-    c.add_argument("folder", nargs="?", metavar="FOLDER", help="default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder")
+    c.add_path(
+        "folder", use=UPDATES, nargs="?", metavar="FOLDER", help="default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder"
+    )
     c.add_argument("--days", type=at_least(1), default=825, metavar="N", help="how long they hold; default 825")
 
 
-def add_tls(p: ArgumentParser) -> None:
+def add_tls(p: Grammar) -> None:
     """--tls."""
-    p.add_argument(
-        "--tls", metavar="FOLDER", help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder"
+    p.add_path(
+        "--tls",
+        use=READS,
+        metavar="FOLDER",
+        help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .words import Grammar, add_cache, add_output, at_least
+from .words import READS, UPDATES, Grammar, PathUse, add_cache, add_output, at_least
 
 BATCH = {"slurm": "Slurm (sbatch)", "pbs": "PBS (qsub)", "sge": "SGE (qsub)", "lsf": "LSF (bsub)"}
 ACTIONS = {
@@ -58,7 +58,7 @@ def add_launch(p: Grammar) -> None:
 
 
 def _add_machines(p: Grammar) -> None:
-    p.add_argument("--output", metavar="FILE", help="where to write it; default: standard output")
+    p.add_path("--output", use=PathUse("writes", "worker"), metavar="FILE", help="where to write it; default: standard output")
     p.add_argument("--machines", type=at_least(1), default=1, metavar="N", help="how many workers; default 1")
     p.add_argument("--cores", type=at_least(1), metavar="N", help="cores of each")
     p.add_argument("--memory-of-job", metavar="SIZE", help="memory of each, such as 32GiB")
@@ -84,20 +84,23 @@ def _add_worker(p: Grammar, setup: bool = True) -> None:
 
 def add_sweep(p: Grammar) -> None:
     """`tune fleet sweep`."""
-    p.add_argument("file", metavar="models.toml", help="kernels, models and targets (docs/sweeps.md)")
+    p.add_path("file", use=READS, metavar="models.toml", help="kernels, models and targets (docs/sweeps.md)")
     p.add_argument("--budget", metavar="TIME", help="time for all of it, such as 2h; default: each entry's own")
     p.add_argument("--trials", type=at_least(1), metavar="N", help="measurements of each entry at most")
     p.add_argument("--target", action="append", metavar="NAME", help="only the sweep's entries for this target; may be repeated")
     p.add_argument("--model", action="append", metavar="NAME", help="only this model's shapes; may be repeated")
-    p.add_argument("--journal", metavar="FILE", help="what is done; default: beside the sweep's file")
+    p.add_path("--journal", use=UPDATES, metavar="FILE", help="what is done; default: beside the sweep's file")
     p.add_argument("--again", action="store_true", help="begin anew, whatever the journal and the cache know")
     p.add_argument("--retry", action="store_true", help="begin entries that took their process with them twice, too")
     p.add_argument("--dry-run", action="store_true", help="print the plan, and tune nothing")
     p.add_argument("--trust", action="store_true", help="run the Python files that the sweep names, wherever they are")
     p.add_argument("--quiet", action="store_true", help="no live display")
     p.add_argument("--fleet", metavar="URL", help="on the machines of a fleet, such as tls://host:8786")
-    p.add_argument(
-        "--tls", metavar="FOLDER", help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder"
+    p.add_path(
+        "--tls",
+        use=READS,
+        metavar="FOLDER",
+        help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder",
     )
     add_cache(p)
     add_output(p, "table", "json", printed=False)

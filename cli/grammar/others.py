@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import REMAINDER
 
 from .remembered import add_long
-from .words import Grammar, add_output, at_least
+from .words import JSON, READS, Grammar, PathUse, add_output, at_least
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def add_graph(p: Grammar) -> None:
     """`tune graph`."""
-    p.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of tensors; it is called on tensors without values")
+    p.add_path("function", use=READS, metavar="FILE.py:FUNCTION", help="a function of tensors; it is called on tensors without values")
     p.add_argument(
         "--shape",
         metavar="x=64x128,float32,..",
@@ -22,17 +22,17 @@ def add_graph(p: Grammar) -> None:
     p.add_argument("--expr", action="store_true", help="print each kernel as values over axes")
     p.add_argument("--nest", action="store_true", help="print each kernel's loop nest under the seed schedule")
     p.add_argument("--target", default="host", metavar="NAME", help="the target of --nest; default: this machine")
-    p.add_argument("--dot", metavar="FILE", help="write a picture as Graphviz text (- is standard output)")
-    p.add_argument("--svg", metavar="FILE", help="write a picture drawn by Graphviz, where `dot` is installed")
-    p.add_argument("--html", metavar="FILE", help="write one page with a picture and everything else")
+    p.add_path("--dot", use=PathUse("writes", "dot"), metavar="FILE", help="write a picture as Graphviz text (- is standard output)")
+    p.add_path("--svg", use=PathUse("writes", "svg"), metavar="FILE", help="write a picture drawn by Graphviz, where `dot` is installed")
+    p.add_path("--html", use=PathUse("writes", "html"), metavar="FILE", help="write one page with a picture and everything else")
     add_output(p, "text", "json", printed=False)
 
 
 def add_profile(p: Grammar) -> None:
     """`tune profile`."""
-    p.add_argument("file", metavar="FILE.py", help="the script to run")
+    p.add_path("file", use=READS, metavar="FILE.py", help="the script to run")
     p.add_argument("arguments", nargs=REMAINDER, metavar="ARGS", help="the script's own arguments; options of tune go before the file")
-    p.add_argument("--trace", metavar="FILE", help="write every call as a Chrome trace (chrome://tracing, ui.perfetto.dev)")
+    p.add_path("--trace", use=JSON, metavar="FILE", help="write every call as a Chrome trace (chrome://tracing, ui.perfetto.dev)")
     add_output(p, "table", "json", printed=False)
     p.add_argument("--limit", type=at_least(1), default=30, metavar="N", help="lines of the table; default 30")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .words import Grammar, add_cache, add_output, add_where, at_least
+from .words import READS, UPDATES, Grammar, PathUse, add_cache, add_output, add_where, at_least
 
 PLACE = "a cache file, a bundle or a database URL"
 
 
 def add_diff(p: Grammar) -> None:
     """`tune cache diff`."""
-    p.add_argument("a", metavar="A", help=PLACE)
-    p.add_argument("b", metavar="B", help="likewise")
+    p.add_path("a", use=READS, metavar="A", help=PLACE)
+    p.add_path("b", use=READS, metavar="B", help="likewise")
     p.add_argument("--kernel", metavar="NAME", help="only this kernel")
     add_where(p, device=None)
     add_trust(p)
@@ -21,8 +21,10 @@ def add_diff(p: Grammar) -> None:
 
 def add_merge(p: Grammar) -> None:
     """`tune cache merge`."""
-    p.add_argument("inputs", metavar="PLACE", nargs="+", help=PLACE)
-    p.add_argument("--into", metavar="PLACE", required=True, help=f"{PLACE}; a file is made if need be (a bundle, if it ends with .jsonl)")
+    p.add_path("inputs", use=READS, metavar="PLACE", nargs="+", help=PLACE)
+    p.add_path(
+        "--into", use=UPDATES, metavar="PLACE", required=True, help=f"{PLACE}; a file is made if need be (a bundle, if it ends with .jsonl)"
+    )
     add_trust(p)
     p.add_argument("--dry-run", action="store_true", help="say what would be added, and add nothing")
     add_output(p, "text", "json")
@@ -41,7 +43,7 @@ def add_prune(p: Grammar) -> None:
     )
     p.add_argument("--before", metavar="DATE", help="of the first three rules only what was measured before DATE")
     p.add_argument("--dry-run", action="store_true", help="say what would go, and delete nothing")
-    p.add_argument("--save", metavar="FILE", help="write what goes into this bundle first")
+    p.add_path("--save", use=PathUse("writes", "bundle"), metavar="FILE", help="write what goes into this bundle first")
     add_cache(p)
     add_output(p, "table", "json")
 
@@ -51,14 +53,17 @@ def add_trust(p: Grammar) -> None:
     p.add_argument(
         "--require-signature", action="store_true", help="refuse bundles that no trusted key signed (as TILEWRIGHT_REQUIRE_SIGNATURE=1)"
     )
-    p.add_argument(
+    p.add_path(
         "--trust",
+        use=READS,
         action="append",
         metavar="KEY",
         help="only signatures of this public key count: a file, the key itself (RW...), or a name of `tune cache keys list`; may be repeated, "
         "and requires a signature",
     )
-    p.add_argument("--signature", metavar="FILE", help="where the signature is; default: beside the bundle, with .minisig after its name")
+    p.add_path(
+        "--signature", use=READS, metavar="FILE", help="where the signature is; default: beside the bundle, with .minisig after its name"
+    )
 
 
 KEYS = {
@@ -75,12 +80,12 @@ def add_keys(p: Grammar) -> None:
     sub = p.add_subparsers(dest="do", required=True, metavar="ACTION", parser_class=Grammar)
     made: dict[str, Grammar] = {name: sub.add_parser(name, help=said, description=whole) for name, (said, whole) in KEYS.items()}
     add_output(made["list"], "table", "json")
-    made["make"].add_argument("file", help="the secret key to write, such as release.key")
+    made["make"].add_path("file", use=UPDATES, help="the secret key to write, such as release.key")
     made["make"].add_argument(
         "--no-password", action="store_true", help="leave the secret key in the clear, for a machine that signs by itself"
     )
-    made["trust"].add_argument("key", help="a public key file of minisign, or the key itself (RW...)")
+    made["trust"].add_path("key", use=READS, help="a public key file of minisign, or the key itself (RW...)")
     made["trust"].add_argument("--name", help="what to call it; default: the file's name")
     made["forget"].add_argument("name", help="its name or id")
-    made["verify"].add_argument("file", help="the bundle")
+    made["verify"].add_path("file", use=READS, help="the bundle")
     add_trust(made["verify"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentParser
 
 from . import places, team
-from .words import Grammar, add_cache, add_kernel, add_output, add_targets, add_where, at_least
+from .words import READS, Grammar, PathUse, add_cache, add_kernel, add_output, add_targets, add_where, at_least
 
 _FILTER = "only this kernel; * stands for anything"
 COLUMNS = (
@@ -37,24 +37,34 @@ def add_report(p: Grammar) -> None:
     add_selection(p, place=True)
     add_output(p, "table", "json", "csv", "markdown", "t4")
     add_long(p)
-    p.add_argument("--html", metavar="FILE", help="write one page with everything in it: roofline, convergence, outcomes, schedules")
-    p.add_argument(
-        "--study", metavar="URL", help="with --html: also the importances and parallel coordinates of an Optuna study (needs Plotly)"
+    p.add_path(
+        "--html",
+        use=PathUse("writes", "html"),
+        metavar="FILE",
+        help="write one page with everything in it: roofline, convergence, outcomes, schedules",
     )
-    p.add_argument("--graph", metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)")
+    p.add_path(
+        "--study",
+        use=READS,
+        metavar="URL",
+        help="with --html: also the importances and parallel coordinates of an Optuna study (needs Plotly)",
+    )
+    p.add_path(
+        "--graph", use=READS, metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)"
+    )
 
 
 def add_watch(p: Grammar) -> None:
     """`tune watch`."""
     add_selection(p, place=False)
     p.add_argument("--port", type=int, default=8337, choices=range(65536), metavar="N", help="default 8337; 0 takes a free one")
-    p.add_argument("--study", metavar="URL", help="draw the studies that are kept there too; those of the run, where it has --study")
+    p.add_path("--study", use=READS, metavar="URL", help="draw the studies that are kept there too; those of the run, where it has --study")
     p.add_argument("words", nargs=REMAINDER, metavar="run ...", help="a run and its arguments; options of watch go before it")
 
 
 def add_plot(p: Grammar) -> None:
     """`tune plot`."""
-    p.add_argument("file", help="where to write it; the ending says how: .png, .svg or .pdf")
+    p.add_path("file", use=PathUse("writes", "picture"), help="where to write it; the ending says how: .png, .svg or .pdf")
     p.add_argument(
         "--kind", choices=("convergence", "roofline", "outcomes"), default="convergence", help="what to draw (default convergence)"
     )
@@ -116,15 +126,15 @@ def add_cache_commands(p: Grammar) -> None:
     for name in ("list", "show", "clear"):
         add_kernel(made[name], required=False, help="only this kernel")
         add_where(made[name], device=None)
-    made["export"].add_argument("file", help="the bundle to write (- is standard output)")
+    made["export"].add_path("file", use=PathUse("writes", "bundle"), help="the bundle to write (- is standard output)")
     made["export"].add_argument("--kernel", metavar="NAME", help="only this kernel")
     add_where(made["export"], device=None)
     made["export"].add_argument("--best", action="store_true", help="only what a look-up would use")
-    made["export"].add_argument("--sign", metavar="KEY", help="sign it with this secret key of minisign, into FILE.minisig")
-    made["import"].add_argument("file", help="the bundle to read")
+    made["export"].add_path("--sign", use=READS, metavar="KEY", help="sign it with this secret key of minisign, into FILE.minisig")
+    made["import"].add_path("file", use=READS, help="the bundle to read")
     places.add_trust(made["import"])
     add_cache(made["import"])
-    made["check"].add_argument("--manifest", metavar="FILE", required=True, help="a TOML file of kernels, shapes and targets")
+    made["check"].add_path("--manifest", use=READS, metavar="FILE", required=True, help="a TOML file of kernels, shapes and targets")
     add_targets(made["check"])
     add_cache(made["check"])
     add_output(made["check"], "table", "json", "markdown", printed=False)

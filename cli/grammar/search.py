@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser
 
 from .fleet import add_tls
-from .words import KERNEL, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_targets, add_where, at_least
+from .words import KERNEL, READS, UPDATES, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_targets, add_where, at_least
 
 MODES = ("use", "require", "record", "tune", "refresh")
 
@@ -13,7 +13,9 @@ MODES = ("use", "require", "record", "tune", "refresh")
 def add_run(p: Grammar) -> None:
     """`tune run`."""
     add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
-    p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
+    p.add_path(
+        "--manifest", use=READS, metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine"
+    )
     _add_fleet(p)
     add_where(p, device=None, every=True)
     _add_sizes(p)
@@ -40,8 +42,9 @@ def add_run(p: Grammar) -> None:
         help="portfolio (default), beam, evolve, random, choices, anneal, genetic, uniform, exhaustive, or optuna:SAMPLER (tpe, gp, "
         "cmaes, nsga2, qmc, random)",
     )
-    p.add_argument(
+    p.add_path(
         "--study",
+        use=UPDATES,
         metavar="URL",
         help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path",
     )

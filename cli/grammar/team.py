@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .words import Grammar, add_cache, add_kernel, add_output, add_where
+from .words import READS, Grammar, add_cache, add_kernel, add_output, add_where
 
 ACTIONS = {
     "team": (
@@ -32,7 +32,7 @@ def add_team_actions(made: Mapping[str, Grammar]) -> None:
     made["team"].add_argument("--forget", action="store_true", help="have no team's cache any more")
     made["pull"].add_argument("--again", action="store_true", help="make the mirror anew, as after a backup was restored")
     add_kernel(made["push"], required=False, help="only this kernel")
-    made["push"].add_argument("--from", dest="source", metavar="PATH", help="the cache to send from (default: your own)")
+    made["push"].add_path("--from", use=READS, dest="source", metavar="PATH", help="the cache to send from (default: your own)")
     roles = made["roles"]
     roles.add_argument("--print", action="store_true", help="print the SQL instead")
     for which, does in (("reader", "reads"), ("writer", "also adds rows")):

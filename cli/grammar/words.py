@@ -14,7 +14,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from ..terminal.said import wrapped
 
@@ -40,11 +40,26 @@ class HelpLayout(RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False)
 
 
+class PathUse(NamedTuple):
+    """What a command does with the files that an argument names. `reads`: also what a FILE.py:FUNCTION names; `writes`: makes or
+    replaces; `updates`: reads, and adds to. `kind`: of `files.kinds`, for one that is written; picture: as its ending says."""
+
+    does: Literal["reads", "writes", "updates"]
+    kind: str = ""
+
+
+MAY_BE_EMPTY = ("cache", "flags", "shapes")
+"""Options whose empty value means something, or is refused elsewhere with more words."""
+READS, UPDATES, JSON = PathUse("reads"), PathUse("updates"), PathUse("writes", "json")
+
+
 class Grammar(ArgumentParser):
-    """An ArgumentParser that settles, once a command's arguments are read, what has two spellings."""
+    """An ArgumentParser that settles, once a command's arguments are read, what has two spellings, and knows which arguments
+    name files (`terminal.paths` looks at them before the command runs)."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         given.setdefault("formatter_class", HelpLayout)
+        self.paths: dict[str, tuple[str, PathUse]] = {}
         super().__init__(*args, **given)
         self.either: tuple[str, ...] = ()
 
@@ -56,7 +71,29 @@ class Grammar(ArgumentParser):
             self._settle_kernel(found)
         if "_json" in vars(found):
             self._settle_json(found)
+        if self.paths:
+            found._paths = self.paths
+        self._refuse_empty(found)
         return found, rest
+
+    def _refuse_empty(self, found: Namespace) -> None:
+        """An option that is given as '' is no way to leave it out."""
+        for a in self._actions:
+            written = a.dest in self.paths and self.paths[a.dest][1].does == "writes"  # `terminal.paths` says what an output lacks
+            given = a.option_strings and a.default is None and getattr(found, a.dest, None) == ""
+            if given and not written and a.dest not in MAY_BE_EMPTY:
+                self.error(f"argument {a.option_strings[0]}: it is empty; leave it out for its default")
+
+    def add_path(self, *flags: str, use: PathUse, **given: Any) -> None:
+        """Add an argument that names a file, or several; with one that is written, --overwrite."""
+        self.name_path(self.add_argument(*flags, **given), use)
+        if use.does == "writes" and "--overwrite" not in self._option_string_actions:
+            self.add_argument("--overwrite", action="store_true", help="replace a file of another kind that has an output's name")
+
+    def name_path(self, action: Action, use: PathUse) -> None:
+        """An argument that is there names files."""
+        label = action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+        self.paths[action.dest] = (label, use)
 
     def error(self, message: str) -> NoReturn:
         """End with the usage and a sentence, wrapped between words where somebody reads it on a terminal."""
@@ -120,11 +157,11 @@ def at_least(least: int) -> Callable[[str], int]:
 def add_kernel(p: Grammar, required: bool, either: tuple[str, ...] = ("kernel",), help: str = KERNEL) -> None:
     """The kernel, in its place or as --kernel. `either`: one of these arguments must be given, if one is `required`."""
     p.add_argument("_kernel", nargs="?", metavar="KERNEL", help=help)
-    p.add_argument("--kernel", metavar="NAME", help="the same, by name")
+    p.add_path("--kernel", use=READS, metavar="NAME", help="the same, by name")
     p.either = either if required else ()
 
 
-def add_where(p: ArgumentParser, device: str | None, every: bool = False) -> None:
+def add_where(p: Grammar, device: str | None, every: bool = False) -> None:
     """The kernel's shape and type, where it runs, and the cache. `every`: threads default to every core."""
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default; of tensors x=64x128,float32")
     p.add_argument("--dtype", help=DTYPES)
@@ -144,9 +181,14 @@ def add_allow(p: ArgumentParser) -> None:
     )
 
 
-def add_cache(p: ArgumentParser) -> None:
+def add_cache(p: Grammar) -> None:
     """--cache."""
-    p.add_argument("--cache", metavar="PATH|URL", help="cache file or database URL; default: TILEWRIGHT_CACHE, else the user's data folder")
+    p.add_path(
+        "--cache",
+        use=UPDATES,
+        metavar="PATH|URL",
+        help="cache file or database URL; default: TILEWRIGHT_CACHE, else the user's data folder",
+    )
 
 
 def add_targets(p: ArgumentParser) -> None:
@@ -155,10 +197,10 @@ def add_targets(p: ArgumentParser) -> None:
     p.add_argument("--trust", action="store_true", help="run the Python files that the manifest names, wherever they are")
 
 
-def add_output(p: ArgumentParser, *formats: str, printed: bool = True) -> None:
+def add_output(p: Grammar, *formats: str, printed: bool = True) -> None:
     """`--json FILE`, and `--format` of these (the first is the default; json is one of them), which means the same.
     `printed`: the command prints what --format says, and whoever runs it puts that into the file."""
-    p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output, as --format json)")
+    p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output, as --format json)")
     p.add_argument("--format", choices=formats, default=formats[0], help=f"what is printed; default {formats[0]}")
     p.set_defaults(_json="printed" if printed else "written")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import write
 from ..terminal.style import console
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def run(args: Namespace) -> int:
         return _record(args)
     if args.repeats < 1:
         raise UsageError(f"--repeats must be at least 1, not {args.repeats}")
-    writable(args.json)
     share = _share(args.budget)
     names = [n.strip() for n in args.strategies.split(",") if n.strip()] if args.strategies else available()
     if not names:
@@ -67,7 +66,6 @@ def _record(args: Namespace) -> int:
         raise UsageError("--record measures; spaces to score are not named with it")
     if not str(args.record).endswith((".jsonl", ".jsonl.gz")):
         raise UsageError(f"--record writes .jsonl or .jsonl.gz; give the file such an ending, not {args.record!r}")
-    writable(args.record)
     threads = 1 if args.device.startswith("cpu") else None
     task = TuningTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, threads)
     engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
@@ -83,7 +81,7 @@ def _record(args: Namespace) -> int:
     }
     with Measurer(task.kernel, task.device, task.threads, reference=task.reference) as measurer:
         recording = record_space(Space(engine, task.effects), measurer, args.trials, about)
-    recording.save(args.record)
+    recording.save(args.record, args.overwrite)
     right = sum(e.t_min is not None for e in recording.entries)
     console().print(f"wrote {args.record}: {len(recording.entries)} schedules, {right} of them right", soft_wrap=True, markup=False)
     return 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from ..grammar.words import JSON, READS, Grammar, PathUse
 
 
-def add(p: ArgumentParser) -> None:
+def add(p: Grammar) -> None:
     """Add the command's arguments."""
-    p.add_argument(
+    p.add_path(
         "files",
+        use=READS,
         nargs="*",
         metavar="FILE",
         help="recorded spaces: ours (.jsonl, .jsonl.gz), Kernel Tuner's caches, T4 results; default: made-up spaces",
@@ -21,9 +22,14 @@ def add(p: ArgumentParser) -> None:
         metavar="SHARE",
         help="a search may take as long as random search needs for this share of the way from the median to the optimum; default 95%%",
     )
-    p.add_argument("--json", metavar="FILE", help="write the scores as JSON (- is standard output)")
-    p.add_argument("--record", metavar="FILE", help="measure a space of a kernel into FILE (.jsonl or .jsonl.gz) instead")
-    p.add_argument("--kernel", metavar="NAME", help="with --record: the kernel (`tune kernels`, or my.py:function)")
+    p.add_path("--json", use=JSON, metavar="FILE", help="write the scores as JSON (- is standard output)")
+    p.add_path(
+        "--record",
+        use=PathUse("writes", "space"),
+        metavar="FILE",
+        help="measure a space of a kernel into FILE (.jsonl or .jsonl.gz) instead",
+    )
+    p.add_path("--kernel", use=READS, metavar="NAME", help="with --record: the kernel (`tune kernels`, or my.py:function)")
     p.add_argument("--shape", metavar="m=..,n=..", help="with --record: extents by name")
     p.add_argument("--dtype", help="with --record: the element type")
     p.add_argument("--device", default="cpu", help="with --record: where it runs; default cpu")

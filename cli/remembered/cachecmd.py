@@ -41,6 +41,7 @@ def run(args: Namespace) -> int:
 
     actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear, "prune": prune}
     with cache.open(args.cache) as store:
+        store.will_write = args.action in ("import", "clear", "prune") and not getattr(args, "dry_run", False)
         return actions[args.action](store, args)
 
 
@@ -113,7 +114,7 @@ def _export(store: Cache, args: Namespace) -> int:
     if args.sign:
         return export_signed(rows, args)
     try:
-        written = bundles.write(rows, sys.stdout if args.file == "-" else args.file)
+        written = bundles.write(rows, sys.stdout if args.file == "-" else args.file, args.overwrite)
     except CacheError:
         if args.file == "-":  # keep the interpreter's last flush quiet: it would fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

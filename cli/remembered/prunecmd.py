@@ -40,7 +40,7 @@ def prune(store: Cache, args: Namespace) -> int:
     freed: tuple[int, int] | None = None
     if not args.dry_run and found.rows:
         if args.save:
-            saved = bundles.write(found.rows, args.save)
+            saved = bundles.write(found.rows, args.save, args.overwrite)
         gone = store.remove(found.rows)
         freed = _compacted(store)
     if args.format == "json":

@@ -52,9 +52,9 @@ def export_signed(rows: Sequence[Row], args: Namespace) -> int:
     written = bundles.write(rows, text)
     raw = text.getvalue().encode()
     made = signed.sign(raw, args.file, args.sign, lambda: password(args.sign))
-    for path, content in ((args.file, raw), (f"{args.file}{signed.SUFFIX}", made)):
+    for path, content, kind in ((args.file, raw, "bundle"), (f"{args.file}{signed.SUFFIX}", made, "signature")):
         try:
-            replace(path, content)
+            replace(path, content, None if args.overwrite else kind)
         except OSError as e:
             raise CacheError(f"cannot write {path}: {e.strerror}; choose another file") from None
     print(f"wrote {written} measurements to {args.file}, signed in {args.file}{signed.SUFFIX}")

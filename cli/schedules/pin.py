@@ -46,6 +46,7 @@ def remove(args: Namespace) -> int:
 
     task = _task(args)
     with cache.open(args.cache) as store:
+        store.will_write = True
         gone = unpin(store, task.key)
     if not gone:
         raise CacheMiss(f"nothing is pinned for {_what(task)}; `tune report --sort pinned` lists what is")

@@ -10,7 +10,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes, rates
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
 from ..tuning.run import against_seed, state
@@ -36,8 +36,6 @@ def _run(args: Namespace) -> int:
     from ...search.budget import Budget
     from ...sources.tuning import tune_source
 
-    for name in ("json", "write", "write_t1", "write_t4"):
-        writable(getattr(args, name))
     spec, budget, trials = spec_from(args)
     if args.write_t1:
         from ...sources.t1_writing import write as as_t1
@@ -148,7 +146,9 @@ def command(args: Namespace) -> str:
     for name, value in vars(args).items():
         flag = {"seed": "--random-seed"}.get(name, "--" + name.replace("_", "-"))
         if (
-            name in ("command", "file", "json", "write", "write_t1", "write_t4", "quiet", "retune", "cache", "mode", "build_only")
+            name
+            in ("command", "file", "json", "write", "write_t1", "write_t4", "overwrite", "quiet", "retune", "cache", "mode", "build_only")
+            or name.startswith("_")
             or not value
         ):
             continue
@@ -203,7 +203,7 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
 
     if args.json:
         values = texts(result.opts) if result.found else None
-        write(args.json, json.dumps(result.to_json() | {"values": values, "configurations": spec.lattice.size}, indent=1) + "\n")
+        write(args.json, json.dumps(with_code(result.to_json()) | {"values": values, "configurations": spec.lattice.size}, indent=1) + "\n")
     if args.write and result.found:
         write(args.write, text.plain(spec, texts(result.opts)))
     if args.write_t4:

@@ -1,20 +1,19 @@
-"""The file that `--json` names: whether it can be written, asked before the work, and the writing of it."""
+"""The file that `--json` names, written; `paths` has looked at it before the work."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from ...files.output import replace, why_not
+from ...files.output import replace
 from ...ir.errors import UsageError
 
 
-def writable(path: str | None) -> None:
-    """Say that --json cannot be written before the search, not after it."""
-    why = why_not(path) if path is not None and path != "-" else None
-    if path == "":
-        why = "it has no name"
-    if why is not None:
-        raise UsageError(f"cannot write --json {path}: {why}; name a file in a folder that exists and is writable")
+def with_code(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts whose `exit_code` is that of the process: 143, say, where a signal is about to end it."""
+    from ...search.interrupts import process_code
+
+    return {**facts, "exit_code": process_code(facts["exit_code"])}
 
 
 def write(path: str, text: str) -> None:

@@ -34,9 +34,8 @@ def shown(args: Namespace, run: Callable[[Namespace], int]) -> int:
 
 
 def _into_file(args: Namespace, run: Callable[[Namespace], int]) -> int:
-    from .json_file import writable, write
+    from .json_file import write
 
-    writable(args.json)
     page = io.StringIO()
     with contextlib.redirect_stdout(page):
         code = run(args)

@@ -50,8 +50,10 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     from ...devices import get
     from ...kernels import make
     from ...measure.energy.find import check
+    from ...measure.inputs import require_operands
     from ...plan import key_of
     from ...search.aims import Aim
+    from ...search.task import symbol_values
 
     device = get(args.device)
     device.check()
@@ -60,11 +62,12 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:
-        key = key_of(
-            make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())), objective(args.objective)
-        )
+        store.will_write = True  # as the search that follows
+        kernel = make(args.kernel, shape, args.dtype)
+        key = key_of(kernel, device, args.threads, policy(allowed(args.allow or ())), objective(args.objective))
         if not args.retune and store.best(key) is not None:
             return
+    require_operands(kernel, symbol_values(kernel, {}))  # before the seconds that measuring limits takes
     if Aim(args.objective).energy:
         check(device)  # what cannot be measured is said before anything takes time
     progress.phase("measuring this machine's limits, once")

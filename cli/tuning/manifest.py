@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...cache.keys import for_text
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.live import display, rates
 from ..terminal.style import console, duration, opts_text, rate, shape_text, table, whole
 
@@ -53,13 +53,13 @@ def run(args: Namespace) -> int:
     keep_lock(whole)
     found = whole.only(args.target)
     seconds = None if args.budget is None else parse_seconds(args.budget)
-    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     done, code = on_fleet(found, args, seconds, out) if args.fleet else tune_shown(found, args, seconds, out)
     if args.json:
         write(
             args.json,
-            json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n",
+            json.dumps(with_code({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}), indent=1)
+            + "\n",
         )
     return code
 
@@ -187,4 +187,7 @@ def plain(done: Done) -> dict[str, Any]:
     """A Done as JSON."""
     e = done.entry
     out: dict[str, Any] = {"kernel": e.kernel, "shape": dict(e.shape), "dtype": e.dtype, "target": e.place.name, "line": e.line}
-    return {**out, "status": done.status, "message": done.message, "result": None if done.result is None else done.result.to_json()}
+    result = None if done.result is None else done.result.to_json()
+    if result is not None and done.status == "interrupted":
+        result = with_code(result)
+    return {**out, "status": done.status, "message": done.message, "result": result}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ..fleet.command import security
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.live import display
 from ..terminal.style import console, shape_text
 
@@ -37,7 +37,6 @@ def run(args: Namespace, seeds: str, summary: Summary) -> int:
     _check(args)
     shape = parse_shape(args.shape) if args.shape else None
     budget = Budget.make(args.budget, args.trials)
-    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     args.device = args.device or "cpu"
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
@@ -59,7 +58,7 @@ def run(args: Namespace, seeds: str, summary: Summary) -> int:
         engine.close()
     summary(out, args, result, {"fleet": "; ".join(fleet.said)} if fleet.said else {})
     if args.json:
-        write(args.json, json.dumps(result.to_json() | {"fleet": fleet.said}, indent=1) + "\n")
+        write(args.json, json.dumps(with_code(result.to_json()) | {"fleet": fleet.said}, indent=1) + "\n")
     return result.exit_code
 
 

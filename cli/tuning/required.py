@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
 from ...cache.objectives import TIME
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import write
 from ..terminal.style import console, duration, percent, shape_text, table, whole
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def check(args: Namespace) -> int:
     from ...search.manifest import manifest as manifests
     from ...search.manifest import required
 
-    writable(getattr(args, "json", None))
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)
     with cache.open(args.cache) as store:
         checked = [required.check(e, store) for e in found.entries]

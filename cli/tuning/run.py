@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...cache.keys import for_text
 from ...cache.objectives import objective
 from ...ir.errors import UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes, rates
 from ..terminal.said import wrapped
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
@@ -89,7 +89,6 @@ def _run(args: Namespace) -> int:
     shape = parse_shape(args.shape) if args.shape else None
     how = rivalry(args)
     budget = Budget.make(args.budget, args.trials)
-    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
@@ -123,7 +122,7 @@ def _run(args: Namespace) -> int:
     share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:
-        write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")
+        write(args.json, json.dumps(with_code(result.to_json()) | facts(share, progress.clocks, rival), indent=1) + "\n")
     return result.exit_code
 
 

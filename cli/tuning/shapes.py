@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import writable, write
+from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes
 from ..terminal.style import console, duration, opts_text, whole
 
@@ -35,7 +35,7 @@ def asked(args: Namespace) -> bool:
     if not varying and not args.shapes:
         return False
     for name in NOT_WITH:
-        if getattr(args, name):
+        if getattr(args, name) is not None:
             raise UsageError(
                 f"--{'start' if name == 'seeds' else name} is for a single shape; {'--shapes' if args.shapes else args.shape} tunes several"
             )
@@ -48,7 +48,6 @@ def run(args: Namespace) -> int:
     """Tune for several sizes and print what was found; the exit code says what came of it."""
     from ...search.shapes import parse_range, parse_shapes, tune_buckets, tune_shapes
 
-    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     device = args.device or "cpu"
     again = args.retune or args.mode == "refresh"
@@ -65,7 +64,7 @@ def run(args: Namespace) -> int:
             most = {} if args.buckets is None else {"most": args.buckets}
             result = tune_buckets(args.kernel, sizes, varying, again=again, progress=progress, **most, **common)
     if args.json:
-        write(args.json, json.dumps(result.to_json(), indent=1) + "\n")
+        write(args.json, json.dumps(with_code(result.to_json()), indent=1) + "\n")
     summary(out, result, args.shapes or args.shape)
     return result.exit_code
 

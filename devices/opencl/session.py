@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ...files import owned
+from ...files import folders, owned
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from .drivers import settings
 from .find import FoundDevice
@@ -131,9 +131,7 @@ def _caches() -> dict[str, str]:
     there, in a folder that ends with the process."""
     if "POCL_CACHE_DIR" in os.environ:
         return {}
-    import platformdirs
-
-    folder = os.path.join(platformdirs.user_cache_dir("tilewright", appauthor=False), "pocl")
+    folder = os.path.join(folders.made(), "pocl")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if owned.why_not(folder) is not None or not os.access(folder, os.W_OK):

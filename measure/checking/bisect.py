@@ -58,6 +58,7 @@ def bisect(
     shape.
 
     Raises OptError where the options are not legal."""
+    inputs.require_operands(kernel, dict(vars or {}), measured=False)
     check = _Checker(kernel, target, dict(vars or {}), seed)
     stages = check.stages(tuple(opts))
     name, why = stages[-1]

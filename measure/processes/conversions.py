@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -70,14 +69,3 @@ def _portable(device: Device, asked: Any) -> Any:
             f"device {device.name} cannot be handed to another process ({e}); name it as module:factory or file.py:factory"
         ) from e
     return device
-
-
-def _free_memory() -> int:
-    """Bytes that can be had without swapping."""
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo") as f:
-            kib = next((int(line.split()[1]) for line in f if line.startswith("MemAvailable:")), 0)
-    except OSError:
-        kib = 0
-    return max(pages, kib * 1024)

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ...files.text import decoded
 from ...ir.errors import UsageError
 from ..recording import RecordedEntry, Recording
 from .columns import options, schedule
@@ -30,7 +31,8 @@ def load(path: str | Path) -> Recording:
     """The recorded space in a file, packed by gzip or not. Raises UsageError, which says what the file is not."""
     path = Path(path)
     try:
-        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+        raw = path.read_bytes()
+        text = decoded(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     except (OSError, EOFError, ValueError) as e:
         raise UsageError(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from None
     if text.startswith('{"about"') or '"tilewright_space"' in text[:100_000].partition("\n")[0]:

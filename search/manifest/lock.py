@@ -92,7 +92,7 @@ def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
         before = b""
     if before == text.encode():
         return False
-    replace(path, text)
+    replace(path, text, "lock")
     return True
 
 

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...cache.objectives import objective
+from ...files.text import decoded
 from ...ir.errors import OptError, TilewrightError, UsageError
+from ...ir.given import LARGEST
 from ...opts.opt import parse
 from .. import strategy as strategies
 from ..budget import parse_seconds
@@ -68,7 +70,7 @@ def toml(path: str | os.PathLike[str]) -> tuple[str, str, dict[str, Any]]:
             raw = f.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise UsageError(f"{shown} is larger than a manifest may be ({MAX_BYTES} bytes)")
-        text = raw.decode()
+        text = decoded(raw)
         data = tomllib.loads(text)
     except OSError as e:
         raise UsageError(f"cannot read the manifest {shown}: {e.strerror}") from None
@@ -246,8 +248,8 @@ class _Reader:
             raise fail(at)(str(e)) from None
         for key, least in (("trials", 1), ("seed", 0), ("random-seed", 0)):
             if key in both:
-                if type(both[key]) is not int or both[key] < least:
-                    raise fail(key)(f"{key} must be a whole number of at least {least}")
+                if type(both[key]) is not int or not least <= both[key] <= LARGEST:
+                    raise fail(key)(f"{key} must be a whole number of at least {least} (and of 64 bits)")
                 out["seed" if key == "random-seed" else key] = both[key]
         for key in ("seeds", "start"):
             if key in both:

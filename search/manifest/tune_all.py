@@ -112,7 +112,8 @@ def tune_all(
         overall.done.append(done)
         told(done, overall)
 
-    strategy = strategies.check(strategy) if strategy else None
+    strategy = strategies.check(strategy) if strategy is not None else None
+    cache.will_write = True
     try:
         todo: list[tuple[int, Entry, Device, int]] = []
         for i, entry, where in _located(manifest.entries):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...files.secrets import hidden
 from ...ir.errors import UsageError
 from .parameters import TEMPLATE
+from .place import refuse_strangers
 from .samplers import quiet
 
 if TYPE_CHECKING:
@@ -183,12 +184,15 @@ def storage_of(url: str) -> Any:
             raise UsageError(
                 f"--study {url} looks like an SQLite file: write sqlite:///{url} (a plain path is an Optuna journal file, such as study.log)"
             )
+        refuse_strangers(url, False, url)
         return JournalStorage(JournalFileBackend(url))
     if url.startswith("redis"):
         return JournalStorage(JournalRedisBackend(url))
     import sqlalchemy as sa
 
     parsed = sa.make_url(url)
+    if (file := file_of(url)) not in (None, "", ":memory:"):
+        refuse_strangers(str(file), True, shown_url(url))
     backend, driver = parsed.get_backend_name(), parsed.get_driver_name()
     wait = {"sqlite": "timeout"}.get(backend) or {
         "psycopg": "connect_timeout",

@@ -47,6 +47,7 @@ def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], seed: int = 0) -> P
     written; then nothing has changed."""
     from ...opts import apply
 
+    cache.will_write = True
     opts = tuple(opts)
     try:
         scheduled = apply(task.kernel, opts, task.device.target)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ...ir.errors import UsageError
+from ...measure.inputs import require_operands
 from ..api import tune
 from ..budget import parse_seconds
 from ..progress import Silent
@@ -145,10 +146,13 @@ def tune_shapes(
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
     allow = tuple(allow)
     tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
+    for task in tasks:
+        require_operands(task.kernel, task.vars)
     allowance = Allowance(seconds, started)
     search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show, allowance)
     with contextlib.ExitStack() as stack:
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
+        store.will_write = True
         pool: list[Schedule] = []
         for i, s in enumerate(shapes):
             share = allowance.slice(_ALONE, _ALONE + 0.1, len(shapes))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
+from ...measure.inputs import require_operands
 from ..api import Interrupted
 from ..budget import parse_seconds
 from ..progress import Silent
@@ -87,8 +88,10 @@ def tune_buckets(
     whole = search.task(varying, varying.lo)
     with contextlib.ExitStack() as stack:
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
+        store.will_write = True
         if not again and (answer := _known(search, whole, store, started)) is not None:
             return answer
+        require_operands(whole.kernel, {varying.name: varying.hi})
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewright-")))
         values = varying.values()
         anchors = _anchors(values, seconds)

@@ -8,6 +8,7 @@ from functools import update_wrapper
 from typing import Any, Unpack, cast, overload
 
 from ...ir.errors import UsageError
+from ...ir.given import check
 from ...ir.kernel import Kernel
 from ..running.capturing import CapturedValueError, current
 from ..running.capturing import thread as _current
@@ -179,6 +180,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`.
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
+    check("jit", function=function)
     made = JitOptions(**cast(dict[str, Any], options))
     if function is None:
         return lambda f: Jitted(f, made.of(f))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, get_args
 
+from ...ir import given
 from ...ir.errors import UsageError
 from .arguments import CallLayout
 
@@ -44,10 +45,11 @@ class JitOptions:
     symbols: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.tune not in MODES:
-            raise UsageError(f"jit(tune={self.tune!r}): give one of {', '.join(MODES)}")
-        if self.shapes not in SHAPES:
-            raise UsageError(f"jit(shapes={self.shapes!r}): give one of {', '.join(SHAPES)}")
+        given.one_of("jit", "tune", self.tune, MODES)
+        given.one_of("jit", "shapes", self.shapes, SHAPES)
+        given.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
+        if self.device is not None and not isinstance(self.device, str):
+            raise UsageError(f'jit(device={self.device!r}): give a device\'s name, such as "cpu"')
         object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))
 
     def of(self, function: Callable[..., Any]) -> JitOptions:

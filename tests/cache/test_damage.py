@@ -37,6 +37,7 @@ def filled(path: Path, make_row) -> dict[str, Row]:
 def asked(path: Path, kernels: dict[str, Row], key: Key) -> dict[str, Row | None]:
     with warnings.catch_warnings(), cache.open(path) as store:
         warnings.simplefilter("ignore", CacheWarning)
+        store.will_write = True
         return {k: store.best(r.key) for k, r in kernels.items()}
 
 
@@ -107,7 +108,12 @@ def test_damage_moves_the_file_aside_and_intact_rows_over(
     with closing(sqlite3.connect(path)) as c, c:
         damage(c)
     hit = filled["kernel6"]
+    before = path.read_bytes()
+    with pytest.warns(CacheWarning, match="read as empty and left as it is") as said, cache.open(path) as store:
+        assert store.best(hit.key) is None  # who only reads leaves it alone
+    assert len(said) == 1 and path.read_bytes() == before and [p.name for p in path.parent.iterdir()] == ["cache.db"]
     with pytest.warns(CacheWarning) as said, cache.open(path) as store:
+        store.will_write = True
         got = store.best(hit.key)
         assert [str(w.message).partition(" is damaged")[0] for w in said][:1] == [f"the cache {path}"]
         assert "intact and were taken over" in str(said[-1].message)
@@ -122,6 +128,7 @@ def test_a_column_of_another_name_is_damage(path: Path, filled: dict[str, Row]) 
     with closing(sqlite3.connect(path)) as c, c:
         c.execute("ALTER TABLE measurement RENAME COLUMN outcome TO outcomf")
     with pytest.warns(CacheWarning, match="is damaged; it was moved to"), cache.open(path) as store:
+        store.will_write = True
         assert store.best(filled["kernel6"].key) is None
         assert store.record(filled["kernel6"]) == 1
 

@@ -81,7 +81,7 @@ def test_a_bad_lower_layer_is_ignored_with_a_warning_and_stays(home: Path, make_
     project = home / "project" / ".tilewright" / "cache.db"
     project.parent.mkdir()
     project.write_bytes(b"garbage " * 999)
-    with cache.open() as c, pytest.warns(CacheWarning, match=r"ignoring the cache .*\.tilewright/cache\.db: .* is damaged"):
+    with cache.open() as c, pytest.warns(CacheWarning, match=r"ignoring the cache .*\.tilewright/cache\.db: .* is not a Tilewright cache"):
         assert c.best(key) is None
         c.record(make_row())
         assert c.best(key) is not None

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, migrations, move_aside, recover, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, migrations, move_aside, ours, recover, schema, version, writer
+from tilewright.files import kinds
 from tilewright.ir.errors import CacheError
 
 
@@ -20,36 +21,157 @@ def aside(path: Path) -> list[Path]:
     return sorted(p for p in path.parent.glob(f"{path.name}.*") if not p.name.endswith(("-wal", "-shm")))
 
 
-@pytest.mark.parametrize("action", ["read", "write", "explain"])
-def test_a_damaged_file_is_moved_aside_and_a_new_one_begins(path: Path, make_row, key: Key, action: str) -> None:
-    path.write_bytes(b"this is not a database at all, " * 100)
-    with (
-        cache.open(path) as store,
-        pytest.warns(CacheWarning, match=r"is damaged; it was moved to .*cache\.db\.corrupt-\d{8}T\d{6}Z and a new one begins"),
-    ):
+@pytest.fixture
+def damaged(path: Path, make_row) -> bytes:
+    """A cache of ours whose pages, but for the first, are gone; its bytes."""
+    with cache.open(path) as store:
+        store.record([make_row() for _ in range(300)])
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 8192) + data[-4096:])
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("action", ["read", "explain", "rows", "export"])
+def test_a_damaged_file_is_left_alone_by_who_reads(path: Path, damaged: bytes, key: Key, action: str) -> None:
+    with cache.open(path) as store, pytest.warns(CacheWarning, match=r"is damaged .*; it is read as empty and left as it is") as said:
         if action == "read":
             assert store.best(key) is None
         elif action == "explain":
             assert not store.explain(key).hit
+        elif action == "rows":
+            assert store.rows() == []
         else:
-            assert store.record(make_row()) == 1
-    assert [p.read_bytes()[:22] for p in aside(path)] == [b"this is not a database"]
+            assert store.export(path.with_name("out.jsonl")) == 0
+            path.with_name("out.jsonl").unlink()
+    assert len(said) == 1 and path.read_bytes() == damaged and [p.name for p in path.parent.iterdir()] == ["cache.db"]
+
+
+def test_a_damaged_file_is_moved_aside_by_who_writes(path: Path, damaged: bytes, make_row, key: Key) -> None:
+    moved = r"is damaged; it was moved to .*cache\.db\.corrupt-\d{8}T\d{6}Z and a new one begins"
+    with cache.open(path) as store, pytest.warns(CacheWarning, match=moved):
+        assert store.record(make_row()) == 1
+    assert [p.read_bytes() for p in aside(path)] == [damaged]
     with cache.open(path) as store:
         store.record(make_row())
         assert store.best(key) is not None
 
 
-def test_damage_in_the_middle_of_a_file(path: Path, make_row, key: Key) -> None:
-    with cache.open(path) as store:
-        store.record([make_row() for _ in range(300)])
-        assert store.best(key) is not None
+def other_database(path: Path) -> None:
     with sqlite3.connect(path) as c:
-        c.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    data = path.read_bytes()
-    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 8192) + data[-4096:])
+        c.execute("CREATE TABLE mine (x)")
+        c.execute("INSERT INTO mine VALUES ('tilewright is nice')")
+    c.close()
+
+
+def one_with_an_id(path: Path) -> None:
+    with sqlite3.connect(path) as c:
+        c.execute("PRAGMA application_id = 252006675")
+    c.close()
+
+
+def one_that_is_torn(path: Path) -> None:
+    other_database(path)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def a_log(path: Path) -> None:
+    c = sqlite3.connect(path)
+    c.execute("PRAGMA journal_mode = WAL")
+    c.execute("CREATE TABLE mine (x)")
+    copies = {p: p.read_bytes() for p in path.parent.iterdir()}
+    c.close()
+    for p, content in copies.items():  # as a process that was killed leaves it
+        p.write_bytes(content)
+
+
+FOREIGN = {
+    "markdown": lambda p: p.write_text("# Notes\n\nImportant.\n"),
+    "python": lambda p: p.write_text("print('tilewright_meta')\n" * 999),
+    "binary": lambda p: p.write_bytes(bytes(range(256)) * 50),
+    "database": other_database,
+    "identified": one_with_an_id,
+    "torn": one_that_is_torn,
+    "logged": a_log,
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("link", ["", "link"])
+def test_what_is_not_ours_is_refused_and_untouched(path: Path, make_row, key: Key, kind: str, link: str) -> None:
+    FOREIGN[kind](path)
+    before = {p.name: p.read_bytes() for p in path.parent.iterdir()}
+    if link:
+        path = path.with_name("other.db")
+        path.symlink_to("cache.db")
+        before["other.db"] = path.read_bytes()
+    works = (lambda s: s.best(key), lambda s: s.rows(), lambda s: s.explain(key), lambda s: s.record(make_row()))
+    for work in (*works, lambda s: s.ensure_writable(), lambda s: s.clear(), lambda s: s.stamp()):
+        with (
+            cache.open(path) as store,
+            pytest.raises(CacheError, match=r"is not a Tilewright cache, but .*: it was left as it is; choose another"),
+        ):
+            work(store)
+    assert {p.name: p.read_bytes() for p in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_folder_and_a_fifo_are_no_caches(path: Path, make_row, key: Key, writes: bool) -> None:
+    for make, said in ((os.mkdir, "but a folder"), (os.mkfifo, "but no regular file")):
+        make(path)
+        with cache.open(path) as store, pytest.raises(CacheError, match=said):
+            store.record(make_row()) if writes else store.best(key)
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert [*path.parent.iterdir()] == []
+
+
+def test_one_that_cannot_be_read_says_so(path: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"x")
+
+    def refused(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ours, "opened", refused)
+    for work in (lambda s: s.best(key), lambda s: s.record(make_row())):
+        with cache.open(path) as store, pytest.raises(CacheError, match=r"cannot read the cache .*: Permission denied; choose another"):
+            work(store)
+
+
+def test_a_file_says_whose_it_is(path: Path, make_row, key: Key) -> None:
+    with cache.open(path) as store:
+        store.record(make_row())
+    with sqlite3.connect(path) as c:
+        assert c.execute("PRAGMA application_id").fetchone() == (kinds.APPLICATION,)
+        c.execute("PRAGMA application_id = 0")  # as earlier versions left it
+    c.close()
+    with cache.open(path) as store:
+        assert store.best(key) is not None
+        store.record(make_row(kernel="other"))
+    with sqlite3.connect(path) as c:
+        assert c.execute("PRAGMA application_id").fetchone() == (kinds.APPLICATION,)
+    c.close()
+
+
+def test_reading_leaves_no_log_beside_a_file(path: Path, make_row, key: Key) -> None:
+    with cache.open(path) as store:
+        store.record(make_row())
+    with sqlite3.connect(path) as c:
+        c.execute("PRAGMA journal_mode = WAL")
+    c.close()
+    before = path.read_bytes()
+    with cache.open(path) as store:
+        assert store.best(key) is not None and len(store.rows()) == 1
+        assert [p.name for p in path.parent.iterdir()] == ["cache.db"]
+        with cache.open(path) as other:  # a writer is seen all the same
+            other.record(make_row(kernel="other"))
+            assert len(store.rows()) == 2
+    assert before[18:20] == b"\2\2"
+
+
+def test_damage_in_the_middle_of_a_file(path: Path, damaged: bytes) -> None:
     with cache.open(path) as store, pytest.warns(CacheWarning, match="is damaged"):
+        store.ensure_writable()
         assert store.rows() == []
-    assert len(aside(path)) == 1 and aside(path)[0].stat().st_size == len(data)
+    assert len(aside(path)) == 1 and aside(path)[0].stat().st_size == len(damaged)
 
 
 def test_a_truncated_file(path: Path, make_row, key: Key) -> None:
@@ -64,9 +186,9 @@ def test_a_truncated_file(path: Path, make_row, key: Key) -> None:
     assert len(aside(path)) == 1
 
 
-def test_two_damaged_files_in_one_second_keep_both(path: Path, make_row) -> None:
+def test_two_damaged_files_in_one_second_keep_both(path: Path, damaged: bytes, make_row) -> None:
     for _ in range(2):
-        path.write_bytes(b"garbage " * 1000)
+        path.write_bytes(damaged)
         with cache.open(path) as store, pytest.warns(CacheWarning):
             store.record(make_row())
         path.unlink()
@@ -85,7 +207,6 @@ def test_a_newer_file_is_moved_aside_whole(path: Path, make_row, key: Key) -> No
             CacheWarning, match=rf"later Tilewright \(schema {version.SCHEMA + 3}, this one reads {version.SCHEMA}\); it was moved"
         ),
     ):
-        assert store.best(key) is None
         assert store.record(make_row()) == 1
     moved = path.with_name(f"cache.db.newer-v{version.SCHEMA + 3}")
     with sqlite3.connect(moved) as c:
@@ -101,19 +222,6 @@ def test_a_newer_file_is_moved_by_a_writer_too(path: Path, make_row) -> None:
     with cache.open(path) as store, pytest.warns(CacheWarning, match="newer-v99"):
         store.ensure_writable()
     assert store.rows() == []
-
-
-def test_somebody_elses_database_is_left_alone(path: Path, make_row, key: Key) -> None:
-    with sqlite3.connect(path) as c:
-        c.execute("CREATE TABLE mine (x)")
-    c.close()
-    before = path.read_bytes()
-    with cache.open(path) as store:
-        with pytest.raises(CacheError, match="is a database, but not a Tilewright cache: choose another place with --cache"):
-            store.best(key)
-        with pytest.raises(CacheError, match="not a Tilewright cache"):
-            store.record(make_row())
-    assert path.read_bytes() == before and aside(path) == []
 
 
 def test_an_empty_file_is_a_new_cache(path: Path, make_row, key: Key) -> None:
@@ -139,12 +247,15 @@ def test_an_older_file_is_migrated(path: Path, make_row, key: Key, tmp_path: Pat
         cache.open(path) as store,
         pytest.raises(CacheError, match=f"this cache has schema {newer - 1} and Tilewright knows no way from it to {newer}"),
     ):
-        store.best(key)
+        store.ensure_writable()
     (scripts / "versions" / "schema_3.py").write_text(
         "from alembic import op\nrevision, down_revision = '3', '2'\n"
         "def upgrade(): op.execute(\"UPDATE tilewright_meta SET value = '3' WHERE name = 'schema'\")\n"
     )
+    with cache.open(path) as store, pytest.warns(CacheWarning, match=r"read as empty .*migrates it"):
+        assert store.best(key) is None
     with cache.open(path) as store:
+        store.will_write = True
         assert store.best(key) is not None
     with sqlite3.connect(path) as c:
         assert c.execute("SELECT value FROM tilewright_meta").fetchone() == (str(newer),)
@@ -232,17 +343,16 @@ def test_a_read_only_cache_can_be_read(tmp_path: Path, make_row) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_file_in_a_read_only_folder_reads_as_empty(tmp_path: Path) -> None:
+def test_a_damaged_file_in_a_read_only_folder_reads_as_empty(tmp_path: Path, path: Path, damaged: bytes) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
-    path = folder / "cache.db"
-    path.write_bytes(b"garbage " * 1000)
+    path = path.rename(folder / "cache.db")
     path.chmod(0o444)
     folder.chmod(0o555)
     out = as_nobody(path, "damaged")
     folder.chmod(0o755)
     assert out.startswith("None ['") and "it is read as empty" in out
-    assert "written" not in out and path.read_bytes().startswith(b"garbage")
+    assert "written" not in out and path.read_bytes() == damaged
 
 
 FULL = """

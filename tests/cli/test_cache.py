@@ -98,13 +98,19 @@ def test_import_of_something_else_is_refused(tune: Tune, tmp_path: Path, text: s
     assert done.err.startswith("error: ") and "Traceback" not in done.err
 
 
-def test_a_corrupt_cache_is_moved_aside_with_a_warning(tune: Tune, cache_file: Path) -> None:
-    cache_file.write_bytes(b"this is not a database" * 100)
-    done = tune("report")
-    assert done.code == 0
-    assert done.err.startswith("warning: ") and str(cache_file) in done.err
-    kept = [p for p in cache_file.parent.iterdir() if p.name.startswith("cache.db") and p.read_bytes().startswith(b"this is not")]
-    assert len(kept) == 1, "the old file must not be lost"
+def test_a_damaged_cache_is_moved_aside_by_a_command_that_writes(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "b.jsonl"
+    tune("cache", "export", str(bundle))
+    data = filled.read_bytes()
+    filled.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    damaged = filled.read_bytes()
+    for words in (["report"], ["cache", "list"], ["cache", "show"], ["cache", "prune", "--dry-run"], ["cache", "export", "-"]):
+        done = tune(*words)
+        assert done.code in (0, 2) and "is damaged" in done.err and filled.read_bytes() == damaged, words
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["b.jsonl", "cache.db"], words
+    done = tune("cache", "import", str(bundle))
+    assert done.code == 0 and "is damaged; it was moved to" in done.err
+    assert [p.read_bytes() for p in tmp_path.glob("cache.db.corrupt-*")] == [damaged], "the old file must not be lost"
 
 
 def test_an_unwritable_cache_is_bad_usage(tune: Tune, tmp_path: Path, filled: Path) -> None:

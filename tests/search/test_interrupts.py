@@ -111,3 +111,51 @@ def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_lim
         (answer,) = c.rows(verified=True)
         assert c.standing(answer) == "unconfirmed"
     assert [p.name for p in tmp_path.glob("c.db*")] == ["c.db"]
+
+
+IN_NATIVE_CODE = """
+import hashlib, os, signal, sys, time
+from tilewright.search.interrupts import hold, watched
+
+def work():
+    print("begun", flush=True)
+    how = sys.argv[1]
+    if how == "native":
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 10**9)  # minutes, without an instruction of Python's
+    while how == "deaf":
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+    hold()
+    while True:
+        time.sleep(600)
+
+sys.exit(watched(work))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["native", "deaf", "held"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_obeyed_whatever_is_under_way(how: str, number: int) -> None:
+    child = subprocess.Popen([sys.executable, "-c", IN_NATIVE_CODE, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None and child.stdout.readline() == "begun\n"
+    child.send_signal(number)
+    try:
+        _, said = child.communicate(timeout=120)  # it works for minutes, or for ever
+    finally:
+        child.kill()
+    assert child.returncode == 128 + number and "ended by a signal" in said
+
+
+IN_AN_EXEC = """
+import os, signal, sys
+from tilewright.search.interrupts import watched
+sys.exit(watched(lambda: exec("import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)")))
+"""
+
+
+def test_one_that_strikes_inside_an_exec_ends_with_the_same_code() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_AN_EXEC], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 143 and done.stderr == "ended by a signal\n"

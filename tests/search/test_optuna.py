@@ -381,11 +381,19 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_that_is_not_a_study(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"garbage " * 1000)
-    with pytest.raises(UsageError, match="file is not a database"):
+    with pytest.raises(UsageError, match="it is a text; it was left as it is"):
         keeper(f"sqlite:///{tmp_path}/s.db")
     (tmp_path / "s.log").write_bytes(b"garbage\n" * 10)
-    with pytest.raises(UsageError, match="cannot open the study"):
+    with pytest.raises(UsageError, match="it is a text, not a journal of Optuna's; it was left as it is"):
         keeper(str(tmp_path / "s.log"))
+    assert (tmp_path / "s.db").read_bytes() == b"garbage " * 1000 and (tmp_path / "s.log").read_bytes() == b"garbage\n" * 10
+    with sqlite3.connect(tmp_path / "other.db") as c:
+        c.execute("CREATE TABLE mine (x)")
+    c.close()
+    before = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(UsageError, match="a database of another program"):
+        keeper(f"sqlite:///{tmp_path}/other.db")
+    assert (tmp_path / "other.db").read_bytes() == before
 
 
 def test_a_locked_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

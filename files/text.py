@@ -1,0 +1,23 @@
+"""Texts that a person wrote: UTF-8, with or without the mark that some editors put at the beginning."""
+
+from __future__ import annotations
+
+import os
+
+_MARK = b"\xef\xbb\xbf"
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """A file's text. Raises OSError, UnicodeDecodeError."""
+    with open(path, "rb") as f:
+        return decoded(f.read())
+
+
+def decoded(raw: bytes, errors: str = "strict") -> str:
+    """The text of a file's bytes, its lines ended as everywhere. Raises UnicodeDecodeError."""
+    return unmarked(raw).decode(errors=errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def unmarked(raw: bytes) -> bytes:
+    """A text's bytes without a byte-order mark."""
+    return raw.removeprefix(_MARK)
