@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 from ..files.output import replace
-from ..files.text import unmarked
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
 from .strict import canon, parse
@@ -68,7 +67,7 @@ def loads(lines: Iterable[bytes], name: str = "bundle") -> list[Row]:
         if len(raw) > MAX_LINE or size > MAX_BYTES or number > MAX_ROWS + 1:
             raise CacheError(f"{what}: larger than a bundle may be ({MAX_LINE} bytes a line, {MAX_ROWS} rows, {MAX_BYTES} bytes)")
         try:
-            text = (raw if number > 1 else unmarked(raw)).decode("utf-8").rstrip("\r\n")
+            text = raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             raise CacheError(f"{what}: not UTF-8 text; a bundle is made by `tune cache export`") from None
         if started and not text:

@@ -35,15 +35,14 @@ class Cache:
 
     Of a server the mirror is read (see `server.team`), as fast as any file: look-ups never ask the server, except for a first mirror.
     A damaged or newer file of the top layer is moved aside with a warning by whoever writes (see `recover`), and read as empty by whoever
-    only reads; one in a lower layer is left where it is and ignored with a warning. A file that is not a cache of ours is a CacheError,
-    and nobody changes it. Every failure is a CacheError that says what to do."""
+    only reads; one in a lower layer is ignored with a warning. A file that is not ours is a CacheError, and nobody changes it. Every
+    failure is a CacheError that says what to do."""
 
     rows_wait_s: float = 1.0
     """Seconds that a search's rows wait for others, to share a transaction: one takes as long as a candidate."""
 
     will_write: bool = False
     """Whether its user is going to write: then a damaged file is moved aside before it is read, so that what is intact answers."""
-
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
         self._told: set[str] = set()
@@ -227,7 +226,7 @@ class Cache:
         return kept
 
     def close(self) -> None:
-        """Let go of all files; using the cache again opens them again. What was written is in the one file then, with no log beside it."""
+        """Let go of all files; using the cache again opens them again. What was written is in the one file then."""
         for part in (self._top, *self._below, self._writer, *self._teams):
             part.close()
 

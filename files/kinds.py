@@ -79,7 +79,7 @@ def _matches(pattern: bytes) -> Callable[[int, bytes], bool]:
 KINDS: dict[str, FileKind] = {
     "json": FileKind("a JSON file", _json),
     "html": FileKind("an HTML page", _begins(b"<!doctype html", b"<html")),
-    "svg": FileKind("an SVG picture", _matches(rb"(?s)\s*(<\?xml.{0,4000}?)?(<!--.{0,4000}?-->\s*|<!DOCTYPE svg.{0,400}?>\s*)*<svg[\s>]")),
+    "svg": FileKind("an SVG picture", _matches(rb"(?s)\s*(<\?xml.{0,4000}?)?(<!--.{0,4000}?-->\s*|<!DOCTYPE svg.{0,400}?>\s*)*<svg\b")),
     "png": FileKind("a PNG picture", _begins(b"\x89png\r\n")),
     "pdf": FileKind("a PDF document", _begins(b"%pdf-")),
     "dot": FileKind("a Graphviz text", _matches(rb"\s*(strict\s+)?(di)?graph\b[^\n]*\{")),

@@ -15,9 +15,4 @@ def read(path: str | os.PathLike[str]) -> str:
 
 def decoded(raw: bytes, errors: str = "strict") -> str:
     """The text of a file's bytes, its lines ended as everywhere. Raises UnicodeDecodeError."""
-    return unmarked(raw).decode(errors=errors).replace("\r\n", "\n").replace("\r", "\n")
-
-
-def unmarked(raw: bytes) -> bytes:
-    """A text's bytes without a byte-order mark."""
-    return raw.removeprefix(_MARK)
+    return raw.removeprefix(_MARK).decode(errors=errors).replace("\r\n", "\n").replace("\r", "\n")

@@ -12,7 +12,7 @@ from .errors import UsageError
 LARGEST = (1 << 63) - 1
 
 
-class Wanted(NamedTuple):
+class ArgumentKind(NamedTuple):
     """`fits`: whether a value, which is not None, will do as far as its type says; `what`: what to give."""
 
     fits: Callable[[Any], bool]
@@ -61,43 +61,42 @@ def _path(v: Any) -> bool:
     return isinstance(v, (str, os.PathLike))
 
 
-_COUNT = Wanted(whole(1), "a whole number of at least 1")
-_YES = Wanted(_flag, "True or False")
-_NAME = Wanted(_text, "a name")
-WANTED: dict[str, Wanted] = {
-    "kernel": Wanted(_any(_text, _has("inputs", "outputs", "symbols")), "a kernel's name, my.py:function, or a Kernel"),
-    "shape": Wanted(_named, 'a mapping of sizes by name, such as {"m": 64, "n": 64}'),
-    "dtype": Wanted(lambda v: not _number(v) and not _flag(v) and v != "", 'an element type, such as "float32"'),
-    "device": Wanted(_any(_text, _has("target", "load")), 'a device\'s name, such as "cpu", or a Device'),
-    "budget": Wanted(_any(_text, _number, _has("seconds", "trials")), 'seconds, or a text such as "30s"'),
+_COUNT = ArgumentKind(whole(1), "a whole number of at least 1")
+_YES = ArgumentKind(_flag, "True or False")
+_NAME = ArgumentKind(_text, "a name")
+WANTED: dict[str, ArgumentKind] = {
+    "kernel": ArgumentKind(_any(_text, _has("inputs", "outputs", "symbols")), "a kernel's name, my.py:function, or a Kernel"),
+    "shape": ArgumentKind(_named, 'a mapping of sizes by name, such as {"m": 64, "n": 64}'),
+    "dtype": ArgumentKind(lambda v: not _number(v) and not _flag(v) and v != "", 'an element type, such as "float32"'),
+    "device": ArgumentKind(_any(_text, _has("target", "load")), 'a device\'s name, such as "cpu", or a Device'),
+    "budget": ArgumentKind(_any(_text, _number, _has("seconds", "trials")), 'seconds, or a text such as "30s"'),
     "trials": _COUNT,
     "threads": _COUNT,
     "patience": _COUNT,
     "strategy": _NAME,
-    "seeds": Wanted(_text, 'auto, none, or a schedule such as "Um8 Un32 Pn"'),
-    "seed": Wanted(whole(0), "a whole number of 64 bits that is not negative"),
-    "cache": Wanted(_any(_path, _has("answers", "record")), "a path, a URL, or an open Cache"),
+    "seeds": ArgumentKind(_text, 'auto, none, or a schedule such as "Um8 Un32 Pn"'),
+    "seed": ArgumentKind(whole(0), "a whole number of 64 bits that is not negative"),
+    "cache": ArgumentKind(_any(_path, _has("answers", "record")), "a path, a URL, or an open Cache"),
     "retune": _YES,
     "exact_only": _YES,
-    "stop_at": Wanted(_number, "a fraction of the roofline in (0, 1]"),
-    "vars": Wanted(_numbered, 'a mapping of whole numbers by symbol, such as {"n": 64}'),
-    "study": Wanted(_text, "a URL such as sqlite:///study.db, or the path of a journal file"),
-    "allow": Wanted(_texts, 'a list of effects, such as ["downconvert"]'),
-    "objective": Wanted(_texts, 'a name such as "time", or two'),
-    "opts": Wanted(_any(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"),
-    "scratch_limit": Wanted(whole(0), "a number of bytes"),
-    "progress": Wanted(_has("phase", "done"), "an object with the methods of `search.Progress`"),
-    "measuring": Wanted(callable, "a function that makes a measurer"),
-    "store": Wanted(_has("put_source", "put_object"), "an Artefacts"),
-    "function": Wanted(callable, "a function of tensors"),
-    "donate": Wanted(_texts, "names of arguments"),
-    "symbols": Wanted(_named, 'a mapping such as {"x": {0: tw.Var("n", 1, 4096)}}'),
-    "first": Wanted(
+    "stop_at": ArgumentKind(_number, "a fraction of the roofline in (0, 1]"),
+    "vars": ArgumentKind(_numbered, 'a mapping of whole numbers by symbol, such as {"n": 64}'),
+    "study": ArgumentKind(_text, "a URL such as sqlite:///study.db, or the path of a journal file"),
+    "allow": ArgumentKind(_texts, 'a list of effects, such as ["downconvert"]'),
+    "objective": ArgumentKind(_texts, 'a name such as "time", or two'),
+    "opts": ArgumentKind(_any(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"),
+    "scratch_limit": ArgumentKind(whole(0), "a number of bytes"),
+    "progress": ArgumentKind(_has("phase", "done"), "an object with the methods of `search.Progress`"),
+    "measuring": ArgumentKind(callable, "a function that makes a measurer"),
+    "store": ArgumentKind(_has("put_source", "put_object"), "an Artefacts"),
+    "function": ArgumentKind(callable, "a function of tensors"),
+    "donate": ArgumentKind(_texts, "names of arguments"),
+    "symbols": ArgumentKind(_named, 'a mapping such as {"x": {0: tw.Var("n", 1, 4096)}}'),
+    "first": ArgumentKind(
         lambda v: isinstance(v, Sequence) and not isinstance(v, (str, bytes)) and all(map(_named, v)), "a list of configurations"
     ),
 }
 """By the name of an argument, which means the same wherever it stands."""
-CHOICES = ("mode", "interrupt", "tune", "shapes", "choice")
 NEVER_NONE = ("kernel", "device", "seeds", "seed", "retune", "exact_only", "allow", "objective")
 """Arguments for which None stands for nothing."""
 
@@ -111,6 +110,14 @@ def check(call: str, **given: Any) -> None:
         if value is None or not wanted.fits(value):
             shown = repr(value) if isinstance(value, (str, bool, type(None))) else _short(value)
             raise UsageError(f"{call}({name}={shown}): give {wanted.what}")
+
+
+def check_all(call: str, given: Mapping[str, Any], **choices: Sequence[str]) -> None:
+    """The same of all arguments of a call, as `locals()` has them where it begins. `choices`: those that are one of some texts, which a
+    name stands for in this call only."""
+    for name, among in choices.items():
+        one_of(call, name, given[name], among)
+    check(call, **{n: v for n, v in given.items() if n not in choices})
 
 
 def one_of(call: str, name: str, value: Any, among: Sequence[str]) -> None:

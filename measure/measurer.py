@@ -75,7 +75,7 @@ class Measurer:
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
         where `kernel` is something that only it and `compile` understand (a user's source). `energy`: 'energy' or 'dynamic-energy'
-        fills `Measurement.energy`. Raises DeviceError where the device cannot run here."""
+        fills `Measurement.energy`. Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()
@@ -85,8 +85,6 @@ class Measurer:
         self.device.check_threads(self.threads)
         spec = _portable(self.device, device)
         limit = memory_limit if memory_limit is not None else free_memory() // 2
-        if prepare is None:
-            require_operands(kernel, self.vars)
         if compile is None:
             from ..plan import compile as compile_default
 
@@ -128,6 +126,8 @@ class Measurer:
         self._pool.close()
 
     def _start_runner(self, prepared: Sequence[Data], beside: bool = False) -> RunnerLink:
+        if self._runner_setup.prepare is None:
+            require_operands(self.kernel, self.vars)
         longest_s = self._runner_setup.deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         return RunnerLink(self._runner_setup, self._pool, longest_s, prepared, beside)
 

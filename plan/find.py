@@ -66,15 +66,13 @@ def best(
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
+    arguments.check_all("best", locals(), seed=get_args(Choice))
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
     from ..devices import get
     from ..opts.opt import parse
 
-    arguments.check("best", kernel=kernel, shape=shape, dtype=dtype, device=device, threads=threads, cache=cache, exact_only=exact_only)
-    arguments.check("best", store=store, allow=allow, opts=opts, objective=objective, scratch_limit=scratch_limit)
-    arguments.one_of("best", "seed", seed, get_args(Choice))
     allow = (allow,) if isinstance(allow, str) else tuple(allow)
     policy = policy_of(allowed(allow))
     kernel = _kernel(kernel, shape, dtype)

@@ -14,7 +14,6 @@ from ..cache.objectives import TIME
 from ..ir import given
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
-from ..measure.inputs import require_operands
 from ..opts import apply
 from ..opts.opt import parse
 from . import aims
@@ -86,8 +85,7 @@ def tune(
     included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the
     seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a
     symbolic extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
-    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept
-    and resumed; without a strategy, it is `optuna:tpe`.
+    `study`: an Optuna storage (sqlite:///study.db, a journal file's path, …) where an `optuna:` strategy keeps and resumes its trials.
 
     `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
     precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
@@ -100,10 +98,8 @@ def tune(
     "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError,
     CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
+    given.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
     started = time.monotonic()
-    given.check("tune", kernel=kernel, shape=shape, dtype=dtype, device=device, strategy=strategy, seeds=seeds, seed=seed, cache=cache)
-    given.check("tune", threads=threads, retune=retune, progress=progress, vars=vars, study=study, allow=allow, objective=objective)
-    given.one_of("tune", "interrupt", interrupt, get_args(OnInterrupt))
     show = shown(progress)
     limit = Budget.make(budget, trials, stop_at, patience)
     strategy = _checked(mode, seeds, retune, strategy, study)
@@ -121,8 +117,6 @@ def tune(
 
 def _checked(mode: str, seeds: str, retune: bool, strategy: str | None, study: str | None) -> str:
     """The strategy's full name; UsageError where what was asked for makes no sense."""
-    if not isinstance(mode, str) or mode not in MODES:
-        raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
         _read(seeds)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
@@ -192,7 +186,6 @@ def _tune(
         found = answer(task.job(strategy, seeds, seed, budget), known_, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
-    cache.will_write = True
     plan = _look(task, cache)
     enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
     log.info(
@@ -201,8 +194,6 @@ def _tune(
         "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
     )
     known_here = plan is not None and enough and plan.standing is Standing.verified
-    if not known_here and measuring is None:
-        require_operands(task.kernel, task.vars)
     fresh = not known_here and measuring is None and begin_helpers()
     job = task.job(strategy, seeds, seed, budget)
     if plan is not None and known_here:
@@ -236,6 +227,7 @@ def _tune(
 
 def _look(task: TuningTask, cache: Cache) -> Plan | None:
     """The cache's own answer, if its options still mean what was measured."""
+    cache.will_write = True
     from ..plan import resolve
 
     about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}

@@ -55,8 +55,8 @@ def flags_of(spec: SourceSpec, texts: Mapping[str, str]) -> tuple[str, ...]:
 def plain(spec: SourceSpec, texts: Mapping[str, str]) -> str:
     """The source of a configuration for people: definitions, then the user's text."""
     body = without_definitions(spec.text, [p.name for p in spec.parameters if not p.flag])
-    flags = " ".join(flags_of(spec, texts)).replace("*/", "")
-    said = f"/* the best configuration of {spec.function}{f'; flags: {flags}' if flags else ''} */\n"
+    flags = flags_of(spec, texts)
+    said = f"// flags: {' '.join(flags)}\n" if flags and spec.language != "c" else f"/* flags: {' '.join(flags)} */\n" if flags else ""
     return f"{said}{definitions(spec, texts)}{body}"
 
 

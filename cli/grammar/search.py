@@ -42,12 +42,7 @@ def add_run(p: Grammar) -> None:
         help="portfolio (default), beam, evolve, random, choices, anneal, genetic, uniform, exhaustive, or optuna:SAMPLER (tpe, gp, "
         "cmaes, nsga2, qmc, random)",
     )
-    p.add_path(
-        "--study",
-        use=UPDATES,
-        metavar="URL",
-        help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path",
-    )
+    _add_study(p)
     p.add_argument(
         "--mode",
         choices=MODES,
@@ -97,4 +92,14 @@ def _add_sizes(p: ArgumentParser) -> None:
         "--aggregate",
         choices=("geomean", "worst"),
         help="what --shapes makes small: the weighted geometric mean of the times (default), or the largest loss of a shape",
+    )
+
+
+def _add_study(p: Grammar) -> None:
+    """--study."""
+    p.add_path(
+        "--study",
+        use=UPDATES,
+        metavar="URL",
+        help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path",
     )

@@ -205,7 +205,7 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
         values = texts(result.opts) if result.found else None
         write(args.json, json.dumps(with_code(result.to_json()) | {"values": values, "configurations": spec.lattice.size}, indent=1) + "\n")
     if args.write and result.found:
-        write(args.write, text.plain(spec, texts(result.opts)))
+        write(args.write, f"/* the best configuration of {spec.function} */\n{text.plain(spec, texts(result.opts))}")
     if args.write_t4:
         from ... import cache
         from ...sources.resolving import resolved

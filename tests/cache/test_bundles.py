@@ -121,6 +121,10 @@ def test_export_replaces_a_file_whole_and_to_a_stream(store: Cache, make_row, tm
     store.record(make_row())
     file = tmp_path / "b.jsonl"
     file.write_text("old")
+    with pytest.raises(CacheError, match="it is a text, not a bundle of `tune cache export`; it was left as it is"):
+        store.export(file)
+    assert file.read_text() == "old"
+    store.export(file, overwrite=True)
     store.export(file)
     stream = io.StringIO()
     assert store.export(stream) == 1

@@ -328,11 +328,12 @@ def limited(size: int, *args: str, out: Any = subprocess.PIPE) -> subprocess.Com
 def test_exporting_to_a_full_disk_keeps_the_old_bundle(store: Cache, make_row, path: Path, tmp_path: Path) -> None:
     store.record([make_row(provenance={"x": "y" * 1000}) for _ in range(50)])
     bundle = tmp_path / "b.jsonl"
-    bundle.write_text("the old one")
+    bundles.write([], bundle)
+    old = bundle.read_text()
     done = limited(60_000, "cache", "export", str(bundle), "--cache", str(path))
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert done.stderr == f"error: cannot write the bundle {bundle}: File too large; choose another file\n"
-    assert bundle.read_text() == "the old one" and [p.name for p in tmp_path.glob("b.jsonl*")] == ["b.jsonl"]
+    assert bundle.read_text() == old and [p.name for p in tmp_path.glob("b.jsonl*")] == ["b.jsonl"]
     assert len(store.rows()) == 50
 
 
@@ -354,7 +355,7 @@ def test_exporting_to_a_full_stream(store: Cache, make_row, path: Path, file: st
 def test_what_is_no_regular_file_is_written_to_and_a_link_stays(store: Cache, make_row, tmp_path: Path) -> None:
     store.record(make_row())
     real, link, pipe = tmp_path / "real.jsonl", tmp_path / "link.jsonl", tmp_path / "pipe"
-    real.write_text("old")
+    real.touch()
     real.chmod(0o640)
     link.symlink_to(real)
     assert store.export(link) == 1

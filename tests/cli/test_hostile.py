@@ -62,7 +62,7 @@ OPENS = "[" * 100_000
         ([*RUN, "--json", ""], 2, "cannot write --json : it has no name"),
         ([*RUN, "--json", "/"], 2, "cannot write --json /: it is a folder"),
         ([*RUN, "--json", "/dev/null/x"], 2, "cannot write --json /dev/null/x: its folder does not exist"),
-        (["cache", "export", "/dev/null/x"], 2, "cannot write the bundle /dev/null/x"),
+        (["cache", "export", "/dev/null/x"], 2, "cannot write file /dev/null/x"),
         (["report", "--html", "/dev/full"], 2, "cannot write /dev/full: No space left on device"),
         (["report", "--since", DIGITS], 2, "error: "),
         (["report", "--sort", ESCAPE], 2, "error: "),
