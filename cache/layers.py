@@ -24,6 +24,8 @@ class Layers:
 
     top: str
     below: tuple[Path | Address, ...]
+    named: bool = True
+    """Whether somebody named the top; else it is the user's default one, which is read as empty where it cannot be read."""
 
 
 def find(location: str | os.PathLike[str] | None = None) -> Layers:
@@ -38,7 +40,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     project = project_path()
     if project is not None and not projects.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, configured.team(), shipped_path()) if p is not None))
+    return Layers(str(user_path()), tuple(p for p in (project, configured.team(), shipped_path()) if p is not None), named=False)
 
 
 def user_path() -> Path:

@@ -17,7 +17,7 @@ from ..ir.errors import CacheError
 from . import ours, queries
 from .choice import answers
 from .keys import Key
-from .recover import CacheWarning, Damaged, Newer, Older, Stranger, classify, schema_of
+from .recover import ELSEWHERE, CacheWarning, Damaged, Newer, Older, Stranger, Unreadable, classify, schema_of
 from .rows import COLUMNS, Row, digest_of, from_dict
 from .version import OLDEST, SCHEMA
 
@@ -96,7 +96,7 @@ class Reader:
                 try:
                     connection = self._fresh(tries > 0 or not careful)
                     found = nothing if connection is None else look(connection)
-                except (Stranger, Newer, Older):
+                except (Stranger, Newer, Older, Unreadable):
                     raise
                 except CacheError:  # times of files are too coarse to tell whether somebody was at it
                     if tries == _TRIES:
@@ -160,7 +160,7 @@ class Reader:
         except FileNotFoundError:
             return ()
         except OSError as e:
-            raise CacheError(f"cannot read the cache {self.path}: {e.strerror}") from None
+            raise Unreadable(f"cannot read the cache {self.path}: {e.strerror}; {ELSEWHERE}") from None
         log = (st.st_mtime_ns, st.st_size, os.path.exists(ours.log_of(self.path))) if immutable else ()
         return (os.getpid(), st.st_ino, st.st_dev, *log)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..ir.errors import CacheError
 from ..log import logger
 from .examine import fault, rescue
-from .recover import ELSEWHERE, CacheWarning, Older
+from .recover import ELSEWHERE, CacheWarning, Older, Unreadable
 from .rows import Row
 from .version import SCHEMA
 
@@ -53,9 +53,10 @@ def move_aside(path: Path) -> Path | None:
 
 
 def left(error: CacheError, told: set[str]) -> None:
-    """Say, once, that a file which only a writer may move aside is read as empty. `told`: what was said."""
+    """Say, once, that a file which only a writer may move aside, or that cannot be read, is read as empty. `told`: what was said."""
     does = "migrates it" if isinstance(error, Older) else "moves it aside"
-    said = f"{error}; it is read as empty and left as it is: a command that writes to it (`tune run`) {does}"
+    then = "" if isinstance(error, Unreadable) else f" and left as it is: a command that writes to it (`tune run`) {does}"
+    said = f"{error}; it is read as empty{then}"
     if said not in told:
         told.add(said)
         warnings.warn(said, CacheWarning, stacklevel=5)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..files.kinds import APPLICATION, SQLITE, application, named, opened
-from ..ir.errors import CacheError
-from .recover import ELSEWHERE, Stranger
+from .recover import ELSEWHERE, Stranger, Unreadable
 
 _NAMES = (b"tilewright_meta", b"tilewright_tally")
 _SEARCHED = 1 << 20
@@ -36,7 +35,7 @@ any descriptor of it is closed."""
 
 
 def check(path: str | os.PathLike[str], again: bool = False) -> int:
-    """Raise Stranger where something is there that Tilewright did not make, CacheError where it cannot be read. The bytes that are
+    """Raise Stranger where something is there that Tilewright did not make, Unreadable where it cannot be read. The bytes that are
     there: 0 for a missing or an empty file, which is as good as a cache. `again`: nobody here has the file open, so look once more."""
     name = os.path.abspath(path)
     try:
@@ -56,7 +55,7 @@ def check(path: str | os.PathLike[str], again: bool = False) -> int:
     except FileNotFoundError:
         return 0
     except OSError as e:
-        raise CacheError(f"cannot read the cache {path}: {e.strerror}; {ELSEWHERE}") from None
+        raise Unreadable(f"cannot read the cache {path}: {e.strerror}; {ELSEWHERE}") from None
     if why is not None:
         raise Stranger(f"{path} is not a Tilewright cache, {why}: it was left as it is; {ELSEWHERE}")
     return found.st_size

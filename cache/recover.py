@@ -30,6 +30,10 @@ class Stranger(CacheError):
     """What is there is not a cache of ours: nobody changes it."""
 
 
+class Unreadable(CacheError):
+    """The system does not let this user look into it."""
+
+
 class Older(CacheError):
     """The file has an earlier schema and waits for its migration."""
 

@@ -17,7 +17,7 @@ from .explain import LookupReport, explain
 from .keys import Key
 from .lookup import Reader
 from .move_aside import left, moved_aside
-from .recover import CacheWarning, Damaged, Newer, Older
+from .recover import CacheWarning, Damaged, Newer, Older, Unreadable
 from .rows import Row, check
 from .server.address import Address
 from .server.errors import Unreachable
@@ -43,9 +43,10 @@ class Cache:
 
     will_write: bool = False
     """Whether its user is going to write: then a damaged file is moved aside before it is read, so that what is intact answers."""
+
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
-        self._told: set[str] = set()
+        self._named, self._told = where.named, set[str]()
         self._team = None if self.path is not None else Team(Address.parse(where.top))
         self.location = where.top if self._team is None else str(self._team.address)
         """As it was named, without a password."""
@@ -90,22 +91,15 @@ class Cache:
         """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its
         options still apply and mean the same code is for whoever uses it to find out: `answers` has those that come
         next."""
-        found = self._answers(key)
-        if not found:
-            self._missed(key)
-        return found[0][0] if found else None
+        return next(iter(self.answers(key)), None)
 
     def answers(self, key: Key) -> list[Row]:
         """Every row that may answer a look-up of `key`, one for each schedule, the best first."""
-        found = self._answers(key)
-        if not found:
-            self._missed(key)
-        return [row for row, _ in found]
-
-    def _missed(self, key: Key) -> None:
-        if log.listens():
+        found = [row for row, _ in self._answers(key)]
+        if not found and log.listens():
             for line in self.explain(key).lines():
                 log.debug("%s", line)
+        return found
 
     def standing(self, row: Row) -> Standing:
         """What is known here of a row that `best` or `answers` gave."""
@@ -261,6 +255,10 @@ class Cache:
                 warnings.warn(f"{stuck}; it is read as empty", CacheWarning, stacklevel=3)
                 return None
             return work(self._top)
+        except Unreadable as e:
+            if self._named or self.will_write:
+                raise
+            return left(e, self._told)
 
     def _read_below(self, reader: Reader, work: Callable[[Reader], T]) -> T | None:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import os
 import stat
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -160,7 +162,7 @@ def path(identity: Mapping[str, Any]) -> Path:
 
 
 def read(file: Path) -> Limits | None:
-    """What was kept; None if nothing was, DeviceError if the file is damaged."""
+    """What was kept; None if nothing was, or where that cannot be read, which is said once. DeviceError if the file is damaged."""
     try:
         with open(file, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as f:  # a pipe would wait for ever
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
@@ -169,12 +171,19 @@ def read(file: Path) -> Limits | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
-        raise DeviceError(f"cannot read the stored limits {file}: {e}") from e
+        _unreadable(f"the stored limits {file} cannot be read ({e.strerror or e}): this machine's are taken as not measured")
+        return None
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError) as e:
         raise DeviceError(f"stored limits {file} are damaged ({e}); measure them again with: tune devices --probe") from e
     return Limits.from_json(data)
+
+
+@functools.cache
+def _unreadable(said: str) -> None:
+    """Say it, once a process."""
+    warnings.warn(said, stacklevel=4)
 
 
 def write(file: Path, limits: Limits, identity: Mapping[str, Any]) -> None:

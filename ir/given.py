@@ -67,7 +67,9 @@ _NAME = ArgumentKind(_text, "a name")
 WANTED: dict[str, ArgumentKind] = {
     "kernel": ArgumentKind(_any(_text, _has("inputs", "outputs", "symbols")), "a kernel's name, my.py:function, or a Kernel"),
     "shape": ArgumentKind(_named, 'a mapping of sizes by name, such as {"m": 64, "n": 64}'),
-    "dtype": ArgumentKind(lambda v: not _number(v) and not _flag(v) and v != "", 'an element type, such as "float32"'),
+    "dtype": ArgumentKind(
+        _any(_text, lambda v: isinstance(v, type), _has("name", "itemsize"), _has("name", "np")), 'an element type, such as "float32"'
+    ),
     "device": ArgumentKind(_any(_text, _has("target", "load")), 'a device\'s name, such as "cpu", or a Device'),
     "budget": ArgumentKind(_any(_text, _number, _has("seconds", "trials")), 'seconds, or a text such as "30s"'),
     "trials": _COUNT,
@@ -86,7 +88,7 @@ WANTED: dict[str, ArgumentKind] = {
     "objective": ArgumentKind(_texts, 'a name such as "time", or two'),
     "opts": ArgumentKind(_any(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"),
     "scratch_limit": ArgumentKind(whole(0), "a number of bytes"),
-    "progress": ArgumentKind(_has("phase", "done"), "an object with the methods of `search.Progress`"),
+    "progress": ArgumentKind(_has("phase"), "an object with the methods of `search.Progress`"),
     "measuring": ArgumentKind(callable, "a function that makes a measurer"),
     "store": ArgumentKind(_has("put_source", "put_object"), "an Artefacts"),
     "function": ArgumentKind(callable, "a function of tensors"),
@@ -97,7 +99,7 @@ WANTED: dict[str, ArgumentKind] = {
     ),
 }
 """By the name of an argument, which means the same wherever it stands."""
-NEVER_NONE = ("kernel", "device", "seeds", "seed", "retune", "exact_only", "allow", "objective")
+NEVER_NONE = ("kernel", "device", "seeds", "seed", "retune", "exact_only", "allow", "objective", "donate", "symbols")
 """Arguments for which None stands for nothing."""
 
 

@@ -78,7 +78,7 @@ def best(
     kernel = _kernel(kernel, shape, dtype)
     place = get(device)
     place.check()
-    threads = threads or place.threads
+    threads = int(threads or place.threads)
     place.check_threads(threads)
     opened = cache if isinstance(cache, Cache) else open(cache)
     if scratch_limit is not None and opts is not None:

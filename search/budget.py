@@ -93,6 +93,7 @@ class Budget:
         if stop_at is not None and not 0 < stop_at <= 1:
             raise UsageError(f"stop_at is a fraction of the roofline in (0, 1], not {stop_at}")
         seconds = parse_seconds(budget) if budget is not None else (None if trials is not None else DEFAULT_SECONDS)
+        trials, patience = (None if n is None else int(n) for n in (trials, patience))  # NumPy's are numbers too
         return cls(seconds, trials, stop_at, patience)
 
     def __str__(self) -> str:

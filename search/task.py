@@ -53,7 +53,7 @@ class TuningTask:
         self.dtype = dtype_of(dtype).name if dtype is not None else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
         self.device = devices.get(device)
         self.device.check()
-        self.threads = threads or self.device.threads
+        self.threads = int(threads or self.device.threads)
         self.device.check_threads(self.threads)
         self.vars = symbol_values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from argparse import SUPPRESS
 from pathlib import Path
 
 import pytest
 from tilewright.cli.grammar.remembered import ACTIONS
-from tilewright.cli.grammar.words import Grammar
+from tilewright.cli.grammar.words import MAY_BE_EMPTY, Grammar
 from tilewright.cli.parser import COMMANDS, build_parser
 
 from .conftest import Tune
@@ -83,3 +85,52 @@ def test_help_breaks_no_word_and_fits(monkeypatch: pytest.MonkeyPatch, width: in
                 assert " ".join((a.help % {"default": a.default}).split()) in said, (name, a.dest)
         long = [line for line in text.splitlines() if len(line) > width and not line.startswith(("  ", "usage"))]
         assert not long, (name, long)
+
+
+def test_an_option_that_is_given_empty_is_refused(tune: Tune) -> None:
+    tried = 0
+    for name, p in commands(build_parser()):
+        for a in p._actions:
+            plain = type(a).__name__ == "_StoreAction" and a.option_strings and a.nargs is None and a.default is None
+            written = a.dest in p.paths and p.paths[a.dest][1].does == "writes"
+            if not plain or written or a.type is not None or a.choices or a.help == SUPPRESS or a.dest in MAY_BE_EMPTY:
+                continue
+            done = tune(*name.split()[1:], a.option_strings[0], "")
+            assert done.code == 2 and ("it is empty" in done.err or "required" in done.err), (name, a.dest, done.err)
+            tried += 1
+    assert tried > 50
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run add --strategy=", "argument --strategy: it is empty"),
+        ("run add --study=", "argument --study: it is empty"),
+        ("run add --device=", "argument --device: it is empty"),
+        ("run add --shape m=1..8 --strategy=", "argument --strategy: it is empty"),
+        ("source x.c --strategy=", "argument --strategy: it is empty"),
+        ("cache list --cache=", "the cache has an empty name"),
+    ],
+)
+def test_empty_values(tune: Tune, words: str, said: str) -> None:
+    done = tune(*words.split())
+    assert done.code == 2 and said in done.err
+
+
+def test_the_page_says_which_commands_have_no_json() -> None:
+    """docs/cli.md names them, and what it shows with --json takes it."""
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    sentence = re.search(r"\*\*JSON\.\*\*.*?These have none:(.*?)\.\n", text, re.S)
+    assert sentence is not None
+    named = set(re.findall(r"`([a-z -]+)`", " ".join(sentence[1].split())))
+    leaves = {n.partition(" ")[2] for n, p in commands(build_parser()) if not any(isinstance(a.choices, dict) for a in p._actions)}
+    have = {n.partition(" ")[2] for n, p in commands(build_parser()) if "--json" in p._option_string_actions}
+    lacking = leaves - have
+    expanded = {n for n in lacking if n in named or any(n.startswith(f"{x} ") for x in named)}
+    assert expanded == lacking and not any(n in named or any(n.startswith(f"{x} ") for x in named) for n in have)
+    for page in (Path(__file__).parents[2] / "docs").glob("*.md"):
+        for line in page.read_text().splitlines():
+            for shown in re.findall(r"tune ([a-z -]{3,60}?) [^`|]{0,200}--json", line):
+                words = shown.split()
+                found = next((w for n in (3, 2, 1) if (w := " ".join(words[:n])) in leaves), None)
+                assert found is None or found in have, f"{page.name}: {line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright.ir.errors import UsageError
-from tilewright.search.budget import Budget, Meter, parse_seconds
+from tilewright.search.budget import Budget, Meter, parse_seconds, written
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,11 @@ def test_patience() -> None:
     assert m.why_stop() is None
     m.generation(8, 0.498)
     assert m.why_stop() == "no gain in 2 generations"
+
+
+@pytest.mark.parametrize("text", ["300h", "30s", "500ms", "0.5s", "1h30m", "1e9", "0.0000001", 1e-7, 123456789.125, 3e15])
+def test_what_is_written_is_read_again(text: str | float) -> None:
+    """`reproduce` says the budget, whatever it was."""
+    seconds = parse_seconds(text) if text != "1e9" else 1e9
+    assert parse_seconds(written(seconds)) == seconds and "e" not in written(seconds), written(seconds)
+    assert str(Budget(seconds)) == written(seconds)

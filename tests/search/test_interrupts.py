@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -91,6 +92,7 @@ def test_ignored_signals_stay_ignored() -> None:
 def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_limits: Path, number: int, code: int) -> None:
     location = tmp_path / "c.db"
     words = ["run", "--kernel", "matmul", "--shape", SHAPE, "--threads", "1", "--budget", "10m", "--cache", str(location)]
+    words += ["--json", str(tmp_path / "r.json")]
     env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(known_limits)}
     with subprocess.Popen(
         [sys.executable, "-m", "tilewright.cli", *words],
@@ -107,6 +109,7 @@ def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_lim
         said = tune.stdout.read()
         assert tune.wait(60) == code
     assert "interrupted; the best so far is saved" in said and "reproduce" in said
+    assert json.loads((tmp_path / "r.json").read_text())["exit_code"] == code
     with caches.open(location) as c:
         (answer,) = c.rows(verified=True)
         assert c.standing(answer) == "unconfirmed"
