@@ -36,10 +36,10 @@ class Reader:
 
     Raises Damaged, Newer, Older (see `recover`) or CacheError."""
 
-    def __init__(self, path: str | os.PathLike[str], elsewhere: bool = False) -> None:
-        """`elsewhere`: others fill this file (see `choice`)."""
+    def __init__(self, path: str | os.PathLike[str], elsewhere: bool = False, kept: bool = False) -> None:
+        """`elsewhere`: others fill this file (see `choice`). `kept`: its name is ours, so what is no cache there is damage."""
         self.path = os.path.abspath(path)
-        self.elsewhere = elsewhere
+        self.elsewhere, self.kept = elsewhere, kept
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, ...] = ()
@@ -167,8 +167,11 @@ class Reader:
     def _open(self, locking: bool) -> bool:
         """Connect; False for a file without tables. Immutable where a log would have to be made first, and on read-only media, where
         none can be. Raises Stranger for a file that is not ours."""
-        if not ours.check(self.path):
-            return False
+        try:
+            if not ours.check(self.path):
+                return False
+        except Stranger as e:
+            raise (Damaged(f"the cache {self.path} is damaged ({e})") if self.kept else e) from None
         for immutable in (False, True) if locking or not ours.at_rest(self.path) else (True,):
             connection = ours.reading(self.path, immutable)
             try:

@@ -246,7 +246,8 @@ class Cache:
             return work(self._top)
         except (Damaged, Newer, Older) as e:
             if not self.will_write and self._team is None:
-                return left(e, self._told)
+                left(e, self._told)
+                return None
             try:
                 self._writer.prepare() if isinstance(e, Older) else self._recover(e)
             except CacheError as stuck:
@@ -258,7 +259,8 @@ class Cache:
         except Unreadable as e:
             if self._named or self.will_write:
                 raise
-            return left(e, self._told)
+            left(e, self._told)
+            return None
 
     def _read_below(self, reader: Reader, work: Callable[[Reader], T]) -> T | None:
         try:

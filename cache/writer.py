@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..files.kinds import APPLICATION
 from ..ir.errors import CacheError
 from . import ours, queries
 from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
@@ -182,6 +183,8 @@ class Writer(RowWriter):
 def _on_connect(connection: Any, record: Any) -> None:
     # we begin transactions ourselves (below): the driver's own way starts them too late for DDL
     connection.isolation_level = None
+    if not connection.execute("PRAGMA page_count").fetchone()[0]:  # a new file says from its first byte on whose it is
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
 

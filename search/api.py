@@ -109,9 +109,7 @@ def tune(
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
-        result = _tune(
-            task, store, limit, strategy, seeds, int(seed), mode, retune or mode == "refresh", show, started, study, asked, measuring
-        )
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
     if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result

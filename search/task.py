@@ -94,7 +94,7 @@ class TuningTask:
             flops=work.flops,
             bytes=work.bytes,
             roofline_s=roof.seconds if roof else None,
-            seed=seed,
+            seed=int(seed),
             seeds=seeds,
             budget="" if budget.seconds is None else written(budget.seconds),
             trials=budget.trials,

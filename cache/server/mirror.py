@@ -67,7 +67,7 @@ class Mirror:
     def __init__(self, address: Address, elsewhere: bool = False) -> None:
         # a later schema has a file of its own, so no version moves another's aside
         self.path = folder() / f"{address.name}.v{SCHEMA}.db"
-        self.reader = Reader(self.path, elsewhere)
+        self.reader = Reader(self.path, elsewhere, kept=True)
         self._filled = False
 
     @property

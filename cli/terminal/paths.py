@@ -25,8 +25,8 @@ def settle(args: Namespace) -> None:
     written = [(label, path, use.kind) for label, use, path in _given(args, uses) if use.does == "writes" and path != "-"]
     if not written:
         return
-    for label, path, kind in written:
-        kind = _picture(path) if kind == "picture" else kind
+    for label, path, named in written:
+        kind = _picture(path) if named == "picture" else named
         why = why_not(path, None if args.overwrite else kind)
         if why is not None:
             also = "" if args.overwrite or why_not(path) is not None else ", or say --overwrite"

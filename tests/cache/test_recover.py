@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key, migrations, move_aside, ours, recover, schema, version, writer
+from tilewright.cache.lookup import Reader
 from tilewright.files import kinds
 from tilewright.ir.errors import CacheError
 
@@ -417,3 +418,12 @@ def test_a_sound_file_is_not_moved(store: Cache, make_row, path: Path) -> None:
         warnings.simplefilter("error")
         assert move_aside.move_aside(path) is None
     assert len(store.rows()) == 1
+
+
+def test_what_is_no_cache_under_a_name_of_ours_is_damage(path: Path, key: Key) -> None:
+    """A mirror of a team's cache, say, which is made again."""
+    path.write_bytes(b"garbage " * 999)
+    with pytest.raises(recover.Damaged, match="is damaged"):
+        Reader(path, kept=True).answers(key)
+    with pytest.raises(recover.Stranger, match="not a Tilewright cache"):
+        Reader(path).answers(key)

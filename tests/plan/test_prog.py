@@ -382,7 +382,7 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
         make(matmul, SHAPE)
     with pytest.raises(DeviceError, match="unknown device 'gpu9'"):
         best("matmul", SHAPE, device="gpu9", cache=rows, store=store)
-    with pytest.raises(UsageError, match="threads is 0; give at least 1"):
+    with pytest.raises(UsageError, match="give a whole number of at least 1"):
         best("matmul", SHAPE, threads=0, cache=rows, store=store)
 
 
