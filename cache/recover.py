@@ -46,9 +46,10 @@ def classify(error: Exception, place: str, doing: str = "write") -> CacheError:
     """A database driver's error as one that says what to do. `place` is the path or URL for the message, `doing` what failed."""
     text = str(error).strip()
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    strange = code == sqlite3.SQLITE_ERROR and text.startswith(
-        ("no such column", "no such table", "malformed")
-    )  # in a file whose tables we made
+    # in a file whose tables we made
+    strange = code == sqlite3.SQLITE_ERROR and (
+        text.startswith(("no such column", "no such table", "malformed")) or "has no column named" in text
+    )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text or strange:
         return Damaged(f"the cache {place} is damaged ({text})")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

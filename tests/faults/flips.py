@@ -19,6 +19,8 @@ from .kinds import Verdict, kind
 
 KEYS = 6
 ROWS = 40
+HEADER = 100
+"""Bytes at the beginning of an SQLite file that say what it is."""
 PAGE = 4096
 
 
@@ -130,7 +132,8 @@ def _damage(rng: random.Random, scratch: Path, logged: bool, tail: str, how: str
         what = f"{size} bytes at {at} of the file{tail}"
     for t, b in files.items():
         Path(f"{path}{t}").write_bytes(b)
-    judge_file(v, path, logged, what)
+    # a file whose header is gone says nothing of whose it is: it is refused, and left as it is
+    judge_file(v, path, logged, what, may_refuse=how != "bit" and not tail and at < HEADER)
     shutil.rmtree(folder)
     return v
 
