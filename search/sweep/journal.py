@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ...cache.rows import now
 from ...cache.strict import canon, parse
+from ...files.kinds import opened
 from ...ir.errors import CacheError, UsageError
 
 if TYPE_CHECKING:
@@ -67,10 +69,13 @@ def path_of(sweep: str | os.PathLike[str]) -> Path:
 def read(path: Path) -> dict[str, EntryStory]:
     """What a journal says, by `identity`; nothing where there is none. The last line may be torn. Raises UsageError for another file."""
     try:
-        with open(path, "rb") as f:
+        fd = opened(path)  # a FIFO would wait for ever
+        if fd is None:
+            return {}
+        with open(fd, "rb") as f:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UsageError(f"{path} is no regular file, so it is no journal: name another with --journal")
             raw = f.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return {}
     except OSError as e:
         raise UsageError(f"cannot read the journal {path}: {e.strerror}") from None
     lines = raw[: raw.rfind(b"\n") + 1].decode("utf-8", "replace").splitlines()

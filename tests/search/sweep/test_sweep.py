@@ -205,3 +205,16 @@ def test_a_long_row_goes_from_coarse_to_fine() -> None:
     assert len(depth) == 401 and max(depth.values()) < LONGEST
     first = sorted(p for p, _ in tree(points)[:9])
     assert max(b - a for a, b in itertools.pairwise([0, *first, 399])) <= 60, "the range is covered early"
+
+
+def test_a_journal_is_a_regular_file(tmp_path: Path) -> None:
+    import os
+
+    from tilewright.search.sweep import journal as journals
+
+    os.mkfifo(tmp_path / "fifo")  # which nobody writes: reading it would wait for ever
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    for name in ("fifo", "notes.md", "."):
+        with pytest.raises(UsageError, match="journal"):
+            journals.SweepJournal(tmp_path / name)
+    assert (tmp_path / "notes.md").read_text() == "# Notes\n" and journals.read(tmp_path / "none") == {}
