@@ -1,11 +1,19 @@
-"""Divisions of integers in LLVM IR: by a constant, rounding down, and by a value, rounding towards 0."""
+"""Divisions in LLVM IR: of floats; of integers by a constant, rounding down, and by a value, rounding towards 0.
+
+LLVM (20.1 and 22.1, for every processor) takes a lane of a vector `fdiv` for 0 where both operands are 0 there, as it does for `fadd`
+(`TargetLowering::SimplifyDemandedVectorElts`). So it leaves out a selection of 0 behind the division, and 0/0, which is NaN, survives:
+lanes that a mask leaves out are such lanes. tests/renderers/llvm_faults has the smallest case. A division of vectors is therefore the
+constrained one, with the default rounding and no exceptions. Code generation assumes nothing about its lanes, and the instruction is
+the same."""
 
 from __future__ import annotations
 
 from ...ir.errors import BuildError
 from ...program.program import Instr, Val
 from .emitter import LlvmEmitter
-from .types import constant, type_of, vector
+from .types import constant, suffix, type_of, vector
+
+_PADDED = "<i32 0, i32 1, i32 poison, i32 poison>"
 
 
 def unsupported(s: Instr) -> BuildError:
@@ -14,6 +22,20 @@ def unsupported(s: Instr) -> BuildError:
     return BuildError(
         f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: floats of 16 and 8 bits are cast to float32 first"
     )
+
+
+def fdiv(e: LlvmEmitter, x: str, y: str, scalar: str, lanes: int) -> str:
+    """x / y of floats, in every lane as the processor divides."""
+    if lanes == 1:
+        return e.emit(f"fdiv {scalar} {x}, {y}")
+    if scalar == "float" and lanes == 2 and e.target.arch == "x86_64":
+        # half a register: LLVM would divide lane by lane
+        x, y = (e.emit(f"shufflevector <2 x float> {v}, <2 x float> poison, <4 x i32> {_PADDED}") for v in (x, y))
+        return e.emit(f"shufflevector <4 x float> {fdiv(e, x, y, scalar, 4)}, <4 x float> poison, <2 x i32> <i32 0, i32 1>")
+    ty = vector(scalar, lanes)
+    name = f"@llvm.experimental.constrained.fdiv.{suffix(scalar, lanes)}"
+    e.declare(name, f"declare {ty} {name}({ty}, {ty}, metadata, metadata)")
+    return e.emit(f'call {ty} {name}({ty} {x}, {ty} {y}, metadata !"round.tonearest", metadata !"fpexcept.ignore")')
 
 
 def divmod_(e: LlvmEmitter, s: Instr) -> str:
@@ -62,10 +84,11 @@ def _quotient(e: LlvmEmitter, a: Val, x: str, y: str) -> str:
     signed, ty, bits = a.dtype.kind == "i", type_of(a), 8 * a.dtype.size
     if a.lanes == 1 or bits > 32 or e.target.arch != "x86_64" or (bits == 32 and not signed and "avx512" not in e.target.features):
         return e.emit(f"{'sdiv' if signed else 'udiv'} {ty} {x}, {y}")
-    words, floats = vector("i32", a.lanes), vector("double" if bits == 32 else "float", a.lanes)
+    words, scalar = vector("i32", a.lanes), "double" if bits == 32 else "float"
+    floats = vector(scalar, a.lanes)
     if bits < 32:
         x, y = (e.emit(f"{'sext' if signed else 'zext'} {ty} {v} to {words}") for v in (x, y))
     to, back = ("sitofp", "fptosi") if signed or bits < 32 else ("uitofp", "fptoui")
     x, y = (e.emit(f"{to} {words} {v} to {floats}") for v in (x, y))
-    found = e.emit(f"{back} {floats} {e.emit(f'fdiv {floats} {x}, {y}')} to {words}")
+    found = e.emit(f"{back} {floats} {fdiv(e, x, y, scalar, a.lanes)} to {words}")
     return found if bits == 32 else e.emit(f"trunc {words} {found} to {ty}")

@@ -10,13 +10,13 @@ from ...program.ops import COMPARISONS, PAGE, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
 from . import half, lanes, narrowing
-from .division import divmod_, quot, unsupported
+from .division import divmod_, fdiv, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import root_guess, scale2
 from .types import SCALAR, constant, suffix, type_of, vector
 
 _BINARY = {
-    "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
+    "f": {"add": "fadd", "sub": "fsub", "mul": "fmul"},
     "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr"},
     "u": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "lshr"},
     "b": {"and": "and", "or": "or", "xor": "xor"},
@@ -44,6 +44,13 @@ def _binary(e: LlvmEmitter, s: Instr) -> str:
     if opcode is None:
         raise unsupported(s)
     return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
+
+
+def _div(e: LlvmEmitter, s: Instr) -> str:
+    a, b = _args(s)
+    if not a.dtype.is_float:
+        raise unsupported(s)
+    return fdiv(e, e.of(a), e.of(b), SCALAR[a.dtype.name], a.lanes)
 
 
 def _minmax(e: LlvmEmitter, s: Instr) -> str:
@@ -258,12 +265,13 @@ def _elementary(e: LlvmEmitter, s: Instr) -> str:
 
 OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "const": _const,
-    **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor", "shl", "shr"), _binary),
+    **dict.fromkeys(("add", "sub", "mul", "and", "or", "xor", "shl", "shr"), _binary),
     **dict.fromkeys(COMPARISONS, _binary),
     **dict.fromkeys(("max", "min"), _minmax),
     **dict.fromkeys(("floor", "round"), _round),
     **dict.fromkeys(("idiv", "imod"), divmod_),
     **dict.fromkeys(TWIN_ONLY, _elementary),
+    "div": _div,
     "quot": quot,
     "neg": _neg,
     "not": _not,
