@@ -3,8 +3,9 @@ A lowered Program of them is run natively and by the interpreter, and must agree
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -14,14 +15,15 @@ from idle_lanes import built, draw, rounding, rows_apart, run_native
 from tilewright.heuristics import seeds
 from tilewright.interp import Interpreter
 from tilewright.interp import ops as interpreted
-from tilewright.ir import KernelBuilder
+from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.functions import exp, log, power, rsqrt, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.ir.operators import cast
+from tilewright.ir.operators import cast, where
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
+from tilewright.opts.actions import proposals
 from tilewright.renderers import render
 from tilewright.targets import Target
 
@@ -60,6 +62,8 @@ def tails(d: DType, operation: str, n: int) -> Kernel:
     for how in ("add", "mul", "max", "min"):
         found = kb.reduce(how, f"all {how}", (i,), j, made)  # type: ignore[arg-type]
         kb.store(f"all_{how}", found.dtype, (ROWS,), (i,), found[i])
+    inside = kb.sum("inside", (i,), j, where((j >= 2) & (j < n - 3), made, 0))
+    kb.store("inside_sum", inside.dtype, (ROWS,), (i,), inside[i])
     place = kb.argmax("place", (i,), j, made)
     kb.store("at", place.dtype, (ROWS,), (i,), place[i])
     prefix = kb.scan("add", "prefix", (i, j), j, made)
@@ -78,9 +82,19 @@ def quotients(d: DType, n: int) -> Kernel:
     return kb.build()
 
 
-def schedules(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
-    """Vectors along rows, and what is tried first."""
-    return [parse(f"Un{lanes}"), seeds(kernel, target)[0]]
+def schedules(kernel: Kernel, target: Target, lanes: int, steps: int = 0) -> list[Opts]:
+    """Vectors along rows, what is tried first, and so many random steps of a search from each of them."""
+    rng, starts = random.Random(f"{kernel.name} {target.name}"), [parse(f"Un{lanes}"), seeds(kernel, target)[0]]
+    out = [*starts]
+    for opts in starts:
+        done = 0
+        while done < steps:
+            wish = (*opts, *rng.choice(proposals(apply(kernel, opts, target))))
+            with suppress(OptError):  # (not every proposal is legal)
+                lower(apply(kernel, wish, target))
+                out.append(opts := wish)
+                done += 1
+    return out
 
 
 def differences(kernel: Kernel, opts: Opts, target: Target, seed: int, positive: bool = False) -> list[str]:

@@ -98,12 +98,19 @@ def operations(d: DType, features: frozenset[str]) -> dict[str, Make]:
     out["times infinity"] = lambda r: r.b.op("mul", x := r.operand(), r.number(np.inf, x))
     out["less infinity"] = lambda r: r.b.op("sub", r.b.op("mul", x := r.operand(), y := r.number(np.inf, x)), y)
     if "avx512" in features:
-        out["scale2"] = lambda r: r.b.op("scale2", r.operand(), r.b.op("floor", r.operand()))
+        out["scale2"] = _scaled
     out |= {f: lambda r, f=f: expand(r.b, f, r.operand()) for f in sorted(FUNCTIONS)}
     out["log of a quotient"] = lambda r: expand(r.b, "log", r.b.op("div", r.operand(), r.operand()))
     out["0 times exp"] = lambda r: r.b.op("mul", r.operand(), expand(r.b, "exp", r.operand()))
     assert c.is_float
     return out
+
+
+def _scaled(r: Rows) -> Val:
+    """By whole numbers: 0 times two to an infinite power is not defined."""
+    power = r.b.op("floor", x := r.operand())
+    power = r.b.op("max", r.b.op("min", power, r.number(5000, x)), r.number(-5000, x))
+    return r.b.op("scale2", r.operand(), power)
 
 
 def _rest(r: Rows, op: str) -> Val:
