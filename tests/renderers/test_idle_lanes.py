@@ -188,6 +188,7 @@ def test_the_fault_of_llvm(level: str) -> None:
 
 @levels
 @pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.many
 def test_sums_of_quotients(level: str, name: str) -> None:
     """Positive numbers, so that no NaN is right, in rows that leave so many elements for the last vector."""
     target, d = lowered(level), dtype(name)
