@@ -36,7 +36,7 @@ LANES = (
 )  # fmt: skip
 """What decides how a lane is computed, natively and by the interpreter: where it changes, all is checked again."""
 TAILS = (*LANES, "lower", "opts", "heuristics", "tests/support/idle_tails.py")
-SHARE = 12
+SHARE = 16
 """One in so many of what is done with results is tried each time."""
 
 
@@ -150,7 +150,7 @@ def test_tails_of_rows(level: str, name: str, request: pytest.FixtureRequest) ->
         pairs = [(1 + at % lanes, "quotient"), (lanes // 2, makes[at % len(makes)])]
     for tail, op in pairs:
         kernel = idle_tails.tails(d, op, 4 * lanes + tail)
-        for opts in idle_tails.schedules(kernel, target, lanes, steps=1 if tail <= 3 or not thorough else 0):
+        for opts in idle_tails.schedules(kernel, target, lanes, steps=int(tail <= 3 and thorough)):
             assert not idle_tails.differences(kernel, opts, target, tail)
     if thorough:
         passed.note(case, *TAILS)
