@@ -90,7 +90,7 @@ def operations(d: DType, features: frozenset[str]) -> dict[str, Make]:
     out["inverse root"] = lambda r: r.b.op("div", r.number(1, x := r.operand()), r.b.op("sqrt", x))
     out["rest"] = lambda r: _rest(r, "div")
     for op in ("add", "sub", "mul", "max"):
-        out[f"div by {op}"] = lambda r, op=op: r.b.op("div", r.operand(), r.b.op(op, r.operand(), r.operand()))
+        out[f"div by {op}"] = lambda r, op=op: r.b.op("div", r.operand(), _unsigned(r, r.b.op(op, r.operand(), r.operand())))
         out[f"div of {op}"] = lambda r, op=op: r.b.op("div", r.b.op(op, r.operand(), r.operand()), r.operand())
     for op in ("abs", "sqrt", "neg"):
         out[f"div by {op}"] = lambda r, op=op: r.b.op("div", r.operand(), r.b.op(op, r.operand()))
@@ -223,7 +223,12 @@ FEW = ("as it is", "or nothing", "stored", "sum", "largest", "scanned")
 
 
 def _quotient(r: Rows, x: Val, y: Val) -> Val:
-    return r.other(r.b.op("div" if x.dtype.is_float else "quot", x, y), 0)
+    return r.other(r.b.op("div", x, _unsigned(r, y)) if x.dtype.is_float else r.b.op("quot", x, y), 0)
+
+
+def _unsigned(r: Rows, y: Val) -> Val:
+    """A float whose zeros have no sign: of two zeros, extremes are either."""
+    return r.b.op("add", y, r.number(0.0, y))
 
 
 def _turned(r: Rows, x: Val) -> Val:
