@@ -49,6 +49,12 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest number of an integer type."""
+        bits = 8 * self.size
+        return (0, 2**bits - 1) if self.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+    @property
     def compute(self) -> DType:
         """The type arithmetic on this type is done in (floats of 16 and 8 bits → float32; else itself)."""
         return float32 if self.narrow else self

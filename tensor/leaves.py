@@ -9,7 +9,9 @@ from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
 from .graph.lines import user_line, with_line
 from .graph.node import TensorNode, make
-from .graph.promotion import DEFAULT_FLOAT
+from .graph.numbers import captured, plain
+from .graph.primitives import const
+from .graph.promotion import DEFAULT_FLOAT, default_of
 from .memory import buffers
 from .running.run import realise
 
@@ -62,6 +64,10 @@ def from_data(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", ra
     """A node of an array, a list or a number. Floats of lists are float32, as no type was given."""
     import numpy as np
 
+    if captured(data):
+        if dtype is None and range is None:
+            return const(data, default_of(data))
+        data = plain(data)
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)

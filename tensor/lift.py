@@ -4,17 +4,19 @@ devices are checked and errors get the user's line in one place."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from inspect import Signature, signature
 from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
 from .graph.lines import at, user_line, with_line
 from .graph.node import TensorNode
+from .graph.numbers import holds, plain
 from .graph.symbols import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
 from .running.assigning import assign
-from .running.capturing import check_captured
+from .running.capturing import check_captured, current
 
 
 def lowered(x: Any, devices: list[str]) -> Any:
@@ -58,12 +60,30 @@ def one_device(devices: list[str]) -> str:
     return devices[0] if devices else "cpu"
 
 
+@cache
+def _values_of(function: Callable[..., Any]) -> tuple[Signature, frozenset[str]]:
+    """A function's signature, and which of its parameters are values beside tensors, as their annotations say."""
+    found = signature(function)
+    words = ("Operand", "Scalar", "float", "Key", "Any")
+    return found, frozenset(n for n, p in found.parameters.items() if any(w in str(p.annotation) for w in words))
+
+
+def _sizes_known(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call in a captured function, in which numbers that are sizes, axes or places are Python's own."""
+    found, values = _values_of(function)
+    bound = found.bind(*args, **kwargs)
+    bound.arguments = {n: x if n in values else plain(x) for n, x in bound.arguments.items()}
+    return bound.args, bound.kwargs
+
+
 def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` of nodes as one of tensors. Errors are told the user's line."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         devices: list[str] = []
+        if current() is not None and (holds(args) or holds(tuple(kwargs.values()))):
+            args, kwargs = _sizes_known(function, args, kwargs)
         try:
             nodes = [lowered(a, devices) for a in args]
             named = {k: lowered(v, devices) for k, v in kwargs.items()}

@@ -69,7 +69,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
     if not kind.is_int:
         raise TypeError(f"iinfo of {kind}, which is no integer type")
     bits = 8 * kind.size
-    lo, hi = (0, 2**bits - 1) if kind.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    lo, hi = kind.limits
     return IntegerLimits(bits, hi, lo, kind)
 
 

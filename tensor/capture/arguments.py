@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import copysign
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -102,11 +101,6 @@ def memory(x: Tensor) -> TensorBuffer:
     if found.gone:
         raise UsageError(found.gone + at(user_line()))
     return found
-
-
-def exact(numbers: Sequence[int | float]) -> tuple[Any, ...]:
-    """A key of numbers: −0.0 is not 0.0, 1.0 is not 1, and NaN is NaN."""
-    return tuple((type(x), x, copysign(1.0, x)) if x == x and abs(x) < 1e300 else (type(x), repr(x)) for x in numbers)
 
 
 def _is_array(x: Any) -> bool:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from ...ir.dtypes import float64, int64
 from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.node import HostCall, Slot, TensorNode, make, walk
+from ..graph.numbers import CapturedNumber, NumberTape, captured
 from ..memory.buffers import BufferCell, TensorBuffer
 from ..running.capturing import Capture, capturing, outside
 from ..running.run import realise
@@ -26,8 +26,8 @@ _number = count()
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Where an array of a call comes from. `kind`: 'argument' (a tensor of the call), 'number' (one that is a parameter),
-    'closure' (a tensor from outside), 'out' (what is computed), 'constant' (no tensor at all: `value`)."""
+    """Where an array of a call comes from. `kind`: 'argument' (a tensor of the call), 'number' (a value of the numbers' tape, as a
+    tensor), 'value' (one as a number), 'closure' (a tensor from outside), 'out' (what is computed), 'constant' (no tensor at all: `value`)."""
 
     kind: str
     place: int = 0
@@ -48,8 +48,9 @@ class CapturedState:
 @dataclass
 class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
-    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters. `symbols`: names and ranges
-    of symbolic sizes."""
+    are found. `results`: the leaves of what is returned, in `structure`. `numbers`: those that are parameters, and what is computed
+    of them; `parameters`: the values of its tape that kernels get. `slots`: of tensors, then of parameters. `symbols`: names and
+    ranges of symbolic sizes."""
 
     outs: list[TensorNode]
     leaves: dict[int, ArraySource]
@@ -58,33 +59,30 @@ class CapturedGraph:
     structure: Structure
     states: list[CapturedState]
     device: str
-    dynamic: tuple[int, ...]
+    numbers: NumberTape
+    parameters: list[int]
     slots: list[TensorNode] = field(default_factory=list)
     symbols: tuple[tuple[str, int, int], ...] = ()
 
 
-def capture(
-    function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str, numbered: dict[int, int]
-) -> CapturedGraph:
-    """Call `function` once. `dynamic`: positions of the numbers that are parameters; `numbered` gets the numbers of their
-    slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the
-    function raises."""
+def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str) -> CapturedGraph:
+    """Call `function` once. `dynamic`: positions of the numbers that are parameters. `default`: the device where nothing says
+    which. Raises UsageError where a value is asked for, and whatever the function raises."""
     device = _device(given.buffers, default)
     shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
     slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
     numbers: list[Any] = list(given.numbers)
-    for i in dynamic:
-        numbered[i] = next(_number)
-        slots.append(_slot((), float64 if isinstance(numbers[i], float) else int64, Slot(numbered[i], None, True)))
-        numbers[i] = Tensor.of(slots[-1], device)
-    placeholders = [Tensor.of(n, device) for n in slots[: len(given.buffers)]]
+    tape = NumberTape(numbers, dynamic, lambda: next(_number))
+    for place, i in enumerate(dynamic):
+        numbers[i] = CapturedNumber(tape, place)
+    placeholders = [Tensor.of(n, device) for n in slots]
     args, kwargs = given.layout.rebuilt(placeholders, numbers)
     with capturing(name) as made:
         result = function(*args, **kwargs)
         leaves, structure = flatten(result)
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
-    graph = _Graph(made, slots, len(placeholders), placeholders, device, tuple(dynamic))
+    graph = _Graph(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
     return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols)
 
@@ -103,17 +101,15 @@ def _device(buffers: Sequence[TensorBuffer], default: str) -> str:
 class _Graph:
     """Puts together what a capture left."""
 
-    def __init__(
-        self, made: Capture, slots: list[TensorNode], tensors: int, placeholders: list[Tensor], device: str, dynamic: tuple[int, ...]
-    ) -> None:
-        self.made, self.slots, self.placeholders, self.device, self.dynamic = made, slots, placeholders, device, dynamic
-        self.places = {
-            id(n): ArraySource("argument", i) if i < tensors else ArraySource("number", i - tensors) for i, n in enumerate(slots)
-        }
+    def __init__(self, made: Capture, slots: list[TensorNode], placeholders: list[Tensor], device: str, numbers: NumberTape) -> None:
+        self.made, self.slots, self.placeholders, self.device, self.numbers = made, slots, placeholders, device, numbers
+        self.places = {id(n): ArraySource("argument", i) for i, n in enumerate(slots)}
+        self.at = {id(n): place for (place, _), n in numbers.slots.items()}
+        self.parameters: list[int] = []
         self.closures: list[BufferCell] = []
         self.known: dict[int, ArraySource] = {}
         self.outs: list[TensorNode] = []
-        self.numbers: dict[int, int] = {}
+        self.outputs: dict[int, int] = {}
         self.news: set[int] = set()
         self.inside = made.made()
 
@@ -122,13 +118,18 @@ class _Graph:
         assigned: list[tuple[Tensor, TensorNode, TensorNode]],
     ) -> CapturedGraph:  # fmt: skip
         self._compute_outside([n for n in nodes if n is not None] + [n for _, old, new in assigned for n in (old, new)])
-        results = [ArraySource("constant", 0, x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
+        results = [self._result(x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
         states = [s for a in assigned if (s := self._state(*a)) is not None]
         found: dict[int, ArraySource] = {}
         for n in walk(self.outs):
             if n.data is not None or n.op == "slot":
                 found[id(n)] = self._source(n)
-        return CapturedGraph(self.outs, found, self.closures, results, structure, states, self._placed(), self.dynamic, self.slots)
+        placed = self._placed()
+        return CapturedGraph(self.outs, found, self.closures, results, structure, states, placed, self.numbers, self.parameters, self.slots)
+
+    def _result(self, x: Any) -> ArraySource:
+        """What is returned that is no tensor."""
+        return ArraySource("value", x.place) if captured(x) else ArraySource("constant", 0, x)
 
     def _compute_outside(self, roots: list[TensorNode]) -> None:
         """What was made outside and not computed yet has its values now: later calls read them."""
@@ -141,12 +142,17 @@ class _Graph:
         """Where a node's values are found."""
         if id(n) in self.places:
             return self.places[id(n)]
+        if id(n) in self.at:
+            self.places[id(n)] = ArraySource("number", len(self.parameters))
+            self.parameters.append(self.at[id(n)])
+            self.slots.append(n)
+            return self.places[id(n)]
         if n.data is not None:
             return self._closure(n.data)
-        if id(n) not in self.numbers:
-            self.numbers[id(n)] = len(self.outs)
+        if id(n) not in self.outputs:
+            self.outputs[id(n)] = len(self.outs)
             self.outs.append(n)
-        return ArraySource("out", self.numbers[id(n)])
+        return ArraySource("out", self.outputs[id(n)])
 
     def _closure(self, buffer: TensorBuffer) -> ArraySource:
         if buffer.cell is None:
@@ -166,7 +172,7 @@ class _Graph:
             if id(old) in self.inside or old.data is None:
                 return None
             where = self._closure(old.data)
-        if new.data is not None or id(new) in self.places or id(new) in self.news:
+        if new.data is not None or id(new) in self.places or id(new) in self.at or id(new) in self.news:
             new = P.host(HostCall("copy", _same, (len(self.news),)), (new,), new.shape, new.dtype)
         self.news.add(id(new))
         return CapturedState(where.kind, where.place, self._source(new).place, None if where.kind == "argument" else tensor)

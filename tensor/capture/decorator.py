@@ -3,46 +3,75 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from typing import Any, Unpack, cast, overload
 
 from ...ir.errors import UsageError
 from ...ir.given import check
 from ...ir.kernel import Kernel
-from ..running.capturing import CapturedValueError, current
+from ...log import logger
+from ..graph.numbers import exact_number
+from ..running.capturing import current
 from ..running.capturing import thread as _current
-from .arguments import Arguments, CallLayout, exact, read
-from .capture import capture
+from .arguments import Arguments, CallLayout, read
+from .capture import CapturedGraph, capture
 from .compile import compiled
 from .options import JitOptions, JitSettings
 from .program import JitProgram
 from .report import report
 from .symbols import SymbolReader, check_symbols
 
+log = logger("tensor")
+
 MOST_SIZES = 4096
 """Calls of different symbolic sizes whose quick way is remembered."""
+MOST_BRANCHES = 32
+"""Programs that differ in the answers to a function's questions about its numbers; then these numbers are constants."""
 
 
 class _Family:
     """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
-    parameters since; `fixed`: those whose values the function needs while it is captured."""
+    parameters since; `fixed`: those whose values the function needs while it is captured. Programs of one key were captured
+    for different answers to the questions that the function asks of its parameters."""
 
     def __init__(self) -> None:
         self.dynamic: set[int] = set()
         self.fixed: set[int] = set()
         self.first: tuple[Any, ...] | None = None
-        self.programs: dict[tuple[Any, ...], JitProgram] = {}
+        self.programs: dict[tuple[Any, ...], list[JitProgram]] = {}
 
     def key(self, numbers: Sequence[int | float]) -> tuple[Any, ...]:
         """What tells programs apart."""
-        found = exact(numbers)
+        found = tuple(map(exact_number, numbers))
         if self.first is None:
             self.first = found
         for i, (a, b) in enumerate(zip(self.first, found, strict=True)):
             if a != b and i not in self.fixed:
                 self.dynamic.add(i)
         return (tuple(sorted(self.dynamic)), *(x for i, x in enumerate(found) if i not in self.dynamic))
+
+    def found(self, numbers: Sequence[int | float]) -> tuple[JitProgram, list[Any]] | None:
+        """The program of a call, and what it computes of the numbers."""
+        for p in self.programs.get(self.key(numbers), ()):
+            values = p.graph.numbers.run(numbers)
+            if values is not None:
+                return p, values
+        return None
+
+    def fix(self, positions: Iterable[int]) -> None:
+        """These numbers are constants of the function from now on."""
+        self.fixed.update(positions)
+        self.dynamic -= self.fixed
+
+    def keep(self, numbers: Sequence[int | float], program: JitProgram) -> None:
+        """Remember a program. Numbers that the function asked for are constants from now on, as are those that it branches on
+        in too many ways."""
+        self.fix(program.graph.numbers.read)
+        kept = self.programs.setdefault(self.key(numbers), [])
+        kept.append(program)
+        if len(kept) >= MOST_BRANCHES:
+            self.fix(program.graph.numbers.guarded)
 
 
 class Jitted:
@@ -89,27 +118,37 @@ class Jitted:
         return program.call(given)
 
     def _program(self, given: Arguments, plain: int) -> JitProgram:
+        """The program of a call, which takes the values of the program's tape for numbers from here on."""
         family = self._families.get(given.layout)
         if family is None:
             if self.options.shapes == "error" and self._families:
                 self._refuse(given.layout)
             family = self._families[given.layout] = _Family()
-        found = family.programs.get(family.key(given.numbers))
-        while found is None:
-            try:
-                found = self._compiled(given, sorted(family.dynamic))
-            except Exception as e:
-                known = self._numbers_read(e, family, given.numbers)
-                if not known:
-                    raise
-                family.fixed |= known
-                family.dynamic -= known
-                found = family.programs.get(family.key(given.numbers))
-                continue
-            family.programs[family.key(given.numbers)] = found
+        found = family.found(given.numbers)
+        if found is None:
+            graph = self._captured(given, family)
+            made = compiled(graph, self.name, self.options, self.options.donated(given.layout))
+            family.keep(given.numbers, made)
+            found = made, graph.numbers.values
             if plain == len(given.tensors) and not given.numbers and not given.values:
-                self._quick[tuple(b.key for b in given.buffers)] = found
-        return found
+                self._quick[tuple(b.key for b in given.buffers)] = made
+        given.numbers = tuple(found[1])
+        return found[0]
+
+    def _captured(self, given: Arguments, family: _Family) -> CapturedGraph:
+        """The graph of a call. Where capturing fails, which a parameter may be the cause of, so does the function with plain
+        numbers; if it does not, whole numbers (sizes, most likely) are constants from now on, then all."""
+        while family.dynamic:
+            try:
+                return self._capture(given, family.dynamic)
+            except Exception as e:
+                log.debug("%s with numbers as parameters: %s", self.name, e)
+            self._capture(given, ())
+            family.fix({i for i in family.dynamic if isinstance(given.numbers[i], int)} or set(family.dynamic))
+        return self._capture(given, ())
+
+    def _capture(self, given: Arguments, dynamic: Iterable[int]) -> CapturedGraph:
+        return capture(self._function, self.name, given, sorted(dynamic), self.options.device or "cpu")
 
     def _sized(self, program: JitProgram, given: Arguments, plain: int) -> JitProgram:
         """A program of symbolic sizes with a call's values of them."""
@@ -119,18 +158,6 @@ class Jitted:
         if plain == len(given.tensors) == len(given.layout.kinds):
             self._quick[tuple(b.key for b in given.buffers)] = found
         return found
-
-    def _numbers_read(self, error: Exception, family: _Family, numbers: Sequence[int | float]) -> set[int]:
-        """Positions of the parameters that the function needs as numbers: those whose values it asked for. Where it failed
-        otherwise, which a parameter may be the cause of, whole numbers (sizes, most likely), then all."""
-        if isinstance(error, CapturedValueError):
-            return {i for i in family.dynamic if self._slots.get(i) in error.numbers}
-        return {i for i in family.dynamic if isinstance(numbers[i], int)} or set(family.dynamic)
-
-    def _compiled(self, given: Arguments, dynamic: Sequence[int]) -> JitProgram:
-        self._slots: dict[int, int] = {}
-        graph = capture(self._function, self.name, given, dynamic, self.options.device or "cpu", self._slots)
-        return compiled(graph, self.name, self.options, self.options.donated(given.layout))
 
     def _refuse(self, layout: CallLayout) -> None:
         known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
@@ -152,7 +179,7 @@ class Jitted:
     def programs(self) -> list[JitProgram]:
         """What was compiled so far."""
         with self._lock:
-            return [p for f in self._families.values() for p in f.programs.values()]
+            return [p for f in self._families.values() for ps in f.programs.values() for p in ps]
 
 
 @overload
@@ -165,7 +192,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     It is called once on tensors without values, by shapes, types, devices and declared ranges; what it computes becomes a
     list of kernels, which every later call replays. So it must be a function of its arguments alone. Arguments may be trees
     of lists, tuples and dicts. Numbers are constants of the kernels until a call brings other ones; then they become
-    parameters, which keeps one program for all values, unless the function needs their values (as a size, say).
+    parameters, which keeps one program for all values, unless the function needs their values (as a size, say). Where it
+    branches on a parameter, or a check depends on it, there is a program for each way.
     All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
     call. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
     where all reads allow that.

@@ -75,7 +75,7 @@ class _Places:
     def _spot(self, s: ArraySource) -> Spot:
         if s.kind == "closure":
             return Spot("closure", s.place)
-        tensors = sum(1 for n in self.graph.slots) - len(self.graph.dynamic)
+        tensors = len(self.graph.slots) - len(self.graph.parameters)
         return Spot("given", s.place + (tensors if s.kind == "number" else 0))
 
     def placed(self, handles: bool) -> tuple[PlacedCalls, list[Call]]:

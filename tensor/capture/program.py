@@ -47,9 +47,8 @@ class JitProgram:
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
         self._sized: dict[tuple[int, ...], JitProgram] = {}
-        self._numbers = [
-            self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
-        ]
+        first = len(self.graph.slots) - len(self.graph.parameters)
+        self._parameters = [(p, n.dtype) for p, n in zip(self.graph.parameters, self.graph.slots[first:], strict=True)]
         only = self.graph.results
         self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
         self._plain = not self.plan.states and not self.plan.donated
@@ -101,18 +100,18 @@ class JitProgram:
         return self._updating(tensors, given)
 
     def call(self, arguments: Arguments) -> Any:
-        """A call, whatever its arguments are."""
+        """A call, whatever its arguments are; its numbers are the values of the tape."""
         given = list(arguments.buffers)
         line = user_line()
-        for i, dtype in zip(self.graph.dynamic, self._numbers, strict=True):
+        for place, dtype in self._parameters:
             b = buffers.new((), dtype, self.device, line)
-            buffers.fill(b, arguments.numbers[i])
+            buffers.fill(b, arguments.numbers[place])
             given.append(b)
         if self._plain:
-            return self._result(arguments.tensors, given, self.replay.run(given))
-        return self._updating(arguments.tensors, given)
+            return self._result(arguments.tensors, given, self.replay.run(given), arguments.numbers)
+        return self._updating(arguments.tensors, given, arguments.numbers)
 
-    def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer]) -> Any:
+    def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any] = ()) -> Any:
         """A call that updates tensors. Memory that is written in place is our own, and nobody else's argument."""
         line = user_line()
         for s in self.plan.states:
@@ -133,7 +132,7 @@ class JitProgram:
         fresh = self.replay.run(given)
         for s in self.plan.states:
             self._update(s, tensors, given, fresh)
-        return self._result(tensors, given, fresh)
+        return self._result(tensors, given, fresh, numbers)
 
     # memory that is written in place ------------------------------------------------------------------------------
     def _found(self, s: StatePlan) -> None:
@@ -203,9 +202,11 @@ class JitProgram:
     def _returned(self) -> set[int]:
         return {s.place for s in self.graph.results if s.kind == "out"}
 
-    def _result(self, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer]) -> Any:
+    def _result(
+        self, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer], numbers: Sequence[Any] = ()
+    ) -> Any:
         taken: dict[int, TensorBuffer] = {}
-        leaves = [self._leaf(s, tensors, given, fresh, taken) for s in self.graph.results]
+        leaves = [numbers[s.place] if s.kind == "value" else self._leaf(s, tensors, given, fresh, taken) for s in self.graph.results]
         return unflatten(self.graph.structure, leaves)
 
     def _leaf(

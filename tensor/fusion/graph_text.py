@@ -46,7 +46,7 @@ class _Writer:
         if x is None or isinstance(x, (bool, int, float, str)):
             return f"{type(x).__name__}:{x!r}"
         if isinstance(x, Slot):
-            return f"slot {x.number} {x.range} {x.weak}"
+            return f"slot {x.number} {x.range}"
         if isinstance(x, (tuple, list)):
             return f"({' '.join(self.arg(e) for e in x)})"
         if isinstance(x, DType):

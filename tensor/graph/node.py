@@ -139,12 +139,10 @@ STOP = Mark("stop")
 
 @dataclass(frozen=True)
 class Slot:
-    """An argument of a captured function. `number` is unique in the process; `range` that of its integers; `weak`: it
-    stands for a Python number, which takes the type of the array beside it."""
+    """An argument of a captured function. `number` is unique in the process; `range` that of its integers."""
 
     number: int
     range: tuple[int, int] | None = None
-    weak: bool = False
 
 
 MOST_DIMENSIONS = 64

@@ -9,6 +9,7 @@ from ...ir.errors import KernelError, UsageError
 from . import maps
 from .maps import IndexMap, Shape
 from .node import STOP, Gathered, HostCall, Mark, Scattered, TensorNode, constant_of, make
+from .numbers import captured, parameter, plain
 from .simplify import simplified
 from .symbols import SymbolicSize, symbolic
 
@@ -18,11 +19,25 @@ PREDICATES = frozenset({"not"})
 
 # leaves -----------------------------------------------------------------------------------------------------------
 def const(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorNode:
-    """A constant, of any shape by broadcasting; of a symbolic size, its value."""
+    """A constant, of any shape by broadcasting; of a symbolic size or a captured number, its value at each call."""
     if isinstance(value, SymbolicSize):
         return expand(cast(make("extent", (), value, (), int64), dtype), shape)
-    value = bool(value) if dtype is bool_ else int(value) if dtype.is_int else float(value)
-    return expand(make("const", (), value, (), dtype), shape)
+    if captured(value):
+        found = parameter(value, dtype)
+        if found is not None:
+            return expand(found, shape)
+        value = plain(value)
+    return expand(make("const", (), number_of(value, dtype), (), dtype), shape)
+
+
+def number_of(value: bool | int | float, dtype: DType) -> bool | int | float:
+    """A number as one of a type. Raises UsageError where an integer type has no such number."""
+    if not dtype.is_int:
+        return bool(value) if dtype is bool_ else float(value)
+    lo, hi = dtype.limits
+    if value != value or not lo <= (found := int(max(min(value, 2.0**70), -(2.0**70)))) <= hi:
+        raise UsageError(f"{value} is no {dtype} ({lo} to {hi})")
+    return found
 
 
 def iota(n: int) -> TensorNode:
@@ -55,9 +70,20 @@ def cast(x: TensorNode, to: DType) -> TensorNode:
     if x.op == "cast" and x.arg is None and x.src[0].dtype is to and _holds(x.dtype, to):
         return x.src[0]
     base = constant_of(x)
-    if base is not None and not (to.is_int and base != base):
-        return const(base, to, x.shape)
+    known = None if base is None else _converted(base, to)
+    if known is not None:
+        return const(known, to, x.shape)
     return make("cast", (x,), None, x.shape, to)
+
+
+def _converted(value: bool | int | float, to: DType) -> bool | int | float | None:
+    """A number after a cast: integers wrap. None for floats that the type does not have, which are left to the hardware."""
+    if not to.is_int:
+        return value
+    lo, hi = to.limits
+    if isinstance(value, float):
+        return int(value) if lo <= value <= hi and lo <= int(value) <= hi else None
+    return (int(value) - lo) % (hi - lo + 1) + lo
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

@@ -165,8 +165,7 @@ def identity(combine: str, dtype: DType) -> Any:
         return combine == "min"
     if dtype.is_float:
         return float("-inf") if combine == "max" else float("inf")
-    bits = 8 * dtype.size
-    lo, hi = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    lo, hi = dtype.limits
     return lo if combine == "max" else hi
 
 

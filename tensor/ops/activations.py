@@ -26,11 +26,13 @@ def relu(x: TensorNode, /) -> TensorNode:
 
 def leaky_relu(x: TensorNode, /, slope: float = 0.01) -> TensorNode:
     """x above 0, slope·x below."""
+    x = _float(x)
     return choose(elementwise("lt", x, like(x, 0)), times(x, slope), x)
 
 
 def elu(x: TensorNode, /, alpha: float = 1.0) -> TensorNode:
     """x above 0, alpha·(eˣ − 1) below."""
+    x = _float(x)
     return choose(elementwise("lt", like(x, 0), x), x, times(elementwise("expm1", elementwise("min", x, like(x, 0.0))), alpha))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
+from ..graph.numbers import whole
 from ..graph.primitives import cast, elementwise
 from ..graph.promotion import Scalar
 from .elementwise import Operand, binary, choose, divide, floats, like, together
@@ -107,15 +108,14 @@ def _bound(x: TensorNode, bound: Scalar) -> Scalar:
     """A Python number as a bound, brought into the range of an integer type."""
     if not x.dtype.is_int:
         return bound
-    bits = 8 * x.dtype.size
-    lo, hi = (0, 2**bits - 1) if x.dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    lo, hi = x.dtype.limits
     if isinstance(bound, float):
         if bound != bound:
             raise UsageError(f"clip of {x.dtype}: the bound is NaN")
         near = max(min(bound, 2.0**70), -(2.0**70))
-        if near != int(near):
+        if near % 1 != 0:
             raise UsageError(f"clip of {x.dtype}: the bound {bound} is no whole number")
-        bound = int(near)
+        bound = whole(near)
     kept: int = max(lo, min(bound, hi))
     return kept
 

@@ -242,7 +242,7 @@ def vector_norm(x: TensorNode, /, *, axis: int | Sequence[int] | None = None, ke
         return reduced("add", size, over, keepdims, "vector_norm")
     if ord == 2:
         return elementwise("sqrt", reduced("add", elementwise("mul", x, x), over, keepdims, "vector_norm"))
-    return power(reduced("add", power(size, float(ord)), over, keepdims, "vector_norm"), 1.0 / ord)
+    return power(reduced("add", power(size, 1.0 * ord), over, keepdims, "vector_norm"), 1.0 / ord)
 
 
 def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> TensorNode:

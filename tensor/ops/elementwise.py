@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.dtypes import DType, bool_, float64, int64
+from ...ir.dtypes import DType, bool_
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
 from ..graph.primitives import cast, const, elementwise, expand
 from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
-from ..weak import weak
 
 Operand = TensorNode | bool | int | float
 
@@ -42,12 +41,6 @@ def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[
 def _common(operands: Sequence[Operand], nodes: list[TensorNode]) -> DType:
     """The type of an operation: that of the arrays, then of the numbers, if need be."""
     numbers: list[Scalar] = [o for o in operands if not isinstance(o, TensorNode)]
-    loose = [n for n in nodes if weak(n)] if any(n.shape == () for n in nodes) else []
-    if loose:
-        numbers += [1.0 if n.dtype.is_float else 1 for n in loose]
-        nodes = [n for n in nodes if not any(n is w for w in loose)]
-        if not nodes:
-            return float64 if any(isinstance(v, float) for v in numbers) else int64
     dtype = nodes[0].dtype if nodes else default_of(numbers[0])
     for n in nodes[1:]:
         dtype = promote(dtype, n.dtype)
@@ -57,9 +50,8 @@ def _common(operands: Sequence[Operand], nodes: list[TensorNode]) -> DType:
 
 
 def _fits(name: str, value: Scalar, dtype: DType) -> None:
-    if dtype.is_int and type(value) is int:
-        bits = 8 * dtype.size
-        lo, hi = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if dtype.is_int and isinstance(value, int) and not isinstance(value, bool):
+        lo, hi = dtype.limits
         if not lo <= value <= hi:
             raise UsageError(f"{name}: {value} is no {dtype} ({lo} to {hi}): cast the tensor to a wider type")
 
@@ -109,6 +101,6 @@ def choose(cond: TensorNode, a: TensorNode | Scalar, b: TensorNode | Scalar) -> 
 def where(condition: Operand, x1: Operand, x2: Operand, /) -> TensorNode:
     """`x1` where `condition` holds, else `x2`."""
     x, y = together("where", x1, x2)
-    c = truth(condition) if isinstance(condition, TensorNode) else const(bool(condition), bool_)
+    c = truth(condition) if isinstance(condition, TensorNode) else const(condition, bool_)
     shape = broadcast_shape("where", c.shape, x.shape)
     return elementwise("where", expand(c, shape), expand(x, shape), expand(y, shape))

@@ -11,6 +11,7 @@ from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
+from ..graph.numbers import plain
 from ..graph.symbols import SymbolicSize, below, int_size, symbolic
 from ..leaves import from_data, from_numpy, values
 from ..running.capturing import check_captured
@@ -34,6 +35,7 @@ class IndexKey:
 
 def parsed(shape: Shape, key: Any) -> IndexKey:
     """The key of an array of a shape. Masks are read at once, since the result's shape depends on them."""
+    key = plain(key)
     items = list(key) if isinstance(key, tuple) else [key]
     items = [_item(i) for i in items]
     used = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import HostCall, TensorNode, constant_of
+from ..graph.numbers import whole
 from ..graph.primitives import cast, elementwise, host
 from .elementwise import Operand, choose, like, together
 from .hosted import integer_power
@@ -17,11 +18,12 @@ def power(x1: Operand, x2: Operand, /) -> TensorNode:
     """x1 to the power of x2. Whole exponents of floats that are Python numbers are products. Integers need exponents of at
     least 0."""
     if isinstance(x1, TensorNode) and isinstance(x2, float) and x1.dtype.is_float:
-        if x2 == int(x2 if abs(x2) < 2**53 else 0) and abs(x2) <= SQUARED:
-            x2 = int(x2)
+        if abs(x2) <= SQUARED and x2 % 1 == 0:
+            x2 = whole(x2)
         elif x2 == 0.5:
             return _root(x1)
-    if isinstance(x1, TensorNode) and type(x2) is int and abs(x2) <= SQUARED and x1.dtype is not bool_:
+    count = isinstance(x2, int) and not isinstance(x2, bool)
+    if isinstance(x1, TensorNode) and count and abs(x2) <= SQUARED and x1.dtype is not bool_:
         return _whole(x1, x2)
     x, y = together("pow", x1, x2)
     if x.dtype is bool_:

@@ -97,7 +97,7 @@ def _lessened(x: TensorNode, count: int, by: float) -> TensorNode:
     if isinstance(count, SymbolicSize):
         value = like(x, count)
         return value if by == 0 else elementwise("max", elementwise("sub", value, like(x, by)), like(x, 0.0))
-    return like(x, float(count - by if count > by else 0))
+    return like(x, count - by if count > by else 0)
 
 
 def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:

@@ -15,13 +15,6 @@ from ..graph.lines import at, user_line
 from ..graph.node import TensorNode, interned_in, walk
 
 
-class CapturedValueError(UsageError):
-    """A value was asked for that is not known while a function is captured. `numbers`: the slots of Python numbers that
-    it depends on."""
-
-    numbers: frozenset[int] = frozenset()
-
-
 class Capture:
     """One function being captured. `table`: the nodes made in it. `assigned`: by the id of a tensor, the tensor and the
     node that it had before."""
@@ -90,7 +83,7 @@ def outside() -> Iterator[None]:
 
 
 def check_values(outs: Iterable[TensorNode]) -> None:
-    """Raise CapturedValueError where the values of `outs` are not known yet, with the user's line."""
+    """Raise UsageError where the values of `outs` are not known yet, with the user's line."""
     capture = current()
     wanted = list(outs)
     known = capture.made() if capture is not None else set()
@@ -99,7 +92,7 @@ def check_values(outs: Iterable[TensorNode]) -> None:
         if n.op == "slot":
             slots.append(n)
         elif capture is not None and n.data is not None and id(n) not in known:
-            raise CapturedValueError(
+            raise UsageError(
                 f"{capture.name} is being captured, and reads the value of a tensor from outside ({n.dtype}{list(n.shape)}): later calls "
                 f"would not see it change. Read it before, and pass it as an argument, or use tensors only{at(user_line())}"
             )
@@ -107,9 +100,7 @@ def check_values(outs: Iterable[TensorNode]) -> None:
         return
     if capture is None:
         raise UsageError(f"this tensor was made while a function was captured, and has no value: return it from there{at(user_line())}")
-    error = CapturedValueError(
+    raise UsageError(
         f"{capture.name} is being captured, and reads (or branches on) a value that depends on its arguments: they have none yet. Return "
         f"the tensor, use where() instead of branching, or make the argument static{at(user_line())}"
     )
-    error.numbers = frozenset(n.arg.number for n in slots if getattr(n.arg, "weak", False))
-    raise error

@@ -60,7 +60,7 @@ def test_numbers_are_constants_until_they_change() -> None:
     for a in (2.0, 2.0, 3.0, 4.0, -0.0):
         y = f(Tensor(x), a).numpy()
         assert y.dtype == np.float32 and (y == x * np.float32(a)).all() and (np.signbit(y) == np.signbit(x * np.float32(a))).all()
-    assert [p.graph.dynamic for p in f.programs] == [(), (0,)]
+    assert [p.graph.numbers.positions for p in f.programs] == [(), (0,)]
 
 
 def test_parameters_keep_the_promotion_of_numbers() -> None:
@@ -80,7 +80,7 @@ def test_numbers_whose_values_are_needed_stay_constants() -> None:
     f = tw.jit(lambda x, n, a: x.reshape(n, -1).sum(1) * a)
     for n, a in ((2, 1.0), (3, 2.0), (6, 3.0), (2, 4.0)):
         np.testing.assert_allclose(f(Tensor(ramp(6)), n, a).numpy(), ramp(6).reshape(n, -1).sum(1) * a, rtol=1e-6)
-    assert all(0 not in p.graph.dynamic for p in f.programs)
+    assert all(0 in p.graph.numbers.read or 0 not in p.graph.numbers.positions for p in f.programs)
 
 
 def test_trees_of_arguments_and_results() -> None:
