@@ -13,7 +13,7 @@ from ...ir.kernel import Kernel
 from ...ir.online.rewrite import NoFold
 from .. import partition as P
 from ..graph.lines import Line
-from ..graph.node import HostCall, TensorNode, range_of, walk
+from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast
 from .loop_plan import LoopPlan
 from .made import MadeKernel, kernel_of
@@ -72,7 +72,7 @@ def leaves_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
 
 def is_leaf(n: TensorNode) -> bool:
     """Whether a node's values come from outside of the graph."""
-    return n.data is not None or n.op in ("buffer", "slot")
+    return n.data is not None or n.op in FROM_OUTSIDE
 
 
 def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:

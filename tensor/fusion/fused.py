@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ir.cost import cost
 from ..graph.lines import show
-from ..graph.node import TensorNode
+from ..graph.node import FROM_OUTSIDE, TensorNode
 from ..partition.heads import is_contraction
 from .calls import CallList, KernelCall, NumpyCall
 from .names import inside
@@ -149,7 +149,7 @@ def computed(call: KernelCall, made: CallList) -> list[TensorNode]:
     memory = {id(n.data) for p in call.inputs if (n := made.nodes[p]).data is not None}
 
     def end(n: TensorNode) -> bool:
-        return id(n) in ends or n.op in ("buffer", "slot") or (n.data is not None and id(n.data) in memory)
+        return id(n) in ends or n.op in FROM_OUTSIDE or (n.data is not None and id(n.data) in memory)
 
     return inside(call.nodes, end)
 

@@ -4,6 +4,7 @@ The primitives, and what `arg` holds:
 
     buffer       a TensorBuffer                    memory that has values
     slot         a Slot                            an argument of a captured function
+    given        (a place, a Python number)        shape (), a parameter of kernels; equal numbers of other places are apart
     const        a Python number                   shape ()
     iota         None                              0, 1, 2 … (n,) of int64
     extent       a SymbolicSize                    its value, shape ()
@@ -145,6 +146,8 @@ class Slot:
     range: tuple[int, int] | None = None
 
 
+FROM_OUTSIDE = frozenset({"buffer", "slot", "given"})
+"""Operations whose values come from outside of a graph."""
 MOST_DIMENSIONS = 64
 """NumPy's limit, and so that of everything that has a value."""
 

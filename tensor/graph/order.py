@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from .node import TensorNode, walk
+from .node import FROM_OUTSIDE, TensorNode, walk
 
 
 class Graph:
@@ -21,7 +21,7 @@ class Graph:
 
     def leaf(self, n: TensorNode) -> bool:
         """Whether the node's values are there before anything runs."""
-        return n.data is not None or n.op in ("buffer", "slot")
+        return n.data is not None or n.op in FROM_OUTSIDE
 
     @cached_property
     def readers(self) -> dict[int, list[TensorNode]]:

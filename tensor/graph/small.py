@@ -80,6 +80,12 @@ def _const(n: TensorNode, src: list[Array]) -> Array:
     return np.asarray(n.arg, n.dtype.compute.np)
 
 
+def _given(n: TensorNode, src: list[Array]) -> Array:
+    import numpy as np
+
+    return np.asarray(n.arg[1], n.dtype.compute.np)
+
+
 def _iota(n: TensorNode, src: list[Array]) -> Array:
     import numpy as np
 
@@ -178,6 +184,7 @@ def _host(n: TensorNode, src: list[Array]) -> Array:
 
 _EVALUATE: dict[str, Callable[[TensorNode, list[Any]], Any]] = {
     "const": _const,
+    "given": _given,
     "iota": _iota,
     "cast": _cast,
     "after": _after,

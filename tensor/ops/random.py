@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import pi
+from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, float32, float64, int64, uint32, uint64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..graph.node import TensorNode, constant_of
-from ..graph.primitives import cast, const, elementwise, iota, reshape
+from ..graph.maps import Shape
+from ..graph.node import TensorNode, constant_of, make
+from ..graph.primitives import cast, const, elementwise, expand, iota, reshape
+from ..graph.symbols import SymbolicSize
+from ..running.capturing import current
 from .creation import shape_of
 from .elementary import times
 from .elementwise import choose, like
+from .movement import part
 from .sorting import argsort
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 """Skein's key-schedule constant for 32-bit words."""
 
-Key = tuple[int, int]
-"""(seed, number of the draw), each taken modulo 2³²."""
+Key: TypeAlias = "Sequence[int | TensorNode] | TensorNode"
+"""(seed, number of the draw), each a whole number or an integer tensor of one element, taken modulo 2³²; or both in a tensor."""
 
 
 def threefry(key: tuple[TensorNode, TensorNode], counter: tuple[TensorNode, TensorNode], rounds: int = 20) -> tuple[TensorNode, TensorNode]:
@@ -62,8 +67,31 @@ def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
     at = reshape(iota(size), to)
     low = cast(elementwise("remainder", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else cast(at, uint32)
     high = cast(elementwise("floordiv", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else const(0, uint32, to)
-    words = tuple(const(k % (1 << 32), uint32, to) for k in key)
-    return threefry((words[0], words[1]), (low, high))
+    return threefry(_words(key, to), (low, high))
+
+
+def _words(key: Key, shape: Shape) -> tuple[TensorNode, TensorNode]:
+    """The words of a key, of a shape. Raises UsageError for what is no key."""
+    if isinstance(key, TensorNode):
+        if key.shape != (2,):
+            raise UsageError(f"a random key of shape {list(key.shape)}: a key is a seed and the number of a draw")
+        key = [part(key, 0, i, 1) for i in (0, 1)]
+    if not isinstance(key, (tuple, list)) or len(key) != 2:
+        raise UsageError(f"a random key {key!r}: a key is a seed and the number of a draw")
+    return _word(key[0], 0, shape), _word(key[1], 1, shape)
+
+
+def _word(k: int | TensorNode, place: int, shape: Shape) -> TensorNode:
+    """A whole number modulo 2³². Outside of captured functions, which see for themselves what changes from call to call, kernels
+    get it as a parameter: they are the same for all keys."""
+    if isinstance(k, TensorNode):
+        if not k.dtype.is_int or k.count != 1:
+            raise UsageError(f"a random key of {k.dtype}{list(k.shape)}: give whole numbers, or integer tensors of one element")
+        return expand(cast(reshape(k, ()), uint32), shape)
+    if isinstance(k, bool) or not isinstance(k, (int, SymbolicSize)):
+        raise UsageError(f"a random key of {k!r}: give whole numbers, or integer tensors of one element")
+    word = k % (1 << 32)
+    return const(word, uint32, shape) if current() is not None else expand(make("given", (), (place, word), (), uint32), shape)
 
 
 def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:

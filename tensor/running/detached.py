@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph.node import Slot, TensorNode, range_of, walk
+from ..graph.node import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
 
 
 def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorNode]]:
@@ -14,7 +14,7 @@ def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorN
     leaves: dict[int, TensorNode] = {}
     found: list[TensorNode] = []
     for n in walk(outs):
-        if n.data is not None or n.op in ("buffer", "slot"):
+        if n.data is not None or n.op in FROM_OUTSIDE:
             at = id(n.data) if n.data is not None else id(n)
             if at not in leaves:
                 found.append(n)

@@ -69,7 +69,8 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
             small.compute(wanted, device)
         return
     made = listed(wanted)
-    places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
+    places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in leaves]
+    places += [None] * (len(made.nodes) - len(leaves))
     last = _last_uses(made)
     for i, call in enumerate(made.calls):
         for p in call.outputs:
@@ -83,6 +84,13 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
             places[p] = None
     for n, p in zip(wanted, made.outs, strict=True):
         n.data = places[p]
+
+
+def _given(n: TensorNode, device: str) -> TensorBuffer:
+    """A number that kernels get as a parameter."""
+    made = buffers.new((), n.dtype, device, n.line)
+    buffers.fill(made, n.arg[1])
+    return made
 
 
 def _run(call: Call, places: list[TensorBuffer | None], device: str) -> None:
