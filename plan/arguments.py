@@ -110,7 +110,7 @@ class Binder:
         """The addresses of arrays that have the right shapes (inputs, or inputs and outputs), after every other check;
         None where something is wrong or odd, which `check` and `addresses` then look at. `sizes`: bytes of each parameter."""
         given = len(arrays) > len(self.inputs)
-        if [a.dtype for a in arrays] != (self.dtypes if given else self._input_dtypes) or not self._kinds.issuperset(map(type, arrays)):
+        if not self._kinds.issuperset(map(type, arrays)) or [a.dtype for a in arrays] != (self.dtypes if given else self._input_dtypes):
             return None
         try:
             found = [addressof(from_buffer(a)) for a in arrays]
@@ -164,6 +164,13 @@ class Binder:
                 fix = f"pass {names[1]} itself as out=, or" if same else "pass"
                 raise UsageError(f"{self.usage()}: output {names[0]} overlaps {names[1]} in memory; {fix} an out= array of its own")
         return tuple(at for at, _ in spans)
+
+
+def viewed(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Memoryviews as arrays on their memory; anything else as it is."""
+    import numpy as np
+
+    return tuple(np.asarray(a) if isinstance(a, memoryview) else a for a in arrays)
 
 
 def address(a: Any) -> int:

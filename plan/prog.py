@@ -9,7 +9,7 @@ from ..devices import BoundCall
 from ..ir import html_text
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
-from .arguments import Binder, address
+from .arguments import Binder, address, viewed
 from .constants import Constants
 from .remote import Copying
 from .resolve import Origin, Plan
@@ -136,6 +136,7 @@ class Prog:
         """A call with arrays of shapes that are new, or with something wrong."""
         binder = self._binder
         outs = binder.outs(out)
+        inputs, outs = viewed(inputs), None if outs is None else viewed(outs)
         binder.check(inputs, outs)
         env = binder.values(inputs, outs, symbols)
         shapes = binder.shapes(env)
@@ -174,6 +175,7 @@ class Prog:
         if isinstance(self._executable, Copying):
             raise UsageError(f"{self._binder.usage()}: arrays are not in this device's memory; make a BoundCall of handles")
         first = self._inputs
+        arrays = viewed(arrays)
         outs = self._binder.outs(arrays[first:])
         inputs = arrays[:first]
         self._binder.check(inputs, outs)

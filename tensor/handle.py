@@ -218,12 +218,16 @@ class TensorHandle:
             raise ValueError(f"array API version {api_version!r}: known are {', '.join(NAMESPACE_VERSIONS)}")
         return import_module(__name__.split(".tensor.")[0] + ".xp")  # the namespace is made of this class, so it cannot be imported here
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The tensor's memory as a DLPack capsule (NumPy's options). bfloat16 and 8-bit floats, which NumPy cannot export, raise UsageError."""
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The tensor's memory as a DLPack capsule, made by NumPy. `stream` is None: there are none here. Raises UsageError for
+        bfloat16 and 8-bit floats, which NumPy cannot export, and BufferError for what a consumer asks for and cannot have."""
         if self.dtype.foreign:
             raise UsageError(f"DLPack of a {self.dtype} tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
-        stream = options.pop("stream", None)
-        return self.numpy().__dlpack__(stream=stream, **options)
+        wanted = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # which NumPy 2.0 does not know yet
+        return self.numpy().__dlpack__(stream=stream, **{k: v for k, v in wanted.items() if v is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0

@@ -71,7 +71,7 @@ def from_data(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", ra
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)
-        if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
+        if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic, memoryview)):
             kind = DEFAULT_FLOAT
         return from_numpy(array, kind, device, range)
     except TilewrightError as e:

@@ -20,7 +20,7 @@ from .running.capturing import check_captured, current
 
 
 def lowered(x: Any, devices: list[str]) -> Any:
-    """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
+    """Tensors, NumPy arrays and memoryviews as nodes, also inside lists, tuples and slices; anything else as it is."""
     if isinstance(x, TensorHandle):
         devices.append(x.device)
         return x.node
@@ -40,7 +40,7 @@ def _holds(x: Any) -> bool:
 
 
 def _is_array(x: Any) -> bool:
-    return type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__")
+    return isinstance(x, memoryview) or (type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__"))
 
 
 def raised(x: Any, device: str) -> Any:

@@ -74,7 +74,7 @@ class Arguments:
 
 
 def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:
-    """Take a call's arguments apart. Lazy tensors are computed now. NumPy arrays become tensors on their memory."""
+    """Take a call's arguments apart. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
     leaves, structure = flatten((args, kwargs))
     tensors: list[Tensor] = []
     numbers: list[int | float] = []
@@ -104,4 +104,4 @@ def memory(x: Tensor) -> TensorBuffer:
 
 
 def _is_array(x: Any) -> bool:
-    return type(x).__module__ == "numpy" and hasattr(x, "__array_interface__")
+    return isinstance(x, memoryview) or (type(x).__module__ == "numpy" and hasattr(x, "__array_interface__"))

@@ -15,7 +15,7 @@ from ..graph import primitives as P
 from ..graph.node import HostCall, Slot, TensorNode, make, walk
 from ..graph.numbers import CapturedNumber, NumberTape, captured
 from ..memory.buffers import BufferCell, TensorBuffer
-from ..running.capturing import Capture, capturing, outside
+from ..running.capturing import Capture, SizeCheck, capturing, outside
 from ..running.run import realise
 from ..tensor import Tensor
 from ..trees import Structure, flatten
@@ -50,7 +50,7 @@ class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
     are found. `results`: the leaves of what is returned, in `structure`. `numbers`: those that are parameters, and what is computed
     of them; `parameters`: the values of its tape that kernels get. `slots`: of tensors, then of parameters. `symbols`: names and
-    ranges of symbolic sizes."""
+    ranges of symbolic sizes; `checks`: what must hold of their values."""
 
     outs: list[TensorNode]
     leaves: dict[int, ArraySource]
@@ -63,6 +63,7 @@ class CapturedGraph:
     parameters: list[int]
     slots: list[TensorNode] = field(default_factory=list)
     symbols: tuple[tuple[str, int, int], ...] = ()
+    checks: Sequence[SizeCheck] = ()
 
 
 def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str) -> CapturedGraph:
@@ -84,7 +85,7 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = _Graph(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
-    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols)
+    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols, checks=made.checks)
 
 
 def _slot(shape: tuple[int, ...], dtype: Any, arg: Slot) -> TensorNode:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...search.beside import BackgroundTuner
-from ..graph.lines import Line, at, user_line
+from ..graph.lines import Line, at, user_line, with_line
 from ..graph.node import leaf
 from ..graph.symbols import concrete
 from ..memory import buffers
@@ -56,10 +56,11 @@ class JitProgram:
 
     def sized(self, values: Mapping[Node, int]) -> JitProgram:
         """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
-        them as numbers. Where intermediate results lie is the same for all."""
+        them as numbers. Where intermediate results lie is the same for all. Raises UsageError for sizes that it is no function of."""
         key = tuple(values.values())
         found = self._sized.get(key)
         if found is None:
+            self._check(values)
             if len(self._sized) >= SIZES:
                 self._sized.clear()
             names = {s.arg.name: v for s, v in values.items()}
@@ -72,6 +73,13 @@ class JitProgram:
             replay.poison = base.poison
             found = self._sized[key] = replace(self, replay=replay)
         return found
+
+    def _check(self, values: Mapping[Node, int]) -> None:
+        try:
+            for check in self.graph.checks:
+                check(values)
+        except UsageError as e:
+            raise with_line(e) from None
 
     @property
     def calls(self) -> list[LinkedCall]:

@@ -6,12 +6,12 @@ from math import pi, sqrt
 
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise, expand, stop_gradient
+from ..graph.primitives import cast, elementwise, expand, reduce, stop_gradient
 from ..graph.promotion import to_float
 from .arithmetic import clip
 from .elementary import times
 from .elementwise import choose, like
-from .movement import dims
+from .movement import dims, kept
 from .reduction import Axis, reduced
 
 
@@ -107,5 +107,5 @@ def _from_top(x: TensorNode, axis: Axis, name: str) -> tuple[TensorNode, tuple[i
     over = dims(x, axis, name)
     if any(x.shape[d] == 0 for d in over):
         return x, over
-    top = stop_gradient(reduced("max", x, over, True, name))  # what is taken from all of a row changes nothing
+    top = stop_gradient(kept(reduce("max", x, over), x.shape, over))  # what is taken from all of a row changes nothing
     return elementwise("sub", x, expand(top, x.shape)), over

@@ -3,6 +3,7 @@ not known before a kernel runs are kept inside of their dimension."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...ir.dtypes import int64
@@ -26,9 +27,10 @@ def picked(x: TensorNode, key: IndexKey) -> TensorNode:
     """`getitem` of a key that was taken apart."""
     part = view(x, maps.strided(x.shape, key.picks))
     if not key.loaded:
-        return reshape(part, tuple(1 if d is None else part.shape[d] for d in key.layout))
+        whole = reshape(part, tuple(1 if d is None else part.shape[d] for d in key.layout))
+        return whole if key.flag is not False else expand(whole, tuple(0 if d == key.front else n for d, n in enumerate(whole.shape)))
     places = [_wrapped(i, x.shape[d]) for d, i in key.loaded]
-    inner = broadcast_shape("index", *(p.shape for p in places))
+    inner = inner_shape(key, places)
     layout = [*key.layout[: key.front], *(-1 for _ in inner), *key.layout[key.front :]]
     sizes = iter(inner)
     shape = tuple(next(sizes) if d == -1 else 1 if d is None else part.shape[d] for d in layout)
@@ -41,6 +43,11 @@ def picked(x: TensorNode, key: IndexKey) -> TensorNode:
     for n, (d, _) in enumerate(key.loaded):
         at[d] = Loaded(n)
     return gather(part, Gathered(axes, tuple(at)), index, shape)
+
+
+def inner_shape(key: IndexKey, places: Sequence[TensorNode]) -> Shape:
+    """The common shape of a key's index tensors."""
+    return broadcast_shape("index", *(p.shape for p in places), *(() if key.flag is None else ((int(key.flag),),)))
 
 
 def _spread(index: TensorNode, inner: Shape, shape: Shape, front: int) -> TensorNode:

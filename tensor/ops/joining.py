@@ -11,12 +11,12 @@ from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import maps
 from ..graph.maps import Shape
-from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, reshape, view
+from ..graph.node import Gathered, Loaded, TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, view
 from ..graph.promotion import Scalar, promote
-from ..graph.symbols import size
+from ..graph.symbols import SymbolicSize, int_size, size, symbolic
 from .creation import along
-from .elementwise import choose
+from .elementwise import choose, like
 from .movement import dims, expand_dims
 
 
@@ -119,12 +119,18 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
 # repeating --------------------------------------------------------------------------------------------------------
 def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> TensorNode:
     """Moved along dimensions; what leaves comes in again. None: as if flat."""
+    one = isinstance(shift, (int, SymbolicSize))
     if axis is None:
-        return reshape(roll(reshape(x, (x.count,)), shift, axis=0), x.shape) if x.count else x
+        return _rolled_flat(x, shift if one else sum(shift))
     over = [axis] if isinstance(axis, int) else list(axis)
-    by = [shift] * len(over) if isinstance(shift, int) else list(shift)
+    by = [shift] * len(over) if one else list(shift)
     if len(by) != len(over):
         raise UsageError(f"roll: {len(by)} shifts for {len(over)} dimensions")
+    if symbolic((*by, *x.shape)):
+        for s, a in zip(by, over):
+            (d,) = dims(x, a, "roll")
+            x = _at(x, _moved_on(iota(x.shape[d]), s, x.shape[d]), d)
+        return x
     axes = maps.holes(x.shape)
     at = list(axes)
     for s, a in zip(by, over):
@@ -134,10 +140,46 @@ def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[i
     return view(x, maps.IndexMap(x.shape, x.shape, axes, tuple(at)))
 
 
+def _rolled_flat(x: TensorNode, shift: int) -> TensorNode:
+    """`roll` as if `x` were flat."""
+    if not symbolic((shift, *x.shape)):
+        return reshape(roll(reshape(x, (x.count,)), shift, axis=0), x.shape) if x.count else x
+    place = const(0, int64, x.shape)
+    for d, n in enumerate(x.shape):
+        place = elementwise("add", elementwise("mul", place, const(n, int64, x.shape)), along(n, x.shape, d))
+    place, places = _moved_on(place, shift, x.count), {}
+    for d, n in reversed(list(enumerate(x.shape))):
+        size = const(n, int64, x.shape)
+        places[d], place = elementwise("remainder", place, size), elementwise("floordiv", place, size)
+    axes = maps.holes(x.shape)
+    return gather(x, Gathered(axes, tuple(map(Loaded, range(len(axes))))), tuple(places[d] for d in range(len(axes))), x.shape)
+
+
+def _moved_on(place: TensorNode, shift: int, n: int) -> TensorNode:
+    """(place − shift) mod n, with one division for all places."""
+    by, size = (expand(v, place.shape) for v in (elementwise("remainder", const(shift, int64), const(n, int64)), const(n, int64)))
+    back = elementwise("sub", place, by)
+    return choose(elementwise("lt", back, like(back, 0)), elementwise("add", back, size), back)
+
+
+def _at(x: TensorNode, places: TensorNode, d: int) -> TensorNode:
+    """The elements of `x` at computed places of dimension `d`."""
+    shape = (*x.shape[:d], places.shape[0], *x.shape[d + 1 :])
+    axes = maps.holes(shape)
+    index = expand(reshape(places, tuple(n if i == d else 1 for i, n in enumerate(shape))), shape)
+    return gather(x, Gathered(axes, tuple(Loaded(0) if i == d else a for i, a in enumerate(axes))), (index,), shape)
+
+
 def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
     """The whole array `repetitions[d]` times along dimension d."""
     times = (1,) * (len(x.shape) - len(repetitions)) + tuple(repetitions)
     x = reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
+    before = x.shape
+    for d, (n, t) in enumerate(zip(before, times)):
+        if isinstance(n, SymbolicSize) and t != 1:  # a reshape would divide by it
+            at = iota(int_size("tile", n * t))
+            x = _at(x, elementwise("remainder", at, like(at, n)), d)
+    times = tuple(1 if isinstance(n, SymbolicSize) else t for n, t in zip(before, times))
     pairs = tuple(m for n, t in zip(x.shape, times) for m in (1, n))
     wide = tuple(m for n, t in zip(x.shape, times) for m in (t, n))
     return reshape(expand(reshape(x, pairs), wide), tuple(n * t for n, t in zip(x.shape, times)))
@@ -151,6 +193,9 @@ def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = No
     if not isinstance(repeats, TensorNode):
         if repeats < 0:
             raise UsageError(f"repeat: {repeats} times")
+        if isinstance(repeats, SymbolicSize):
+            at = iota(int_size("repeat", x.shape[d] * repeats))
+            return _at(x, elementwise("floordiv", at, like(at, repeats)), d)
         split = (*x.shape[: d + 1], 1, *x.shape[d + 1 :])
         wide = (*x.shape[: d + 1], repeats, *x.shape[d + 1 :])
         return reshape(expand(reshape(x, split), wide), (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :]))

@@ -24,13 +24,15 @@ Pick = tuple[int, int, int]
 class IndexKey:
     """A key of a source of shape `source`. `picks`: of every dimension, an integer being a pick of one. `layout`: the result's
     dimensions of the picked array, in order: a source's dimension, None for a new axis. `loaded`: source dimensions that are
-    read at places in a tensor, with these. `front`: where in the layout the dimensions of the index tensors go."""
+    read at places in a tensor, with these. `front`: where in the layout the dimensions of the index tensors go. `flag`: the value of
+    a mask without dimensions, which is such a tensor of one element or of none, and of no dimension; None without one."""
 
     source: Shape
     picks: tuple[Pick, ...]
     layout: tuple[int | None, ...]
     loaded: tuple[tuple[int, TensorNode], ...] = ()
     front: int = 0
+    flag: bool | None = None
 
 
 def parsed(shape: Shape, key: Any) -> IndexKey:
@@ -56,6 +58,7 @@ class _Parser:
         self.picks: list[Pick] = []
         self.layout: list[int | None] = []
         self.loaded: list[tuple[int, TensorNode]] = []
+        self.flag: bool | None = None
         self.fronts: list[tuple[int, int]] = []
         """Of each item that counts as an index tensor: its place among the items, and in the layout."""
 
@@ -72,6 +75,9 @@ class _Parser:
                 self._slice(item)
             elif isinstance(item, TensorNode):
                 self.fronts.append((at, len(self.layout)))
+                if item.dtype is bool_ and not item.shape:
+                    self.flag = bool(values(item)) and self.flag is not False
+                    continue
                 for index in _places(item, self.shape[d : d + len(item.shape)]) if item.dtype is bool_ else (item,):
                     self._load(index)
             else:
@@ -80,7 +86,10 @@ class _Parser:
                     self.fronts.append((at, len(self.layout)))
         first, last = (self.fronts[0], self.fronts[-1]) if self.fronts else ((0, 0), (0, 0))
         together = last[0] - first[0] == len(self.fronts) - 1
-        return IndexKey(self.shape, tuple(self.picks), tuple(self.layout), tuple(self.loaded), first[1] if together else 0)
+        front = first[1] if together else 0
+        if self.flag is not None and not self.loaded:
+            self.layout.insert(front, None)
+        return IndexKey(self.shape, tuple(self.picks), tuple(self.layout), tuple(self.loaded), front, self.flag)
 
     def _slice(self, s: slice) -> None:
         d = len(self.picks)
@@ -175,6 +184,4 @@ def _places(mask: TensorNode, shape: Shape) -> tuple[TensorNode, ...]:
 
     if mask.shape != shape:
         raise IndexError(f"a mask of shape {list(mask.shape)} for dimensions of {list(shape)}")
-    if not shape:
-        raise UsageError("a mask without dimensions: use where(), or an index")
     return tuple(from_numpy(np.ascontiguousarray(p, np.int64)) for p in np.nonzero(values(mask)))

@@ -181,7 +181,7 @@ def permute_dims(x: TensorNode, /, axes: Sequence[int]) -> TensorNode:
     return permute(x, axes)
 
 
-def expand_dims(x: TensorNode, /, *, axis: int | Sequence[int] = 0) -> TensorNode:
+def expand_dims(x: TensorNode, /, axis: int | Sequence[int]) -> TensorNode:
     """A dimension of size 1 before dimension `axis` of the result."""
     if not isinstance(axis, int):
         rank = len(x.shape) + len(axis)

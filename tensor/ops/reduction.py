@@ -10,10 +10,12 @@ from ...ir.dtypes import DType, DTypeLike, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph import maps
+from ..graph.maps import Shape
 from ..graph.node import TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
 from ..graph.promotion import sum_type, to_float
-from ..graph.symbols import SymbolicSize
+from ..graph.symbols import SymbolicSize, below, concrete, symbolic
+from ..running.capturing import current
 from .creation import along
 from .elementwise import choose, like, truth
 from .movement import dims, kept
@@ -27,11 +29,21 @@ NOWHERE = 2**31 - 1
 def reduced(combine: str, x: TensorNode, axis: Axis, keepdims: bool, name: str) -> TensorNode:
     """`combine` over dimensions (None: all)."""
     over = dims(x, axis, name)
-    left = [n for d, n in enumerate(x.shape) if d not in over]
-    if combine in ("max", "min") and 0 in [x.shape[d] for d in over] and 0 not in left:
-        raise UsageError(f"{name} of {list(x.shape)}: no elements along axis {axis}, and {name} has no neutral element")
+    if combine in ("max", "min"):
+        _some(name, x.shape, over, axis)
     out = reduce(combine, x, over)
     return kept(out, x.shape, over) if keepdims else out
+
+
+def _some(name: str, shape: Shape, over: Sequence[int], axis: Axis) -> None:
+    """Raise UsageError where an extreme of no elements is wanted; of symbolic sizes at the calls that do."""
+    capture = current()
+    if capture is not None and symbolic(shape):
+        if [d for d in over if not below(0, shape[d])]:  # (`any` and `all` are functions of tensors here)
+            capture.checks.append(lambda values: _some(name, concrete(shape, values), over, axis))
+        return
+    if 0 in [shape[d] for d in over] and 0 not in [n for d, n in enumerate(shape) if d not in over]:
+        raise UsageError(f"{name} of {list(shape)}: no elements along axis {axis}, and {name} has no neutral element")
 
 
 def sum(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:

@@ -17,7 +17,7 @@ from ..graph.promotion import Scalar, promote
 from ..graph.symbols import number
 from .creation import along
 from .elementwise import broadcast_shape
-from .indexing import _spread, _wrapped
+from .indexing import _spread, _wrapped, inner_shape, picked
 from .keys import IndexKey, parsed
 from .movement import dims
 from .reduction import cumulative_sum
@@ -30,6 +30,9 @@ def setitem(x: TensorNode, key: Any, value: TensorNode | Scalar) -> TensorNode:
     if isinstance(key, TensorNode) and key.dtype is bool_:
         return _masked(x, key, value)
     at = parsed(x.shape, key)
+    if at.flag is False:
+        _value(value, picked(x, at).shape, x)
+        return x
     return _loaded(x, at, value) if at.loaded else _sliced(x, at, value)
 
 
@@ -127,7 +130,7 @@ def _loaded(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
 def _written(x: TensorNode, key: IndexKey) -> tuple[Shape, tuple[TensorNode, ...], tuple[maps.Indices, tuple[Node | Loaded, ...]]]:
     """(the shape of what is written, index tensors of that shape, (axes, where each dimension goes))."""
     places = [_wrapped(i, x.shape[d]) for d, i in key.loaded]
-    inner = broadcast_shape("index", *(p.shape for p in places))
+    inner = inner_shape(key, places)
     layout = [*key.layout[: key.front], *(-1 for _ in inner), *key.layout[key.front :]]
     sizes = iter(inner)
     shape = tuple(next(sizes) if d == -1 else 1 if d is None else key.picks[d][2] for d in layout)
@@ -148,7 +151,11 @@ def index_put(x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str 
     """`x` with values combined (add, mul, max, min) into the places of a key, in order; places named twice get both."""
     if combine not in COMBINES:
         raise UsageError(f"index_put: combine by one of {', '.join(COMBINES)}, not {combine!r}")
-    shape, index, (axes, to) = _written(x, parsed(x.shape, key))
+    at = parsed(x.shape, key)
+    if at.flag is False:
+        _value(value, picked(x, at).shape, x)
+        return x
+    shape, index, (axes, to) = _written(x, at)
     made = scatter(_value(value, shape, x), Scattered(combine, axes, to), index, x.shape)
     return elementwise(combine, x, made)
 

@@ -6,24 +6,28 @@ asking for a value is an error here, and an assignment only says what the tensor
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ...ir.errors import UsageError
+from ...ir.node import Node
 from ..graph.lines import at, user_line
 from ..graph.node import TensorNode, interned_in, walk
+
+SizeCheck = Callable[[Mapping[Node, int]], None]
 
 
 class Capture:
     """One function being captured. `table`: the nodes made in it. `assigned`: by the id of a tensor, the tensor and the
-    node that it had before."""
+    node that it had before. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.table: dict[tuple[Any, ...], TensorNode] = {}
         self.assigned: dict[int, tuple[Any, TensorNode]] = {}
         self.inside: set[int] = set()
+        self.checks: list[SizeCheck] = []
 
     def assign(self, tensor: Any, node: TensorNode) -> None:
         """`tensor` has the values of `node` from here on."""

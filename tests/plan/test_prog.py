@@ -535,3 +535,16 @@ def test_a_seed_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest
     refused.clear()
     with pytest.raises(OptError, match="all write one"):
         best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db", opts="Un16")
+
+
+def test_memoryviews_are_arrays(prog: Prog) -> None:
+    inputs = [np.ones(tuple(b.shape), b.dtype.np) for b in prog.kernel.inputs]
+    want = prog(*inputs)
+    outs = [np.empty(tuple(b.shape), b.dtype.np) for b in prog.kernel.outputs]
+    views = tuple(memoryview(o) for o in outs)
+    for _ in range(2):
+        assert (prog(*map(memoryview, inputs)) == want).all()
+        assert prog(*map(memoryview, inputs), out=views[0]) is views[0] and (outs[0] == want).all()
+    with pytest.raises(UsageError, match="it must be float32"):
+        prog(*(memoryview(a.astype("int8")) for a in inputs))
+    prog.bound(*map(memoryview, inputs), *views)

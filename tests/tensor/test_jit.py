@@ -236,3 +236,13 @@ def test_kernels_that_were_not_tuned_can_be_asked_for() -> None:
     f = tw.jit(lambda x, w: (x @ w).softmax(-1), tune="record")
     f(Tensor(ramp(8, 8)), Tensor(ramp(8, 8)))
     assert [k.name for k in f.missing()] == ["matmul", "softmax"]
+
+
+def test_memoryviews_are_arrays() -> None:
+    x = ramp(2, 3)
+    f = tw.jit(lambda x: x * 2.0)
+    for _ in range(2):
+        assert (f(memoryview(x)).numpy() == x * 2).all()
+    assert (f(Tensor(x)).numpy() == x * 2).all() and len(f.programs) == 1
+    assert (Tensor(x) + memoryview(x)).numpy().tolist() == (x + x).tolist() and Tensor(memoryview(x)).dtype.name == "float32"
+    assert Tensor(memoryview(x.astype(np.float64))).dtype.name == "float64"

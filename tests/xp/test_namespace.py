@@ -287,3 +287,20 @@ def test_creation_on_a_device() -> None:
     assert x.device == "cpu" and xp.zeros_like(x).tolist() == [[0, 0], [0, 0]] and x.to_device("cpu") is x
     with pytest.raises(UsageError, match="different devices"):
         x + Tensor.of(x.node, "cpu:c")
+
+
+def test_signatures_of_the_standard() -> None:
+    axis = inspect.signature(xp.expand_dims).parameters["axis"]
+    assert axis.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and axis.default is inspect.Parameter.empty
+    assert xp.expand_dims(xp.ones(2), 0).shape == (1, 2) and xp.expand_dims(xp.ones(2), axis=-1).shape == (2, 1)
+    own = inspect.signature(Tensor.__dlpack__).parameters
+    assert [*own] == ["self", "stream", "max_version", "dl_device", "copy"]
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY and p.default is None for n, p in own.items() if n != "self")
+
+
+def test_what_a_consumer_of_dlpack_asks_for() -> None:
+    t = Tensor(np.arange(4, dtype=np.float32))
+    assert "dltensor_versioned" in repr(t.__dlpack__(max_version=(1, 0))) and "dltensor" in repr(t.__dlpack__(dl_device=(1, 0), copy=False))
+    assert not np.shares_memory(np.from_dlpack(t, copy=True), t.numpy())
+    with pytest.raises(BufferError):
+        t.__dlpack__(dl_device=(2, 0))

@@ -1,0 +1,74 @@
+"""Symbolic sizes: extremes of no elements, and movement that divides by a size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import Tensor, xp
+
+pytestmark = pytest.mark.many
+
+N = tw.Var("n", 0, 9)
+SIZES = (3, 0, 1, 9, 0, 5)
+EMPTY: dict[str, Callable[[Tensor], Tensor]] = {
+    "max": lambda x: x.max(0), "min of each row": lambda x: x.min(1), "argmax": lambda x: x.argmax(0), "argmin of all": lambda x: x.argmin(),
+    "max of all": lambda x: x.max((0, 1)), "kept": lambda x: x.max(0, keepdims=True) * 2, "beside a sum": lambda x: (x + 1).max(0) + x.sum(),
+    "norm": lambda x: xp.linalg.vector_norm(x, axis=0, ord=float("inf")), "logsumexp": lambda x: x.logsumexp(0),
+    "mean": lambda x: x.mean(0), "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: x.log_softmax(0), "prod": lambda x: x.prod(0),
+    "any": lambda x: (x > 0).any(0), "max of bools": lambda x: (x > 0).max(0), "var": lambda x: x.var(0), "std": lambda x: x.std(0, correction=1),
+}  # fmt: skip
+MOVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "roll": lambda x: xp.roll(x, 1, axis=0), "roll back": lambda x: xp.roll(x, -2, axis=(0, 1)), "roll far": lambda x: xp.roll(x, 12, axis=0),
+    "roll flat": lambda x: xp.roll(x, 1), "roll flat of columns": lambda x: xp.roll(x.mT, -3), "roll two": lambda x: xp.roll(x, (7, 1), axis=(0, 1)),
+    "roll by a size": lambda x: xp.roll(xp.arange(7), x.shape[0]), "roll by almost all": lambda x: xp.roll(x, x.shape[0] - 1, axis=0),
+    "tile": lambda x: xp.tile(x, (2, 3)), "tile rows": lambda x: xp.tile(x, (3, 1)), "tile in front": lambda x: xp.tile(x, (2, 1, 1)),
+    "tile columns": lambda x: xp.tile(x, (1, 2)), "tile by a size": lambda x: xp.tile(xp.ones((2, 3)), (x.shape[0], 2)),
+    "tile nothing": lambda x: xp.tile(x, (0, 1)), "tile a vector": lambda x: xp.tile(x.sum(1), (4,)), "repeat": lambda x: xp.repeat(x, 3, axis=0),
+    "repeat by a size": lambda x: xp.repeat(xp.arange(6).reshape(2, 3), x.shape[0], axis=0),
+}  # fmt: skip
+
+
+def outcome(f: Callable[[Tensor], Any], x: np.ndarray) -> Any:
+    try:
+        return f(Tensor(x)).numpy()
+    except tw.UsageError as e:
+        return str(e).split(" (at")[0]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("name", [*EMPTY, *MOVED])
+def test_symbolic_sizes_give_what_plain_ones_do(name: str, kind: type) -> None:
+    f = (EMPTY | MOVED)[name]
+    g = tw.jit(f, symbols={"x": {0: N}})
+    for size in SIZES:
+        x = np.random.default_rng(size).integers(-5, 5, (size, 2)).astype(kind)
+        want, got = outcome(f, x), outcome(g, x)
+        assert type(got) is type(want)
+        if isinstance(want, str):
+            assert got == want
+        else:
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    assert len(g.programs) == 1
+
+
+def test_extremes_of_nothing_are_errors_with_a_line() -> None:
+    f = tw.jit(lambda x: (x.max(0), x.argmax(0)), symbols={"x": {0: N}})
+    f(Tensor(np.ones((3, 2), np.float32)))
+    with pytest.raises(tw.UsageError, match=r"max of \[0, 2\]: no elements along axis 0.*test_symbols_more\.py:\d+"):
+        f(Tensor(np.ones((0, 2), np.float32)))
+    assert f(Tensor(np.ones((2, 2), np.float32)))[1].tolist() == [0, 0]
+
+
+def test_gradients_pass_through_symbolic_rolls_and_tiles() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return (xp.roll(x, 1, axis=0) * xp.tile(x, (2, 1))[: x.shape[0]] * 3.0).sum()
+
+    f = tw.jit(lambda x: tw.grad(loss)(x), symbols={"x": {0: tw.Var("m", 1, 9)}})
+    for size in (4, 1, 9):
+        x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
+        np.testing.assert_allclose(f(Tensor(x)).numpy(), 3 * (np.roll(x, 1, 0) + np.roll(x, -1, 0)))
