@@ -18,7 +18,8 @@ from .graph.node import TensorNode, constant_of
 from .graph.primitives import cast, const, stop_gradient
 from .leaves import from_data, from_numpy, leaf
 from .ops.elementwise import binary
-from .running.assigning import assign, fitting
+from .running.assigning import assign, fitting, lock_of
+from .running.detached import copied
 from .running.run import realise
 
 if TYPE_CHECKING:
@@ -104,18 +105,28 @@ class TensorHandle:
     # values -------------------------------------------------------------------------------------------------------
     def realise(self) -> Self:
         """Compute it now, if it was not yet."""
-        realise([self.node], self.device)
-        made = self.node
-        if made.op not in ("buffer", "slot") and not keeps(made):
-            self.node = leaf(made.data)  # so that what it was made from can go
-            if constant_of(made) is not None or made.op == "iota":
-                made.data = None  # who makes the same constant gets memory of its own: this one's may be written to
+        self._computed()
         return self
+
+    def _computed(self) -> TensorNode:
+        """A node that has the values of now, which this tensor stands for if nobody updated it meanwhile."""
+        node = self.node
+        if node.op in ("buffer", "slot") or keeps(node):
+            realise([node], self.device)
+            return node
+        # who makes the same constant gets memory of its own: this one's may be written to
+        made = copied(node) if constant_of(node) is not None or node.op == "iota" else node
+        realise([made], self.device)
+        found = leaf(made.data)  # so that what it was made from can go
+        with lock_of(self):
+            if self.node is node:
+                self.node = found
+        return found
 
     def numpy(self) -> Array:
         """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
         does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
-        array: Array = self.realise().node.data.array
+        array: Array = self._computed().data.array
         return array
 
     def assign(self, value: Any) -> Any:
@@ -205,7 +216,8 @@ class TensorHandle:
             raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
         nodes = [t.node for t in found]
         for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
-            t.grad = type(self).of(g if t.grad is None else binary("add", t.grad.node, g), t.device)
+            with lock_of(t):
+                t.grad = type(self).of(g if t.grad is None else binary("add", t.grad.node, g), t.device)
 
     # protocols ----------------------------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

@@ -15,7 +15,7 @@ from .graph.numbers import holds, plain
 from .graph.symbols import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
-from .running.assigning import assign
+from .running.assigning import assign, lock_of
 from .running.capturing import check_captured, current
 
 
@@ -121,13 +121,14 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     call = operator(function)
 
     def method(self: Any, other: Any) -> Any:
-        out = call(self, other)
-        if out is NotImplemented:
-            return out
-        if out.shape != self.shape or out.dtype is not self.dtype:
-            change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
-            raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-        assign(self, out.node)
+        with lock_of(self):
+            out = call(self, other)
+            if out is NotImplemented:
+                return out
+            if out.shape != self.shape or out.dtype is not self.dtype:
+                change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
+                raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
+            assign(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

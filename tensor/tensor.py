@@ -26,7 +26,7 @@ from .ops import sorting as S
 from .ops import updating as U
 from .ops.creation import tril, triu
 from .ops.powers import power
-from .running.assigning import assign
+from .running.assigning import assign, lock_of
 
 as_node = node_of
 
@@ -98,7 +98,9 @@ class Tensor(TensorHandle):
     __getitem__ = lifted(I.getitem)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        assign(self, _setitem(self, key, Tensor(value) if isinstance(value, list) else value).node)
+        value = Tensor(value) if isinstance(value, list) else value
+        with lock_of(self):
+            assign(self, _setitem(self, key, value).node)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:

@@ -95,12 +95,12 @@ def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> A
 
 def memory(x: Tensor) -> TensorBuffer:
     """A tensor's memory, computed now where it has none. Raises UsageError where it has none any more."""
-    if x.node.data is None:
+    while (found := x.node.data) is None:  # another thread may update it meanwhile
         x.realise()
-    found: TensorBuffer = x.node.data
     if found.gone:
         raise UsageError(found.gone + at(user_line()))
-    return found
+    made: TensorBuffer = found
+    return made
 
 
 def _is_array(x: Any) -> bool:

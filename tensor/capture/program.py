@@ -15,6 +15,7 @@ from ..graph.node import leaf
 from ..graph.symbols import concrete
 from ..memory import buffers
 from ..memory.buffers import MOVES, BufferSpec, TensorBuffer
+from ..running.assigning import updating
 from ..tensor import Tensor
 from ..trees import unflatten
 from .arguments import Arguments, memory
@@ -99,7 +100,7 @@ class JitProgram:
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
-        given: list[TensorBuffer] = [t.node.data for t in tensors]
+        given: list[TensorBuffer] = [t.node.data or memory(t) for t in tensors]
         if self._plain:
             fresh = self.replay.run(given)
             if self._single:
@@ -120,15 +121,24 @@ class JitProgram:
         return self._updating(arguments.tensors, given, arguments.numbers)
 
     def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any] = ()) -> Any:
-        """A call that updates tensors. Memory that is written in place is our own, and nobody else's argument."""
+        """A call that updates tensors, of which other threads may have updated some since the arguments were read."""
         line = user_line()
-        for s in self.plan.states:
-            updated = s.state.tensor if s.state.tensor is not None else tensors[s.state.place]
-            if sum(t is updated for t in tensors) > (s.state.kind == "argument"):
+        updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
+        for t, s in zip(updated, self.plan.states):
+            if sum(other is t for other in tensors) > (s.state.kind == "argument"):
                 raise UsageError(
-                    f"{self.name} updates a tensor {updated.dtype}{list(updated.shape)} that it is also given as another argument, "
+                    f"{self.name} updates a tensor {t.dtype}{list(t.shape)} that it is also given as another argument, "
                     f"which would not see the update: pass a copy{at(line)}"
                 )
+        with updating(updated):
+            for t, s in zip(updated, self.plan.states):
+                if s.state.kind == "argument":
+                    given[s.state.place] = memory(t)
+            return self._updated(tensors, given, numbers, line)
+
+    def _updated(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any], line: Line) -> Any:
+        """The call itself. Memory that is written in place is our own, and nobody else's argument."""
+        for s in self.plan.states:
             if s.state.kind == "closure":
                 self._found(s)
         for s in self.plan.states:
@@ -149,7 +159,7 @@ class JitProgram:
         cell, now = self.replay.cells[s.state.place], memory(s.state.tensor)
         if now is not cell.buffer:
             cell.buffer, now.cell = now, cell
-            MOVES.count += 1
+            MOVES.moved()
 
     def _owned(self, kind: str, place: int, given: list[TensorBuffer], line: Line) -> None:
         old = self.replay.cells[place].buffer if kind == "closure" else given[place]
@@ -159,7 +169,7 @@ class JitProgram:
         new.cell, old.cell = old.cell, None
         if new.cell is not None:
             new.cell.buffer = new
-            MOVES.count += 1
+            MOVES.moved()
         if kind != "closure":
             given[place] = new
 
@@ -201,7 +211,7 @@ class JitProgram:
             new.cell, old.cell = old.cell, None
             if new.cell is not None:
                 new.cell.buffer = new
-                MOVES.count += 1
+                MOVES.moved()
             if state.new in self._returned:
                 new.foreign = True
         tensor.become(leaf(new))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctypes import addressof, c_char
 from math import prod
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType
@@ -26,6 +27,12 @@ class Moves:
 
     def __init__(self) -> None:
         self.count = 0
+        self._lock = Lock()
+
+    def moved(self) -> None:
+        """Count one more."""
+        with self._lock:
+            self.count += 1
 
 
 MOVES = Moves()
@@ -137,7 +144,7 @@ class TensorBuffer:
         self._rooms.give(self._at, self.nbytes)
         self._array, self._at = array, 0
         ACCOUNT.moved(-self.nbytes)
-        MOVES.count += 1
+        MOVES.moved()
 
     def prefetch(self) -> None:
         """Move an evicted tensor back to its device. Raises TensorMemoryError."""
@@ -151,7 +158,7 @@ class TensorBuffer:
         self._array, self._at = None, at
         ACCOUNT.moved(self.nbytes)
         ACCOUNT.touch(self)
-        MOVES.count += 1
+        MOVES.moved()
 
     def __del__(self) -> None:
         at, nbytes = self._at, self.nbytes

@@ -1,7 +1,13 @@
-"""New values for a tensor that stays the same tensor: `assign`, in-place operators, `x[key] = value`."""
+"""New values for a tensor that stays the same tensor: `assign`, in-place operators, `x[key] = value`.
+
+An update reads a tensor, computes, and gives it new values. Other threads may do so with the same tensor meanwhile, so an
+update holds the tensor's lock from its read to its write."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -14,6 +20,23 @@ from ..memory.buffers import MOVES, TensorBuffer
 from .capturing import current
 from .run import realise
 
+_LOCKS = tuple(threading.RLock() for _ in range(64))
+"""Each tensor has one of these. (A lock for each would make every tensor larger.)"""
+
+
+def lock_of(tensor: Any) -> threading.RLock:
+    """What whoever updates a tensor holds."""
+    return _LOCKS[id(tensor) // 64 % len(_LOCKS)]
+
+
+@contextmanager
+def updating(tensors: Iterable[Any]) -> Iterator[None]:
+    """Hold the locks of several tensors, which everybody takes in one order."""
+    with ExitStack() as held:
+        for lock in sorted({id(t) // 64 % len(_LOCKS) for t in tensors}):
+            held.enter_context(_LOCKS[lock])
+        yield
+
 
 def assign(tensor: Any, node: TensorNode) -> None:
     """`tensor` has the values of `node` from now on. While a function is captured that is noted, and happens at every call.
@@ -23,6 +46,11 @@ def assign(tensor: Any, node: TensorNode) -> None:
     if capture is not None:
         capture.assign(tensor, node)
         return
+    with lock_of(tensor):
+        _assign(tensor, node)
+
+
+def _assign(tensor: Any, node: TensorNode) -> None:
     old = tensor.node.data
     cell = old.cell if isinstance(old, TensorBuffer) else None
     if cell is None and not tensor.requires_grad:
@@ -36,7 +64,7 @@ def assign(tensor: Any, node: TensorNode) -> None:
         buffers.fill(new, node.data.array)
     if cell is not None:
         new.cell, old.cell, cell.buffer = cell, None, new
-        MOVES.count += 1
+        MOVES.moved()
     tensor.become(leaf(new))
 
 

@@ -25,6 +25,11 @@ def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorN
     return [copies[id(o)] for o in outs], found
 
 
+def copied(n: TensorNode) -> TensorNode:
+    """The same operation as a node of its own, which no other expression is one with."""
+    return _copy(n, n.op, n.src, n.arg)
+
+
 def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> TensorNode:
     new = TensorNode.__new__(TensorNode)
     new.op, new.src, new.arg, new.shape, new.dtype, new.line, new.data = op, src, arg, n.shape, n.dtype, n.line, None
