@@ -14,7 +14,8 @@ from ...log import logger
 from ..graph.numbers import exact_number
 from ..running.capturing import current
 from ..running.capturing import thread as _current
-from .arguments import Arguments, CallLayout, read
+from .arguments import Arguments, CallLayout, Static, read
+from .bindings import bindings_of
 from .capture import CapturedGraph, capture
 from .compile import compiled
 from .options import JitOptions, JitSettings
@@ -128,6 +129,8 @@ class Jitted:
         if found is None:
             graph = self._captured(given, family)
             made = compiled(graph, self.name, self.options, self.options.donated(given.layout))
+            statics = [k.value for k in given.layout.kinds if isinstance(k, Static)]
+            made.bindings = bindings_of(self._function, self.name, statics, graph.closures)
             family.keep(given.numbers, made)
             found = made, graph.numbers.values
             if plain == len(given.tensors) and not given.numbers and not given.values:

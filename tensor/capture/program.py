@@ -19,6 +19,7 @@ from ..running.assigning import updating
 from ..tensor import Tensor
 from ..trees import unflatten
 from .arguments import Arguments, memory
+from .bindings import Bindings
 from .capture import ArraySource, CapturedGraph
 from .lookup import FoundKernel
 from .places import PlacedCalls, StatePlan
@@ -34,7 +35,7 @@ SIZES = 1024
 @dataclass
 class JitProgram:
     """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
-    disk; `tuner`: who tunes them in the background."""
+    disk; `tuner`: who tunes them in the background; `bindings`: names of tensors from outside, which must still be theirs."""
 
     name: str
     graph: CapturedGraph
@@ -44,6 +45,7 @@ class JitProgram:
     kernels: list[FoundKernel] = field(default_factory=list)
     warm: bool = False
     tuner: BackgroundTuner | None = None
+    bindings: Bindings | None = None
 
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
@@ -100,6 +102,8 @@ class JitProgram:
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
+        if self.bindings is not None:
+            self.bindings.check()
         given: list[TensorBuffer] = [t.node.data or memory(t) for t in tensors]
         if self._plain:
             fresh = self.replay.run(given)
@@ -110,6 +114,8 @@ class JitProgram:
 
     def call(self, arguments: Arguments) -> Any:
         """A call, whatever its arguments are; its numbers are the values of the tape."""
+        if self.bindings is not None:
+            self.bindings.check()
         given = list(arguments.buffers)
         line = user_line()
         for place, dtype in self._parameters:

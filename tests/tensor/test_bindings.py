@@ -1,0 +1,108 @@
+"""Names of tensors that a captured function reads: once they stand for another tensor, that is said, once."""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import Tensor
+
+from tests.tensor.test_jit import own_home
+
+__all__ = ["own_home"]
+
+pytestmark = pytest.mark.many
+
+X = Tensor(np.ones(3, np.float32))
+weight = Tensor(np.ones(3, np.float32))
+unused = Tensor(np.ones(3, np.float32))
+params: dict[str, Any] = {"w": Tensor(np.ones(3, np.float32)), "layers": [Tensor(np.ones(3, np.float32))]}
+space = types.SimpleNamespace(w=Tensor(np.ones(3, np.float32)))
+
+
+def fresh() -> Tensor:
+    return Tensor(np.full(3, 2, np.float32))
+
+
+def helper(x: Tensor) -> Tensor:
+    return x * weight
+
+
+class Model:
+    def __init__(self) -> None:
+        self.w = Tensor(np.ones(3, np.float32))
+
+    @tw.jit
+    def step(self, x: Tensor) -> Tensor:
+        return x * self.w
+
+
+def rebind_weight() -> None:
+    global weight
+    weight = fresh()
+
+
+def by_closure() -> tuple[Callable[[Tensor], Any], Callable[[], None]]:
+    w = Tensor(np.ones(3, np.float32))
+
+    def change() -> None:
+        nonlocal w
+        w = fresh()
+
+    return tw.jit(lambda x: x * w), change
+
+
+def by_model() -> tuple[Callable[[Tensor], Any], Callable[[], None]]:
+    model = Model()
+    return model.step, lambda: setattr(model, "w", fresh())
+
+
+WAYS: dict[str, tuple[Callable[[], Any], str]] = {
+    "weight": (lambda: (tw.jit(lambda x: x * weight), rebind_weight), "weight"),
+    "of a helper": (lambda: (tw.jit(lambda x: helper(x) + 1.0), rebind_weight), "weight"),
+    "of a partial": (lambda: (tw.jit(functools.partial(helper)), rebind_weight), "weight"),
+    "of a nested function": (lambda: (tw.jit(lambda x: [x * weight for _ in range(2)]), rebind_weight), "weight"),
+    "entry": (lambda: (tw.jit(lambda x: x * params["w"]), lambda: params.__setitem__("w", fresh())), r"params\['w'\]"),
+    "in a list": (lambda: (tw.jit(lambda x: x * params["layers"][0]), lambda: params["layers"].__setitem__(0, fresh())), r"\['layers'\]\[0\]"),
+    "attribute": (lambda: (tw.jit(lambda x: x * space.w), lambda: setattr(space, "w", fresh())), r"space\.w"),
+    "closure": (by_closure, "w"),
+    "model": (by_model, r"Model\.w"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_name_that_was_rebound_is_said_once(way: str) -> None:
+    f, change = WAYS[way][0]()
+    call = functools.partial(f, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            call()
+    change()
+    with pytest.warns(UserWarning, match=rf"{WAYS[way][1]} is another tensor.*old one.*assign") as said:
+        call()
+    assert len(said) == 1 and said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call()
+
+
+def test_what_is_no_rebinding_is_not_said() -> None:
+    global unused
+    w = Tensor(np.ones(3, np.float32))
+    f = tw.jit(lambda x: x * w + 0.0 * unused.shape[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(X)
+        w.assign(fresh())
+        assert f(X).tolist() == [2, 2, 2]
+        w += 1.0
+        assert f(X).tolist() == [3, 3, 3]
+        unused = fresh()  # which the function does not read
+        f(X)
