@@ -58,14 +58,14 @@ def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any],
     are none. `statics`: arguments that are no tensors, such as the object of a method."""
     if not closures:
         return None
-    search = _Search({id(c) for c in closures})
+    search = _NameSearch({id(c) for c in closures})
     search.function(function, 0)
     for s in statics:
         search.value(s, type(s).__name__, None, None, 0)
     return Bindings(name, search.items, search.cells) if search.items or search.cells else None
 
 
-class _Search:
+class _NameSearch:
     def __init__(self, wanted: set[int]) -> None:
         self.wanted = wanted
         self.items: list[tuple[Any, Any, Tensor, str]] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..graph.node import Mark, TensorNode, make, walk
+from ..graph.node import Mark, OwnGradient, TensorNode, make, walk
 from ..graph.primitives import after
 
 
@@ -63,4 +63,6 @@ def rebuild(
             arg = m.arg
             if isinstance(arg, CheckpointRegion):
                 arg = CheckpointRegion([table.get(id(i), i) for i in arg.inputs])
+            elif isinstance(arg, OwnGradient):
+                arg = OwnGradient(arg.name, tuple(table.get(id(i), i) for i in arg.of), arg.rule)
             table[id(m)] = remake(m, src, arg) if remake is not None else make(m.op, src, arg, m.shape, m.dtype)

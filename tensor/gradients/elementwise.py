@@ -1,8 +1,7 @@
 """Gradients of the elementwise operators: a row an operator, a function an operand.
 
 Each function takes the gradient `dy` of the result, the result `y` and the operands, all nodes of one shape, and returns
-the gradient of its operand. At kinks: 0 where the argument of abs or of a maximum with a constant is there (as relu has
-it), and half to each side where two tensors are equal."""
+the gradient of its operand. docs/gradients.md says what they are at kinks and poles."""
 
 from __future__ import annotations
 
@@ -41,8 +40,6 @@ def _extreme(sign: str) -> tuple[Part, Part]:
 
     def part(dy: TensorNode, mine: TensorNode, other: TensorNode) -> TensorNode:
         wins = E.binary("lt", other, mine) if sign == "lt" else E.binary("lt", mine, other)
-        if constant_of(other) is not None:
-            return E.where(wins, dy, 0.0)
         return E.where(wins, dy, E.where(E.binary("eq", mine, other), mul(dy, 0.5), 0.0))
 
     return (lambda dy, y, a, b: part(dy, a, b)), (lambda dy, y, a, b: part(dy, b, a))
@@ -56,8 +53,8 @@ def _power_base(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> 
 
 
 def _power_exponent(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
-    logarithm = E.floating("log", E.where(E.binary("lt", 0.0, a), a, 1.0))
-    return mul(dy, mul(y, logarithm))
+    flat = E.binary("and", E.binary("eq", a, 0.0), E.binary("le", 0.0, b))  # 0 to a power of 0 and more
+    return mul(dy, E.where(flat, 0.0, mul(y, E.floating("log", a))))
 
 
 def _sign(x: TensorNode) -> TensorNode:
@@ -70,6 +67,12 @@ def _one(x: TensorNode) -> TensorNode:
 
 def _quotient_floor(a: TensorNode, b: TensorNode) -> TensorNode:
     return E.floating("floor", E.binary("div", a, b))
+
+
+def _angle(dy: TensorNode, side: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    """Of atan2 to one side, by the other one; 0 where both are 0."""
+    square = add(mul(a, a), mul(b, b))
+    return E.where(E.binary("eq", square, 0.0), 0.0, E.binary("div", mul(dy, side), square))
 
 
 ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
@@ -102,8 +105,8 @@ ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
     "acos": (lambda dy, y, x: neg(E.binary("div", dy, E.floating("sqrt", sub(1.0, mul(x, x))))),),
     "atan": (lambda dy, y, x: E.binary("div", dy, add(mul(x, x), 1.0)),),
     "atan2": (
-        lambda dy, y, a, b: E.binary("div", mul(dy, b), add(mul(a, a), mul(b, b))),
-        lambda dy, y, a, b: neg(E.binary("div", mul(dy, a), add(mul(a, a), mul(b, b)))),
+        lambda dy, y, a, b: _angle(dy, b, a, b),
+        lambda dy, y, a, b: neg(_angle(dy, a, a, b)),
     ),
     "sinh": (lambda dy, y, x: mul(dy, E.floating("cosh", x)),),
     "cosh": (lambda dy, y, x: mul(dy, E.floating("sinh", x)),),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...ir.errors import UsageError
 from ..graph.lines import at
-from ..graph.node import STOP, TensorNode, make, walk
+from ..graph.node import STOP, OwnGradient, TensorNode, make, walk
 from ..graph.primitives import const
 from ..ops import elementwise as E
 from .checkpoint import CheckpointRegion, again
@@ -84,6 +84,10 @@ class Backward:
                 self.give(*softmax.gradient(self.value(n), dy, self.found))
             elif isinstance(n.arg, CheckpointRegion):
                 self._again(n, dy)
+            elif isinstance(n.arg, OwnGradient):
+                for x, g in zip(n.arg.of, n.arg.rule(dy, self.value(n), *map(self.value, n.arg.of)), strict=True):
+                    if g is not None:
+                        self.give(x, g)
             else:
                 wanted = tuple(id(s) in self.active for s in n.src)
                 for i, g in RULES[n.op](n, dy, wanted, self):

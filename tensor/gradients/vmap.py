@@ -13,7 +13,7 @@ from ...ir.operators import substitute
 from ..graph import maps
 from ..graph import primitives as P
 from ..graph.maps import IndexMap, Shape
-from ..graph.node import Gathered, HostCall, Loaded, Mark, Scattered, TensorNode, make, walk
+from ..graph.node import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, make, walk
 from ..tensor import Tensor
 from ..trees import flatten, unflatten
 from .checkpoint import rebuild
@@ -82,6 +82,10 @@ def _moved(t: Tensor, found: TensorNode | None, size: int, to: int) -> Tensor:
 
 
 def _batched(n: TensorNode, src: tuple[TensorNode, ...], arg: Any, new: list[bool]) -> TensorNode:
+    if isinstance(arg, OwnGradient):
+        batch = src[0].shape[0]
+        of = tuple(_repeated(i, batch) if i is before else i for i, before in zip(arg.of, n.arg.of))
+        return P.marked(src[0], OwnGradient(arg.name, of, arg.rule))
     if isinstance(arg, Mark):
         return P.marked(src[0], arg)
     size = next(s.shape[0] for s, b in zip(src, new) if b)

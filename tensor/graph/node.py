@@ -134,6 +134,23 @@ class OpenArgument(Mark):
         self.open = True
 
 
+class OwnGradient(Mark):
+    """The mark of a result whose gradient is a rule of its own, where that of what it is composed of is wrong or not a number:
+    `rule(dy, y, *of)` gives the gradients of the nodes `of`, between which and the result everything lies, None for one without."""
+
+    __slots__ = ("of", "rule")
+
+    def __init__(self, name: str, of: tuple[TensorNode, ...], rule: Callable[..., tuple[TensorNode | None, ...]]) -> None:
+        super().__init__(name)
+        self.of, self.rule = of, rule
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnGradient) and (self.of, self.rule) == (other.of, other.rule)
+
+    def __hash__(self) -> int:
+        return hash((self.of, self.rule))
+
+
 STOP = Mark("stop")
 """No gradient passes."""
 

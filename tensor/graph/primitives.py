@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...ir.dtypes import DType, bool_, int64
 from ...ir.errors import KernelError, UsageError
 from . import maps
 from .maps import IndexMap, Shape
-from .node import STOP, Gathered, HostCall, Mark, Scattered, TensorNode, constant_of, make
+from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, make
 from .numbers import captured, parameter, plain
 from .simplify import simplified
 from .symbols import SymbolicSize, symbolic
@@ -54,6 +54,11 @@ def marked(x: TensorNode, mark: Mark) -> TensorNode:
 def stop_gradient(x: TensorNode) -> TensorNode:
     """The values of `x`, of which no gradient is taken."""
     return marked(x, STOP) if x.dtype.is_float else x
+
+
+def with_gradient(y: TensorNode, of: tuple[TensorNode, ...], rule: Callable[..., tuple[TensorNode | None, ...]]) -> TensorNode:
+    """The values of `y`, whose gradient is a rule of its own (`node.OwnGradient`)."""
+    return marked(y, OwnGradient(getattr(rule, "__name__", "gradient"), of, rule)) if y.dtype.is_float else y
 
 
 def after(x: TensorNode, token: TensorNode) -> TensorNode:

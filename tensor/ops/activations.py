@@ -6,7 +6,7 @@ from math import pi, sqrt
 
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise, expand, reduce, stop_gradient
+from ..graph.primitives import cast, elementwise, expand, reduce, stop_gradient, with_gradient
 from ..graph.promotion import to_float
 from .arithmetic import clip
 from .elementary import times
@@ -21,26 +21,36 @@ def _float(x: TensorNode) -> TensorNode:
 
 def relu(x: TensorNode, /) -> TensorNode:
     """max(x, 0)."""
-    return elementwise("max", x, like(x, 0))
+    return with_gradient(elementwise("max", x, like(x, 0)), (x,), _relu_gradient)
+
+
+def _relu_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    return (choose(elementwise("le", x, like(x, 0)), 0.0, dy),)
 
 
 def leaky_relu(x: TensorNode, /, slope: float = 0.01) -> TensorNode:
     """x above 0, slope·x below."""
     x = _float(x)
-    return choose(elementwise("lt", x, like(x, 0)), times(x, slope), x)
+    return choose(elementwise("lt", like(x, 0), x), x, times(x, slope))
 
 
 def elu(x: TensorNode, /, alpha: float = 1.0) -> TensorNode:
     """x above 0, alpha·(eˣ − 1) below."""
     x = _float(x)
-    return choose(elementwise("lt", like(x, 0), x), x, times(elementwise("expm1", elementwise("min", x, like(x, 0.0))), alpha))
+    above = elementwise("lt", like(x, 0.0), x)
+    return choose(above, x, times(elementwise("expm1", choose(above, 0.0, x)), alpha))
 
 
 def sigmoid(x: TensorNode, /) -> TensorNode:
     """1 / (1 + e⁻ˣ)."""
     x = _float(x)
     one = like(x, 1.0)
-    return elementwise("div", one, elementwise("add", one, elementwise("exp", elementwise("neg", x))))
+    out = elementwise("div", one, elementwise("add", one, elementwise("exp", elementwise("neg", x))))
+    return with_gradient(out, (x,), _sigmoid_gradient)
+
+
+def _sigmoid_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    return (elementwise("mul", dy, elementwise("mul", y, elementwise("sub", like(y, 1.0), y))),)
 
 
 def silu(x: TensorNode, /) -> TensorNode:
@@ -70,7 +80,13 @@ def hardswish(x: TensorNode, /) -> TensorNode:
     """x · clip(x + 3, 0, 6) / 6."""
     x = _float(x)
     gate = clip(elementwise("add", x, like(x, 3.0)), 0.0, 6.0)
-    return times(elementwise("mul", x, gate), 1 / 6)
+    return with_gradient(times(elementwise("mul", x, gate), 1 / 6), (x,), _hardswish_gradient)
+
+
+def _hardswish_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    slope = elementwise("add", times(x, 1 / 3), like(x, 0.5))
+    slope = choose(elementwise("le", like(x, 3.0), x), 1.0, choose(elementwise("le", x, like(x, -3.0)), 0.0, slope))
+    return (elementwise("mul", dy, slope),)
 
 
 def gelu(x: TensorNode, /, approximate: str = "none") -> TensorNode:

@@ -6,7 +6,7 @@ from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.numbers import whole
-from ..graph.primitives import cast, elementwise
+from ..graph.primitives import cast, elementwise, with_gradient
 from ..graph.promotion import Scalar
 from .elementwise import Operand, binary, choose, divide, floats, like, together
 
@@ -94,14 +94,32 @@ def minimum(x1: Operand, x2: Operand, /) -> TensorNode:
 
 def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = None) -> TensorNode:
     """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy."""
+    limits = [cast(b, x.dtype) if isinstance(b, TensorNode) else None if b is None else _bound(x, b) for b in (min, max)]
+    x, *given = together("clip", x, *(b for b in limits if b is not None), dtype=x.dtype)
+    low, high = (given.pop(0) if b is not None else None for b in limits)
     out = x
-    for op, bound in (("max", min), ("min", max)):
-        if bound is None:
-            continue
-        limit = cast(bound, x.dtype) if isinstance(bound, TensorNode) else _bound(x, bound)
-        a, b = together("clip", out, limit, dtype=x.dtype)
-        out = elementwise(op, a, b)
-    return out
+    for op, limit in (("max", low), ("min", high)):
+        if limit is not None:
+            out = elementwise(op, out, limit)
+    if low is None and high is None:
+        return x
+    rule = _clip_gradient if low is not None and high is not None else _floor_gradient if low is not None else _roof_gradient
+    return with_gradient(out, (x, *(b for b in (low, high) if b is not None)), rule)
+
+
+def _clip_gradient(dy: TensorNode, y: TensorNode, x: TensorNode, low: TensorNode, high: TensorNode) -> tuple[TensorNode, ...]:
+    over = elementwise("lt", high, elementwise("max", x, low))
+    inside = elementwise("and", elementwise("le", low, x), elementwise("le", x, high))
+    under = elementwise("and", elementwise("lt", x, low), elementwise("le", low, high))
+    return choose(inside, dy, 0.0), choose(under, dy, 0.0), choose(over, dy, 0.0)
+
+
+def _floor_gradient(dy: TensorNode, y: TensorNode, x: TensorNode, low: TensorNode) -> tuple[TensorNode, ...]:
+    return choose(elementwise("le", low, x), dy, 0.0), choose(elementwise("lt", x, low), dy, 0.0)
+
+
+def _roof_gradient(dy: TensorNode, y: TensorNode, x: TensorNode, high: TensorNode) -> tuple[TensorNode, ...]:
+    return choose(elementwise("le", x, high), dy, 0.0), choose(elementwise("lt", high, x), dy, 0.0)
 
 
 def _bound(x: TensorNode, bound: Scalar) -> Scalar:

@@ -12,11 +12,12 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import HostCall, TensorNode
-from ..graph.primitives import cast, elementwise, host, reshape
+from ..graph.primitives import cast, elementwise, host, reshape, with_gradient
 from ..graph.promotion import promote, to_float
 from .arithmetic import absolute
 from .creation import eye
-from .elementwise import broadcast_shape, like, truth
+from .elementary import length
+from .elementwise import broadcast_shape, choose, like, truth
 from .linalg import matmul
 from .movement import broadcast_to, dims, kept, part
 from .powers import power
@@ -241,8 +242,20 @@ def vector_norm(x: TensorNode, /, *, axis: int | Sequence[int] | None = None, ke
     if ord == 1:
         return reduced("add", size, over, keepdims, "vector_norm")
     if ord == 2:
-        return elementwise("sqrt", reduced("add", elementwise("mul", x, x), over, keepdims, "vector_norm"))
-    return power(reduced("add", power(size, 1.0 * ord), over, keepdims, "vector_norm"), 1.0 / ord)
+        return length(reduced("add", elementwise("mul", x, x), over, keepdims, "vector_norm"))
+    total = reduced("add", _flat_at_zero(size, 1.0 * ord), over, keepdims, "vector_norm")
+    return _flat_at_zero(total, 1.0 / ord)
+
+
+def _flat_at_zero(x: TensorNode, exponent: float) -> TensorNode:
+    """A power whose gradient is 0 where x is."""
+
+    def power_of_a_norm(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+        zero = elementwise("eq", x, like(x, 0.0))
+        slope = elementwise("mul", power(x, exponent - 1.0), like(x, exponent))
+        return (choose(zero, 0.0, elementwise("mul", dy, slope)),)
+
+    return with_gradient(power(x, exponent), (x,), power_of_a_norm)
 
 
 def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> TensorNode:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import log as _log
 
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise
+from ..graph.primitives import cast, elementwise, with_gradient
 from ..graph.promotion import to_float
 from .elementwise import Operand, choose, floating, floats, like
 
@@ -72,6 +72,15 @@ def rsqrt(x: TensorNode, /) -> TensorNode:
 def erf(x: TensorNode, /) -> TensorNode:
     """The error function."""
     return floating("erf", x)
+
+
+def length(squares: TensorNode) -> TensorNode:
+    """The square root of a sum of squares: where that is 0, so is the gradient."""
+    return with_gradient(elementwise("sqrt", squares), (squares,), _length_gradient)
+
+
+def _length_gradient(dy: TensorNode, y: TensorNode, squares: TensorNode) -> tuple[TensorNode]:
+    return (choose(elementwise("eq", y, like(y, 0.0)), 0.0, elementwise("div", times(dy, 0.5), y)),)
 
 
 # trigonometric ----------------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...ir.dtypes import int64
+from ...ir.dtypes import float16, int64
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient
+from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient, with_gradient
 from ..graph.promotion import to_float
 from .activations import log_softmax
 from .creation import along
@@ -53,7 +53,16 @@ def bce_loss(p: TensorNode, target: Operand, /, *, reduction: str = "mean") -> T
     yes = elementwise("max", elementwise("log", a), least)
     no = elementwise("max", elementwise("log1p", elementwise("neg", a)), least)
     both = elementwise("add", elementwise("mul", t, yes), elementwise("mul", elementwise("sub", one, t), no))
-    return _total(elementwise("neg", both), reduction)
+    return _total(with_gradient(elementwise("neg", both), (a, t), _bce_gradient), reduction)
+
+
+def _bce_gradient(dy: TensorNode, y: TensorNode, a: TensorNode, t: TensorNode) -> tuple[TensorNode, TensorNode]:
+    least, eps = like(a, -100.0), 1e-12 if a.dtype is not float16 else 2.0**-24
+    spread = elementwise("max", elementwise("mul", a, elementwise("sub", like(a, 1.0), a)), like(a, eps))
+    yes = elementwise("max", elementwise("log", a), least)
+    no = elementwise("max", elementwise("log1p", elementwise("neg", a)), least)
+    slope = elementwise("div", elementwise("sub", a, t), spread)
+    return elementwise("mul", dy, slope), elementwise("mul", dy, elementwise("sub", no, yes))
 
 
 def bce_with_logits(x: TensorNode, target: Operand, /, *, reduction: str = "mean") -> TensorNode:

@@ -9,7 +9,7 @@ from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.primitives import cast, elementwise, expand, reshape
 from ..graph.promotion import promote, to_float
-from .elementary import rsqrt
+from .elementary import length, rsqrt
 from .elementwise import like
 from .reduction import mean, reduced
 
@@ -99,5 +99,5 @@ def _scaled(name: str, x: TensorNode, weight: TensorNode | None, bias: TensorNod
 def normalize(x: TensorNode, /, *, axis: int | Sequence[int] = -1, eps: float = 1e-12) -> TensorNode:
     """x divided by its Euclidean length along dimensions, which counts as `eps` at least."""
     x = cast(x, to_float(x.dtype))
-    length = elementwise("sqrt", reduced("add", elementwise("mul", x, x), axis, True, "normalize"))
-    return elementwise("div", x, expand(elementwise("max", length, like(length, eps)), x.shape))
+    size = length(reduced("add", elementwise("mul", x, x), axis, True, "normalize"))
+    return elementwise("div", x, expand(elementwise("max", size, like(size, eps)), x.shape))

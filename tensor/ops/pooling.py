@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 
+from ...ir.dtypes import int32
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise, reduce
+from ..graph.primitives import cast, const, elementwise, expand, reduce, with_gradient
 from ..graph.promotion import to_float
+from .creation import along
 from .elementwise import choose, like
+from .movement import kept
 from .reduction import mean
 from .windows import Padding, Sizes, inside_windows, layout, several, windows
 
@@ -23,7 +28,24 @@ def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, pa
     inside = inside_windows(seen.shape, w)
     if inside is not None and lowest != 0:
         seen = choose(inside, seen, lowest)
-    return reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape)))
+    rule = _FIRST.setdefault(len(size), partial(_first_gradient, len(size)))
+    return with_gradient(reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape))), (seen,), rule)
+
+
+_FIRST: dict[int, Callable[..., tuple[TensorNode]]] = {}
+
+
+def _first_gradient(rank: int, dy: TensorNode, y: TensorNode, seen: TensorNode) -> tuple[TensorNode]:
+    """The first of a window's largest elements has all of the gradient."""
+    over = range(len(seen.shape) - rank, len(seen.shape))
+    place = const(0, int32, seen.shape)
+    for d in over:
+        n = seen.shape[d]
+        place = elementwise("add", elementwise("mul", place, like(place, n)), cast(along(n, seen.shape, d), int32))
+    largest = expand(kept(y, seen.shape, over), seen.shape)
+    first = reduce("min", choose(elementwise("eq", seen, largest), place, 2**31 - 1), over)
+    hit = elementwise("eq", place, expand(kept(first, seen.shape, over), seen.shape))
+    return (choose(hit, expand(kept(dy, seen.shape, over), seen.shape), 0.0),)
 
 
 def avg_pool(

@@ -6,7 +6,7 @@ from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import HostCall, TensorNode, constant_of
 from ..graph.numbers import whole
-from ..graph.primitives import cast, elementwise, host
+from ..graph.primitives import cast, elementwise, host, with_gradient
 from .elementwise import Operand, choose, like, together
 from .hosted import integer_power
 
@@ -35,7 +35,12 @@ def _root(x: TensorNode) -> TensorNode:
     """x^0.5, which differs from √x at −∞ (∞) and −0.0 (0.0)."""
     root = elementwise("sqrt", x)
     infinite = elementwise("eq", x, like(x, float("-inf")))
-    return choose(infinite, float("inf"), choose(elementwise("eq", x, like(x, 0)), 0.0, root))
+    out = choose(infinite, float("inf"), choose(elementwise("eq", x, like(x, 0)), 0.0, root))
+    return with_gradient(out, (x,), _root_gradient)
+
+
+def _root_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    return (elementwise("div", elementwise("mul", dy, like(y, 0.5)), y),)
 
 
 def _whole(x: TensorNode, n: int) -> TensorNode:

@@ -17,6 +17,7 @@ from ..graph.promotion import sum_type, to_float
 from ..graph.symbols import SymbolicSize, below, concrete, symbolic
 from ..running.capturing import current
 from .creation import along
+from .elementary import length
 from .elementwise import choose, like, truth
 from .movement import dims, kept
 
@@ -114,7 +115,7 @@ def _lessened(x: TensorNode, count: int, by: float) -> TensorNode:
 
 def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
     """The square root of the variance."""
-    return elementwise("sqrt", var(x, axis, correction, keepdims))
+    return length(var(x, axis, correction, keepdims))
 
 
 def logsumexp(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:

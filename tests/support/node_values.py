@@ -58,6 +58,8 @@ def _value(n: TensorNode, src: list[Array]) -> Any:
             return n.data.array
         case "const":
             return n.arg
+        case "given":
+            return n.arg[1]
         case "iota":
             return np.arange(n.shape[0])
         case "cast" | "after":

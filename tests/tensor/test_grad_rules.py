@@ -21,6 +21,7 @@ from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
+from tilewright.tensor.ops.activations import relu
 from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
@@ -58,10 +59,12 @@ def test_where_and_steps() -> None:
 
 
 def test_kinks() -> None:
-    """relu has no slope at 0, and equal tensors share that of their maximum."""
+    """relu has no slope at 0, and equal operands share that of their maximum."""
     x = node(np.array([-1.0, 0.0, 2.0]))
-    (g,) = gradients([E.binary("max", x, 0.0)], [node(np.ones(3))], [x])
+    (g,) = gradients([relu(x)], [node(np.ones(3))], [x])
     assert value(g, {}).tolist() == [0, 0, 1]
+    (g,) = gradients([E.binary("max", x, 0.0)], [node(np.ones(3))], [x])
+    assert value(g, {}).tolist() == [0, 0.5, 1]
     y = node(np.array([-1.0, 1.0, 2.0]))
     a, b = gradients([E.binary("max", x, y)], [node(np.ones(3))], [x, y])
     assert value(a, {}).tolist() == [0.5, 0, 0.5] and value(b, {}).tolist() == [0.5, 1, 0.5]
