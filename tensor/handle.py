@@ -238,7 +238,7 @@ class TensorHandle:
         bfloat16 and 8-bit floats, which NumPy cannot export, and BufferError for what a consumer asks for and cannot have."""
         if self.dtype.foreign:
             raise UsageError(f"DLPack of a {self.dtype} tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
-        wanted = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # which NumPy 2.0 does not know yet
+        wanted: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # which NumPy 2.0 does not know yet
         return self.numpy().__dlpack__(stream=stream, **{k: v for k, v in wanted.items() if v is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.node import HostCall, Slot, TensorNode, make, walk
-from ..graph.numbers import CapturedNumber, NumberTape, captured
+from ..graph.numbers import NumberTape, captured, number_at
 from ..memory.buffers import BufferCell, TensorBuffer
 from ..running.capturing import Capture, SizeCheck, capturing, outside
 from ..running.run import realise
@@ -75,7 +75,7 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
     numbers: list[Any] = list(given.numbers)
     tape = NumberTape(numbers, dynamic, lambda: next(_number))
     for place, i in enumerate(dynamic):
-        numbers[i] = CapturedNumber(tape, place)
+        numbers[i] = number_at(tape, place)
     placeholders = [Tensor.of(n, device) for n in slots]
     args, kwargs = given.layout.rebuilt(placeholders, numbers)
     with capturing(name) as made:

@@ -130,13 +130,13 @@ def _binary(function: Callable[..., Any], swapped: bool = False) -> Any:
             known = tape.known(self.place)
             return function(other, known) if swapped else function(known, other)
         pair = (place, self.place) if swapped else (self.place, place)
-        return CapturedNumber(tape, tape.step(function, *pair))
+        return number_at(tape, tape.step(function, *pair))
 
     return method
 
 
 def _unary(function: Callable[..., Any]) -> Any:
-    return lambda self: CapturedNumber(self.tape, self.tape.step(function, self.place))
+    return lambda self: number_at(self.tape, self.tape.step(function, self.place))
 
 
 def _value(function: Callable[..., Any]) -> Any:
@@ -151,9 +151,6 @@ class CapturedNumber(_Base):
     place: int
 
     if not TYPE_CHECKING:
-
-        def __init__(self, tape, place):
-            self.tape, self.place = tape, place
 
         @property
         def __class__(self):
@@ -204,6 +201,13 @@ class CapturedNumber(_Base):
             return self
 
 
+def number_at(tape: NumberTape, place: int) -> Any:
+    """The number at a place of a tape."""
+    new = CapturedNumber.__new__(CapturedNumber)
+    new.tape, new.place = tape, place
+    return new
+
+
 def captured(x: Any) -> bool:
     """Whether `x` is a number that differs from call to call."""
     return type(x) is CapturedNumber
@@ -230,7 +234,7 @@ def holds(x: Any) -> bool:
 
 def whole(x: Any) -> Any:
     """int(x), of a captured number too."""
-    return CapturedNumber(x.tape, x.tape.step(int, x.place)) if type(x) is CapturedNumber else int(x)
+    return number_at(x.tape, x.tape.step(int, x.place)) if type(x) is CapturedNumber else int(x)
 
 
 def parameter(x: Any, dtype: DType) -> TensorNode | None:

@@ -133,7 +133,8 @@ def _bound(x: TensorNode, bound: Scalar) -> Scalar:
         near = max(min(bound, 2.0**70), -(2.0**70))
         if near % 1 != 0:
             raise UsageError(f"clip of {x.dtype}: the bound {bound} is no whole number")
-        bound = whole(near)
+        found: int = whole(near)
+        bound = found
     kept: int = max(lo, min(bound, hi))
     return kept
 

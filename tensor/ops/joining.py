@@ -119,11 +119,12 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
 # repeating --------------------------------------------------------------------------------------------------------
 def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> TensorNode:
     """Moved along dimensions; what leaves comes in again. None: as if flat."""
-    one = isinstance(shift, (int, SymbolicSize))
+    by = list(shift) if isinstance(shift, Sequence) else [shift]
     if axis is None:
-        return _rolled_flat(x, shift if one else sum(shift))
+        return _rolled_flat(x, sum(by))
     over = [axis] if isinstance(axis, int) else list(axis)
-    by = [shift] * len(over) if one else list(shift)
+    if not isinstance(shift, Sequence):
+        by *= len(over)
     if len(by) != len(over):
         raise UsageError(f"roll: {len(by)} shifts for {len(over)} dimensions")
     if symbolic((*by, *x.shape)):

@@ -22,8 +22,7 @@ def power(x1: Operand, x2: Operand, /) -> TensorNode:
             x2 = whole(x2)
         elif x2 == 0.5:
             return _root(x1)
-    count = isinstance(x2, int) and not isinstance(x2, bool)
-    if isinstance(x1, TensorNode) and count and abs(x2) <= SQUARED and x1.dtype is not bool_:
+    if isinstance(x1, TensorNode) and x1.dtype is not bool_ and isinstance(x2, int) and not isinstance(x2, bool) and abs(x2) <= SQUARED:
         return _whole(x1, x2)
     x, y = together("pow", x1, x2)
     if x.dtype is bool_:
