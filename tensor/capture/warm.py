@@ -17,6 +17,7 @@ from ...log import logger
 from ...search.ahead import BuildPlace
 from ..fusion.graph_text import graph_text
 from ..graph.node import HostCall, TensorNode, walk
+from ..graph.primitives import cast
 from .capture import ArraySource, CapturedGraph
 from .lookup import FoundKernel
 from .memory_plan import MemoryPlan
@@ -25,7 +26,7 @@ from .replay import LinkedCall
 
 log = logger("tensor")
 
-VERSION = 1
+VERSION = 2
 KIND = "jit"
 """Records' place in the artefact store."""
 
@@ -86,7 +87,7 @@ def save(
         "calls": [
             [c.inputs, c.outputs, c.name, at[id(found[i])] if i in found else -1, hosts.get(c.outputs[0], -1)] for i, c in enumerate(linked)
         ],
-        "nodes": [number[id(n)] for n in nodes],
+        "nodes": [_node_row(n, number) for n in nodes],
         "spots": [[s.kind, s.at] for s in plan.spots],
         "fresh": plan.fresh,
         "states": [s.fresh for s in plan.states],
@@ -96,6 +97,12 @@ def save(
         "outs": [[n, s.kind, s.at] for n, s in plan.outs.items()],
     }
     place.store.put_record(KIND, key, json.dumps(data, separators=(",", ":")))
+
+
+def _node_row(n: TensorNode, number: dict[int, int]) -> tuple[int, str]:
+    """(a node's number in the graph, the type of its elements in memory). What is kept in a wider type than its own is a
+    conversion that the partition put behind the graph's node."""
+    return number[id(n if id(n) in number else n.src[0])], n.dtype.name
 
 
 def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph) -> WarmParts | None:
@@ -113,7 +120,7 @@ def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: Capture
 
 def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], graph: CapturedGraph) -> WarmParts:
     kernels = [_kernel(k, place) for k in data["kernels"]]
-    by_place = [nodes[_index(i, nodes)] for i in data["nodes"]]
+    by_place = [_node(nodes[_index(i, nodes)], dtype) for i, dtype in data["nodes"]]
     spots = [Spot(_kind(kind), _natural(at)) for kind, at in data["spots"]]
     if len(spots) != len(by_place) or len(data["states"]) != len(graph.states):
         raise ValueError("the record does not fit the graph")
@@ -140,6 +147,11 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
         spots, fresh, states, {_natural(a): _natural(b) for a, b in data["donated"]}, memory, tuple(map(_natural, data["chunks"])), outs
     )
     return plan, linked, kernels, by_place
+
+
+def _node(n: TensorNode, dtype: str) -> TensorNode:
+    """A node with the type that its elements have in memory."""
+    return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])
 
 
 def _fits(spots: Sequence[Spot], nodes: Sequence[TensorNode], peak: int) -> None:

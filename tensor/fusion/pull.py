@@ -22,6 +22,7 @@ from ..graph import maps
 from ..graph.maps import Indices
 from ..graph.node import Gathered, Loaded, Scattered, TensorNode, walk
 from ..graph.symbols import axis, extent, extents, number
+from ..partition.places import whole
 from ..partition.splits import loops_of, split_axes
 from .elements import element, is_load
 from .loop_plan import LoopPlan
@@ -108,10 +109,10 @@ class _Pull:
         return Store(buffer, at, O.cast(expr, buffer.dtype), tuple(loops))
 
     def _axes(self, base: TensorNode, name: str) -> Indices:
-        """Axes for a store: those at which an earlier store reads the node, if they are plain; else those of an earlier
-        store of the same shape; else new ones."""
+        """Axes for a store: those at which an earlier store reads the node, if it reads all of it, each element once; else
+        those of an earlier store of the same shape; else new ones."""
         read = self.seen.get(id(base))
-        if read is not None and _plain(read) and len({i for i in read if i.op == "axis"}) == sum(n != 1 for n in base.shape):
+        if read is not None and whole(read, base.shape) and len({i for i in read if i.op == "axis"}) == sum(n != 1 for n in base.shape):
             return read
         axes = split_axes(f"{name}_", base.shape, self.splits.get(id(base), ()))
         self.seen[id(base)] = axes
@@ -125,14 +126,12 @@ class _Pull:
         table = {a: i for a, i in zip(to.axes, axes) if a.op == "axis"}
         at, mask = [], None
         for i, n in zip(to.indices, node.shape):
-            if not isinstance(i, Loaded):
-                at.append(O.substitute(i, table))
-                continue
-            place = O.cast(self.elem(index[i.place], axes, None), D.index)
+            loaded = isinstance(i, Loaded)
+            place = O.cast(self.elem(index[i.place], axes, None), D.index) if isinstance(i, Loaded) else O.substitute(i, table)
             inside = O.logical("and", place >= 0, place < extent(n))
-            if inside.op != "const":
+            if inside.op != "const" or not inside.arg:
                 mask = inside if mask is None else mask & inside
-            at.append(_clamped(place, n))
+            at.append(_clamped(place, n) if loaded else place)
         where: Indices = tuple(at)
         for v in reversed(views):
             where = v.back(where)
@@ -204,14 +203,14 @@ class _Pull:
         by: Gathered = t.arg
         table = {a: i for a, i in zip(by.axes, at) if a.op == "axis"}
         to = tuple(
-            _clamped(O.cast(self.elem(index[i.place], at, mask), D.index), n) if isinstance(i, Loaded) else O.substitute(i, table)
+            _clamped(O.cast(self.elem(index[i.place], at, mask), D.index) if isinstance(i, Loaded) else O.substitute(i, table), n)
             for i, n in zip(by.indices, source.shape)
         )
         return self.elem(source, to, mask)
 
     # reductions ---------------------------------------------------------------------------------------------------
     def _reduce(self, t: TensorNode, at: Indices) -> Node:
-        if not _plain(at):
+        if not whole(at, t.shape):
             return self._instance(t, at)
         if id(t) not in self.reductions:
             name = self._name()
@@ -232,7 +231,7 @@ class _Pull:
         self.values.append(Value(name, axes, Reduce(combine, summed, body, acc), acc))
 
     def _instance(self, t: TensorNode, at: Indices) -> Node:
-        """A reduction read at computed places: one of its own, over the reader's axes."""
+        """A reduction of which a part is read, or at computed places: one of its own, over the reader's axes."""
         combine = t.arg[0]
         name, acc = self._name(), _accumulator(t)
         full, summed = _spread(t, name, at)
@@ -280,10 +279,6 @@ def _spread(t: TensorNode, name: str, keep: Indices) -> tuple[Indices, tuple[Nod
     return tuple(full), tuple(summed)
 
 
-def _plain(at: Indices) -> bool:
-    return all(i.op == "axis" or (i.op == "const" and i.arg == 0) for i in at)
-
-
 def _clamped(place: Node, n: int) -> Node:
-    """A loaded index, kept inside of its dimension unless its declared range proves that it is."""
+    """An index of a gather, kept inside of its dimension unless its range proves that it is."""
     return ix.minmax("max", ix.minmax("min", place, number(n - 1 if n != 0 else 0)), const(0))

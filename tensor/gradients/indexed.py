@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from ...ir.node import Node
+from ...ir.operators import logical
 from ..graph import maps
 from ..graph.maps import IndexMap
 from ..graph.node import Gathered, Loaded, Scattered, TensorNode
 from ..graph.primitives import cast, const, gather, iota, scatter, view
+from ..graph.symbols import extent
 from ..ops import elementwise as E
 from .elementwise import mul
+from .views import condition
 
 
 def gathered(n: TensorNode, dy: TensorNode) -> TensorNode:
@@ -61,10 +65,9 @@ def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], Tenso
         return gather(a, Gathered(to.axes, to.indices), index, x.shape)
 
     inside = None
-    for d, i in enumerate(to.indices):
-        if isinstance(i, Loaded):
-            place = index[i.place]
-            ok = E.binary("and", E.binary("le", 0, place), E.binary("lt", place, n.shape[d]))
+    for i, size in zip(to.indices, n.shape):
+        ok = _inside(index[i.place] if isinstance(i, Loaded) else i, size, to, x.shape)
+        if ok is not None:
             inside = ok if inside is None else E.binary("and", inside, ok)
     if to.combine == "add":
         out = read(dy)
@@ -79,6 +82,14 @@ def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], Tenso
         count = scatter(here, Scattered("add", to.axes, to.indices), index, n.shape)
         out = mul(E.binary("div", read(dy), E.binary("max", read(count), 1.0)), here)
     return out if inside is None else E.where(inside, out, const(0, dy.dtype))
+
+
+def _inside(place: TensorNode | Node, size: int, to: Scattered, shape: maps.Shape) -> TensorNode | None:
+    """Whether a place of a scatter is one of `size`; None where all certainly are."""
+    if isinstance(place, TensorNode):
+        return E.binary("and", E.binary("le", 0, place), E.binary("lt", place, size))
+    mask = logical("and", place >= 0, place < extent(size))
+    return None if mask.op == "const" and mask.arg else condition(shape, to.axes, mask)
 
 
 def sub_of(a: TensorNode, b: TensorNode) -> TensorNode:

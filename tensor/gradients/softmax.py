@@ -139,7 +139,7 @@ def _product(p: TensorNode, dims: tuple[int, ...], readers: Readers, ends: set[i
         (reader,) = readers[id(n)]
         if reader.op == "view" and reader.arg.plain is not None:
             places = reader.arg.plain
-            if any(places[d] is None for d in (*rows.values(), *along)):
+            if any(places[d] is None for d in (*rows.values(), *along)) or not _apart(reader, list(rows.values())):
                 return None
             rows = {here: places[there] or 0 for here, there in rows.items()}
             along = {places[d] or 0 for d in along}
@@ -155,6 +155,12 @@ def _product(p: TensorNode, dims: tuple[int, ...], readers: Readers, ends: set[i
         n = reader
         if not along:
             return Product(n, rows)
+
+
+def _apart(reader: TensorNode, rows: Sequence[int]) -> bool:
+    """Whether a view shows all rows of its source, each in a place of its own (a slice does not, nor a diagonal)."""
+    places, source = [reader.arg.plain[d] for d in rows], reader.src[0].shape
+    return len({*places}) == len(places) and all(reader.shape[p] == source[d] for d, p in zip(rows, places))
 
 
 def _linear(reader: TensorNode, n: TensorNode) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from math import prod
 
 from ...ir import index as ix
+from ...ir.dtypes import bool_
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import logical, substitute
 from ..graph import maps
-from ..graph.maps import IndexMap, Shape
+from ..graph.maps import IndexMap, Indices, Shape
 from ..graph.node import Scattered, TensorNode
 from ..graph.primitives import const as constant
 from ..graph.primitives import elementwise, reshape, scatter, view
@@ -107,11 +108,14 @@ def _scattered(by: IndexMap, kept: Iterable[int], dy: TensorNode) -> TensorNode:
     names = {by.axes[d]: a for d, a in zip(kept, maps.holes(dy.shape)) if a.op == "axis"}
     indices = tuple(substitute(i, names) for i in by.indices)
     if by.mask is not None:
-        mask = substitute(by.mask, names)
-        one = constant(1, dy.dtype)
-        inside = view(one, IndexMap(dy.shape, (), maps.holes(dy.shape), (), mask))
-        dy = elementwise("where", E.binary("ne", inside, 0), dy, constant(0, dy.dtype, dy.shape))
+        inside = condition(dy.shape, maps.holes(dy.shape), substitute(by.mask, names))
+        dy = elementwise("where", inside, dy, constant(0, dy.dtype, dy.shape))
     return scatter(dy, Scattered("add", maps.holes(dy.shape), indices), (), by.source)
+
+
+def condition(shape: Shape, axes: Indices, mask: Node) -> TensorNode:
+    """A condition on the indices `axes` of `shape`, as a node of bools."""
+    return view(constant(True, bool_), IndexMap(shape, (), axes, (), mask))
 
 
 def spread(dy: TensorNode, shape: Shape, over: Iterable[int]) -> TensorNode:

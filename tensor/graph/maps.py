@@ -76,6 +76,12 @@ class IndexMap:
         used = axes_of(*self.indices, *(() if self.mask is None else (self.mask,)))
         return frozenset(d for d, a in enumerate(self.axes) if a in used)
 
+    def along(self, source: frozenset[int]) -> frozenset[int]:
+        """The result's dimensions along which elements differ where those of the source do along `source`: where they are
+        zeros is part of what they are."""
+        used = axes_of(*(self.indices[d] for d in source), *(() if self.mask is None else (self.mask,)))
+        return frozenset(d for d, a in enumerate(self.axes) if a in used)
+
     @cached_property
     def divides(self) -> bool:
         """Whether an index is divided, as where a reshape splits what lies in order otherwise."""

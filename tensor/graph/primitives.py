@@ -161,8 +161,8 @@ def scan(combine: str, x: TensorNode, dim: int) -> TensorNode:
 
 # indexed ----------------------------------------------------------------------------------------------------------
 def gather(x: TensorNode, by: Gathered, index: tuple[TensorNode, ...], shape: Shape) -> TensorNode:
-    """Elements of `x` at computed and loaded places; `index` are integer nodes of the result's shape. A loaded place
-    outside of the source reads its nearest element."""
+    """Elements of `x` at computed and loaded places; `index` are integer nodes of the result's shape. A place outside of the
+    source reads its nearest element."""
     return make("gather", (x, *index), by, shape, x.dtype)
 
 

@@ -137,7 +137,7 @@ def _gather(n: TensorNode, src: list[Array]) -> Array:
         return np.zeros(n.shape, source.dtype)
     table = _places(n.arg.axes, n.shape)
     at = [
-        np.clip(index[i.place].astype(np.int64), 0, max(size - 1, 0)) if isinstance(i, Loaded) else index_value(i, table)
+        np.clip(index[i.place].astype(np.int64) if isinstance(i, Loaded) else index_value(i, table), 0, max(size - 1, 0))
         for i, size in zip(n.arg.indices, source.shape)
     ]
     return np.broadcast_to(source[tuple(at)], n.shape)

@@ -46,12 +46,12 @@ def _varies(n: TensorNode) -> frozenset[int]:
     if n.op in ("cast", "elementwise"):
         return frozenset().union(*(_VARIES[s] for s in n.src))
     if n.op == "view":
-        source = n.src[0]
-        if source.op == "const":
-            return frozenset()
-        if source.op not in _SHOWN or n.arg.plain is None:
-            return frozenset(n.arg.varies)
-        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in _VARIES[source])
+        return n.arg.along(_VARIES[n.src[0]] if n.src[0].op in _SHOWN else _own(n.src[0]))
+    return _own(n)
+
+
+def _own(n: TensorNode) -> frozenset[int]:
+    """The dimensions along which the elements of a node differ that says nothing of them."""
     return frozenset() if n.op == "const" else frozenset(d for d, e in enumerate(n.shape) if e not in (0, 1))
 
 

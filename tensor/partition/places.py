@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...ir.operators import substitute
-from ..graph.maps import Indices
+from ..graph.maps import Indices, Shape
 from ..graph.node import Gathered, Loaded, TensorNode
-from ..graph.symbols import axis, most
+from ..graph.symbols import axis, extent, most
 
 ZERO = const(0)
 
@@ -46,6 +46,11 @@ def units(at: Indices | None) -> Indices | None:
 def plain(at: Indices | None) -> bool:
     """Whether an index is axes and zeros only."""
     return at is not None and all(i.op == "axis" or i is ZERO for i in at)
+
+
+def whole(at: Indices | None, shape: Shape) -> bool:
+    """Whether an index runs over every element of `shape`: axes as long as its dimensions, and zeros."""
+    return plain(at) and all(i.arg.extent == extent(n) if i.op == "axis" else n == 1 for i, n in zip(at or (), shape, strict=True))
 
 
 def axes_in(at: Indices | None) -> frozenset[Node]:

@@ -14,7 +14,7 @@ from ..graph.node import TensorNode
 from ..graph.order import Graph
 from ..graph.symbols import axis
 from . import cost
-from .places import ZERO, axes_in, gathered, plain, spread, through, units
+from .places import ZERO, axes_in, gathered, plain, spread, through, units, whole
 from .rules import Rule
 from .splits import Splits, loops_of, split_axes, splits_of
 
@@ -119,7 +119,7 @@ class Regions:
         if len(uses) > 1:
             self._merge_rows(n, uses)
         if len(uses) > 1:
-            self.extra[id(n)] = [u.region for u in uses.values() if self._misfit(n, u) is None]
+            self.extra[id(n)] = [u.region for u in uses.values() if self._misfit(n, u) is None and self._whole(n, u)]
             return Rule.statistic
         (use,) = uses.values()
         misfit = self._misfit(n, use)
@@ -129,7 +129,7 @@ class Regions:
 
     def _merge_rows(self, n: TensorNode, uses: dict[int, KernelUse]) -> None:
         """A kernel that only computes a row's result from reductions (log-sum-exp) becomes part of the one that makes them."""
-        hosts = [u.region for u in uses.values() if u.region.base.size != n.size and self._misfit(n, u) is None]
+        hosts = [u.region for u in uses.values() if u.region.base.size != n.size and self._misfit(n, u) is None and self._whole(n, u)]
         for host in hosts[:1]:
             for u in list(uses.values()):
                 r = u.region
@@ -172,6 +172,10 @@ class Regions:
             return Rule.rows
         return None
 
+    def _whole(self, n: TensorNode, use: KernelUse) -> bool:
+        """Whether a kernel that computes what it reads of a node computes all of it, so that it can store it as well."""
+        return all(whole(at, n.shape) for at in use.indices)
+
     def _hoisted(self, use: KernelUse) -> bool:
         """Whether a kernel evaluates a node once for each row, outside of the loops over the rest."""
         region = use.region
@@ -198,6 +202,7 @@ class Regions:
                 (host.head is None or (folded and bool(host.folded)))
                 and host.base.size > n.size
                 and self._hoisted(u)
+                and self._whole(n, u)
                 and len(u.indices) == 1
             )
             if fits and not any(r is not host and self.graph.depends(host.root, r.root) for r in regions):
