@@ -17,6 +17,7 @@ from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast
 from .loop_plan import LoopPlan
 from .made import MadeKernel, kernel_of
+from .proof import prove
 
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -92,7 +93,8 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
 
 
 def call_list(outs: Sequence[TensorNode]) -> CallList:
-    """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory."""
+    """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory. Raises
+    InternalError where what a kernel reads is not proved to be written (`proof`)."""
     banned: dict[int, str] = {}
     while True:
         parted = P.partition(outs, banned)
@@ -127,7 +129,9 @@ def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKer
         else:
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
     reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
-    return CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+    found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+    prove(found)
+    return found
 
 
 def _memory(n: TensorNode) -> int:
