@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir import index as ix
-from ...ir.buffer import Buffer
 from ...ir.checks.written_whole import writes_whole
 from ...ir.errors import InternalError
 from ...ir.kernel import Kernel

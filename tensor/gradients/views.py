@@ -20,7 +20,6 @@ from ..graph.node import Scattered, TensorNode
 from ..graph.primitives import const as constant
 from ..graph.primitives import elementwise, reshape, scatter, view
 from ..graph.symbols import axis, size_of
-from ..ops import elementwise as E
 from .sums import pushed, summed
 
 _ZERO = const(0)
