@@ -154,9 +154,10 @@ class JitProgram:
             self._owned("argument", place, given, line)
         self._apart(given, line)
         fresh = self.replay.run(given)
+        result = self._result(tensors, given, fresh, numbers)  # before tensors change: what was made of one keeps its old values
         for s in self.plan.states:
             self._update(s, tensors, given, fresh)
-        return self._result(tensors, given, fresh, numbers)
+        return result
 
     # memory that is written in place ------------------------------------------------------------------------------
     def _found(self, s: StatePlan) -> None:

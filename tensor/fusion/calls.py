@@ -17,7 +17,7 @@ from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast
 from .loop_plan import LoopPlan
 from .made import MadeKernel, kernel_of
-from .proof import prove
+from .proof import ListedStep, prove
 
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -130,8 +130,19 @@ def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKer
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
     reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
     found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
-    prove(found)
+    prove_list(found)
     return found
+
+
+def prove_list(made: CallList) -> None:
+    """Raise InternalError where something of a list is read that was not written."""
+    steps = [
+        ListedStep(c.kernel.name, c.kernel, c.inputs, c.outputs)
+        if isinstance(c, KernelCall)
+        else ListedStep(c.call.name, None, c.inputs, c.outputs)
+        for c in made.calls
+    ]
+    prove(steps, made.leaves, made.nodes, made.outs)
 
 
 def _memory(n: TensorNode) -> int:

@@ -7,7 +7,8 @@ A list that fails is a fault of this tool: an error, and no result."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...ir import index as ix
 from ...ir.checks.written_whole import writes_whole
@@ -18,28 +19,33 @@ from ..graph.lines import at
 from ..graph.node import TensorNode
 from ..graph.symbols import extents
 
-if TYPE_CHECKING:
-    from .calls import CallList
+
+class ListedStep(NamedTuple):
+    """A call of a list: its name, its kernel (None: NumPy's code, which writes whole arrays), and the places of its arrays."""
+
+    name: str
+    kernel: Kernel | None
+    inputs: Sequence[int]
+    outputs: Sequence[int]
 
 
-def prove(made: CallList) -> None:
-    """Raise InternalError where a call reads, or the list leaves, what no call before has written whole and in that type."""
-    written = set(range(made.leaves))
-    for call in made.calls:
-        kernel = getattr(call, "kernel", None)
-        name = call.call.name if kernel is None else kernel.name
-        for p in call.inputs:
+def prove(steps: Sequence[ListedStep], leaves: int, nodes: Sequence[TensorNode], outs: Sequence[int]) -> None:
+    """Raise InternalError where a step reads, or the list leaves, what no step before has written whole and in that type.
+    `leaves`: how many arrays come from outside; `nodes`: by place, a node of the array's shape and type; `outs`: results."""
+    written = set(range(leaves))
+    for name, kernel, inputs, outputs in steps:
+        for p in inputs:
             if p not in written:
-                raise _fault(f"{name} reads", made.nodes[p], "before any kernel has written it")
-        for p in call.outputs:
+                raise _fault(f"{name} reads", nodes[p], "before any kernel has written it")
+        for p in outputs:
             if p in written:
-                raise _fault(f"{name} writes", made.nodes[p], "which has its values already")
+                raise _fault(f"{name} writes", nodes[p], "which has its values already")
         if kernel is not None:
-            _prove_kernel(kernel, [made.nodes[p] for p in call.inputs], [made.nodes[p] for p in call.outputs])
-        written.update(call.outputs)
-    for p in made.outs:
+            _prove_kernel(kernel, [nodes[p] for p in inputs], [nodes[p] for p in outputs])
+        written.update(outputs)
+    for p in outs:
         if p not in written:
-            raise _fault("no kernel writes the result", made.nodes[p])
+            raise _fault("no kernel writes the result", nodes[p])
 
 
 def _prove_kernel(kernel: Kernel, reads: list[TensorNode], writes: list[TensorNode]) -> None:

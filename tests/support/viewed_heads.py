@@ -67,6 +67,8 @@ VIEWS: dict[str, Pair] = {
     "trace": (lambda y: y.diagonal().sum(-1), lambda y: np.trace(y, axis1=-2, axis2=-1)),
     "padded": (lambda y: y.pad([(1, 2)] * y.ndim), lambda y: np.pad(y, [(1, 2)] * y.ndim)),
     "broadcast": (lambda y: y[None].expand(3, *y.shape), lambda y: np.broadcast_to(y, (3, *y.shape))),
+    "broadcast padded": (lambda y: y[None].expand(3, *y.shape).pad([(1, 2), *[(0, 1)] * y.ndim]),
+                         lambda y: np.pad(np.broadcast_to(y, (3, *y.shape)), [(1, 2), *[(0, 1)] * y.ndim])),
     "rolled": (lambda y: y.roll(1, axis=-1), lambda y: np.roll(y, 1, -1)),
     "rolled rows": (lambda y: y.roll(2, axis=0), lambda y: np.roll(y, 2, 0)),
     "halves swapped": (lambda y: xp.concat([y[..., 2:], y[..., :2]], axis=-1), lambda y: np.concatenate([y[..., 2:], y[..., :2]], -1)),
@@ -77,7 +79,7 @@ VIEWS: dict[str, Pair] = {
     "transposed part": same(lambda y: (y.T if y.ndim == 2 else y.mT)[..., :2]),
     "banded": (_banded, _banded),
     "picked": (lambda y: y.take(Tensor(np.array([2, 0, 2])), axis=0), lambda y: np.take(y, [2, 0, 2], 0)),
-}
+}  # fmt: skip
 """Of an array of at least 2 dimensions with at least 3 elements along the first and the last one."""
 
 
@@ -169,7 +171,7 @@ HEADS: dict[str, Head] = {
     "column norm": Head(lambda x: _columns(x), lambda x: _layer_norm(x, 0), (M,)),
     "rms": Head(lambda x, g: x / ((x * x).mean(-1, keepdims=True) + 0.1).sqrt() * g,
                 lambda x, g: x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.1) * g, (M, (7,))),
-    "group_norm": Head(lambda x: nn.group_norm(x, 2)[0], lambda x: _layer_norm(x.reshape(1, 2, -1)).reshape(x.shape)[0], ((1, 4, 5),)),
+    "group_norm": Head(lambda x: nn.group_norm(x, 2)[0], lambda x: _layer_norm(x.reshape(1, 2, -1)).reshape(x.shape)[0], ((1, 6, 5),)),
     "softmax": Head(lambda x: x.softmax(-1), _softmax, (M,)),
     "softmax of columns": Head(lambda x: x.softmax(0), lambda x: _softmax(x, 0), (M,)),
     "log_softmax": Head(lambda x: x.log_softmax(-1), lambda x: np.log(_softmax(x)), (M,)),

@@ -5,44 +5,22 @@ and compiles all cases; a plain run compiles a covering set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 import pytest
 import tilewright as tw
+from agreement import agrees
 from read_in_parts import READERS, STATISTICS
 from thorough import amount
 from tilewright.tensor import Tensor
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph.primitives import const
-from viewed_heads import HEADS, SOURCES, VIEWS, Array, by_kernels, drawn
+from viewed_heads import HEADS, SOURCES, VIEWS, by_kernels, drawn
 
 pytestmark = pytest.mark.many
-STEP = 1e-6
-
-Function = Callable[..., Any]
-LOSSES: tuple[Callable[[Any, Any], Any], ...] = (lambda y, c: y.sum(), lambda y, c: (y * c).sum(), lambda y, c: (y * y).sum())
-"""A sum's gradient is a constant, and a view's of it a constant with zeros around; the others' are arrays."""
-
-
-def agrees(name: str, tensors: Function, arrays: Function, given: Sequence[Array], losses: Sequence[int]) -> None:
-    """The values of a function, and the gradients of losses of it along a random direction, against differences."""
-    want, rng = arrays(*given), np.random.default_rng(1)
-    weights = rng.normal(size=np.shape(want))
-    ways = [rng.normal(size=a.shape) for a in given]
-    leaves = [Tensor(a) for a in given]
-    y = tensors(*leaves)
-    for loss in losses:
-        out = LOSSES[loss](y, Tensor(weights))
-        slopes = gradients([out.node], [const(1.0, out.dtype)], [t.node for t in leaves])
-        found, *got = by_kernels([y.node, *slopes])
-        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9, err_msg=name)
-        for i, (g, way) in enumerate(zip(got, ways, strict=True)):
-            ends = (LOSSES[loss](arrays(*(a + s * way if i == j else a for j, a in enumerate(given))), weights) for s in (STEP, -STEP))
-            slope, along = (next(ends) - next(ends)) / (2 * STEP), g * way
-            assert abs(along.sum() - slope) <= 1e-5 * max(1, np.abs(along).sum()), f"{name}: loss {loss}, gradient {i}"
 
 
 @pytest.mark.parametrize("head", HEADS)

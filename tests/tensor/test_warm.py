@@ -104,3 +104,23 @@ def test_require_lists_all_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
     f = tw.jit(function, tune="require")
     with pytest.raises(tw.CacheMiss, match=r"3 of 3 kernels were not tuned.*matmul.*softmax"):
         run(f, monkeypatch)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_statistics_of_16_bits_that_are_kept_in_32(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their arrays are no nodes of the graph: they have another type than these."""
+    x = np.random.default_rng(0).uniform(1, 2, (91, 128)).astype(np.float32)
+    w = np.eye(128, dtype=np.float32)
+    narrow, square = (Tensor(a).astype(dtype).realise() for a in (x, w))
+
+    def both(x: Tensor, w: Tensor) -> Any:
+        m = x.max(-1)
+        return m + 1, m * 2, x @ w + x.mean(-1, keepdims=True), tw.xp.sort(x.mean(-1) * 3)
+
+    for warm in (False, True):
+        new_process(monkeypatch)
+        f = tw.jit(both)
+        a, b, c, d = (t.astype("float32").numpy() for t in f(narrow, square))
+        assert f.programs[0].warm is warm
+        assert np.allclose(a, x.max(-1) + 1, 2e-2) and np.allclose(b, x.max(-1) * 2, 2e-2)
+        assert np.allclose(c, x + x.mean(-1, keepdims=True), 3e-2) and np.allclose(d, np.sort(x.mean(-1) * 3), 2e-2)
