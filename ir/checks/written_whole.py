@@ -57,9 +57,9 @@ def _sized(store: Store) -> Iterator[Store]:
     if not symbols:
         yield store
         return
-    for pick in (lambda s: s.arg.lo, lambda s: min(s.arg.lo + 1, s.arg.hi), lambda s: s.arg.hi):
-        table: dict[Node, Node] = {s: const(pick(s)) for s in symbols}
-        table |= {a: _axis(a.arg.name, substitute(as_node(a.arg.extent), table)) for a in store.axes}
+    for values in ([s.arg.lo for s in symbols], [min(s.arg.lo + 1, s.arg.hi) for s in symbols], [s.arg.hi for s in symbols]):
+        table: dict[Node, Node] = {s: const(v) for s, v in zip(symbols, values, strict=True)}
+        table |= {a: axis(a.arg.name, substitute(as_node(a.arg.extent), table).arg) for a in store.axes}
         shape = tuple(substitute(as_node(n), table).arg for n in store.buffer.shape)
         yield replace(
             store,
@@ -68,10 +68,6 @@ def _sized(store: Store) -> Iterator[Store]:
             axes=tuple(table[a] for a in store.axes),
             mask=None if store.mask is None else substitute(store.mask, table),
         )
-
-
-def _axis(name: str, extent: Node) -> Node:
-    return axis(name, extent.arg)
 
 
 # digits --------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 
+from ..graph.maps import IndexMap
 from ..graph.node import TensorNode, walk
 from ..graph.order import Graph
 
@@ -46,7 +47,8 @@ def _varies(n: TensorNode) -> frozenset[int]:
     if n.op in ("cast", "elementwise"):
         return frozenset().union(*(_VARIES[s] for s in n.src))
     if n.op == "view":
-        return n.arg.along(_VARIES[n.src[0]] if n.src[0].op in _SHOWN else _own(n.src[0]))
+        by: IndexMap = n.arg
+        return by.along(_VARIES[n.src[0]] if n.src[0].op in _SHOWN else _own(n.src[0]))
     return _own(n)
 
 
