@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
+from ...ir.errors import InternalError
+from ..graph.lines import at
 from ..graph.maps import Indices
 from ..graph.node import TensorNode
 from ..graph.order import Graph
@@ -115,6 +117,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
     _siblings(groups, regions, needs, of)
     order: list[int] = []
     placed: set[int] = set()
+    open_: set[int] = set()
 
     def place(g: int) -> None:
         stack = [g]
@@ -122,9 +125,15 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
             top = stack[-1]
             missing = [of[s] for s in needs[top] if of[s] != top and of[s] not in placed]
             if missing:
+                open_.add(top)
+                if not open_.isdisjoint(missing):
+                    raise InternalError(
+                        f"internal error: kernels need one another's results{at(groups[top].roots[0].line)}: please report the function"
+                    )
                 stack += missing
             else:
                 stack.pop()
+                open_.discard(top)
                 if top not in placed:
                     placed.add(top)
                     order.append(top)

@@ -139,11 +139,12 @@ class Regions:
                     and {units(at) for at in u.indices} == {units(r.axes)}
                     and r.base.op in ("elementwise", "cast")
                 )
-                if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
+                if row and not self._before(r, host) and not self._before(host, r):
                     self._become(r, host)
 
     def _become(self, guest: KernelRegion, host: KernelRegion) -> None:
-        self.regions[id(guest.root)] = host
+        for i in [i for i, region in self.regions.items() if region is guest]:
+            self.regions[i] = host
         for uses in self.uses.values():
             moved = uses.pop(id(guest.root), None)
             if moved is not None:
@@ -205,9 +206,24 @@ class Regions:
                 and self._whole(n, u)
                 and len(u.indices) == 1
             )
-            if fits and not any(r is not host and self.graph.depends(host.root, r.root) for r in regions):
+            if fits and not any(r is not host and self._before(r, host) for r in regions):
                 return u
         return None
+
+    def _before(self, first: KernelRegion, second: KernelRegion) -> bool:
+        """Whether a kernel has to run before another one, which reads what it stores, or what kernels between them do."""
+        made: dict[int, list[int]] = {}
+        for i, region in self.regions.items():
+            made.setdefault(id(region.root), []).append(i)
+        seen, todo = set[int](), [id(first.root)]
+        while todo:
+            root = todo.pop()
+            readers = {r for i in made.get(root, ()) for r in self.readers.get(i, ())} - seen - {root}
+            if id(second.root) in readers:
+                return True
+            seen |= readers
+            todo += readers
+        return False
 
     def _made_before(self, n: TensorNode, sums: list[TensorNode]) -> bool:
         """Whether a fold that does not need `n` makes its reductions: `n` had better be stored there (`_merge_rows`)."""

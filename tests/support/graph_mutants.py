@@ -126,6 +126,7 @@ PARTITION: dict[str, Fault] = {
     "kernels run backwards": Fault("partition.groups:_ordered", "    return done", "    return done[::-1]", ("network/all",)),
     "a kernel that joins another one stores nothing": Fault(
         "partition.groups:_join", "groups[b].roots += groups[a].roots", "pass", ("logsumexp:first rows+last rows", "norm:all+sum of squares", "statistics/all", "layer_norm/all", "attention/all")),
+    "kernels wait for one another": Fault(f"{REGIONS}_before", "return True", "return False", ("circle",)),
     "results keep a kernel's type": Fault("partition.kept:kept_types", "and id(n) not in outputs", "", ("narrow",)),
     "parts of a dimension count one by one": Fault("partition.splits:split_axes", "const(inner))", "const(n // inner))", ("groups",)),
     "a slice begins at 0": Fault("graph.maps:strided", "number(start)", "number(0)", ("product/last rows", "last rows>product")),

@@ -14,7 +14,9 @@ from agreement import agrees, close
 from capture_probes import CAPTURED
 from read_in_parts import READERS, STATISTICS
 from tilewright import Tensor, xp
+from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import small
+from tilewright.tensor.graph.primitives import const
 from viewed_heads import HEADS, SOURCES, VIEWS, by_kernels, drawn
 
 X = np.random.default_rng(5).uniform(1, 2, (9, 6)).astype(np.float32)
@@ -75,6 +77,18 @@ def _groups() -> None:
     mean = Tensor(x).reshape(2, 120).exp().mean(-1)
     made = Tensor(x) * mean.reshape(2, 1, 1).expand(2, 3, 40).reshape(6, 40)
     close(by_kernels([made.node])[0], x * np.repeat(np.exp(x).reshape(2, 120).mean(-1), 3)[:, None])
+
+
+def _circle() -> None:
+    """Rows' results that two outputs and a gradient share."""
+    x = Tensor(np.random.default_rng(0).normal(size=(60, 70)))
+
+    p = tw.nn.layer_norm(x.flip(axis=0)).roll(3, axis=-1)
+    a, b = p[..., 35:] * 2, p * 2
+    loss = a.sum() + (b * b).sum()
+    nodes = [a.node, b.node, *gradients([loss.node], [const(1.0, loss.dtype)], [x.node])]
+    for got, want in zip(by_kernels(nodes), small.evaluate(nodes), strict=True):
+        close(got, want)
 
 
 def _second() -> None:
@@ -143,7 +157,7 @@ def _alike_eager() -> None:
 PROBES: dict[str, Callable[[], None]] = {
     **CAPTURED,
     "ties": _ties, "checkpoint": _checkpointed, "stopped": _stopped, "second derivative": _second, "batched": _batched,
-    "batched reads": _batched_reads, "outside": _outside, "groups": _groups, "dropped": _dropped, "alike": _alike, "alike eager": _alike_eager,
+    "batched reads": _batched_reads, "outside": _outside, "groups": _groups, "circle": _circle, "dropped": _dropped, "alike": _alike, "alike eager": _alike_eager,
     "quotients": written_twice(lambda a, b, c: a / (b * b + 1) - c / (a * a + 2), lambda a, b, c: a / (b * b + 1) - c / (a * a + 2), A, B, C),
     "powers": written_twice(lambda a, b: (a * a + 0.5) ** b, lambda a, b: (a * a + 0.5) ** b, A, B),
     "functions": written_twice(lambda a: a.exp() + (a * a + 1).log() * a.tanh() + a.sin() / (a * a + 1).sqrt() + abs(a),

@@ -5,11 +5,14 @@ import pytest
 from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, parameters, scores, softmax
 from scipy.special import erf
 from tilewright.tensor import value_and_grad
+from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import primitives as T
+from tilewright.tensor.graph import small
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
 from tilewright.tensor.running.run import realise
 from tilewright.tensor.tensor import Tensor
+from viewed_heads import by_kernels
 
 
 def rules(*outs):
@@ -148,3 +151,17 @@ def test_a_residual_stream_of_many_layers_needs_few_cuts():
     value, dw = value_and_grad(loss)(w)
     made = listed(value, dw)
     assert [r for c in made.calls for r in c.rules].count(Rule.limit) <= 2 and len(made.calls) < 100
+
+
+def test_kernels_do_not_need_one_another():
+    """A row's result of a gradient joined the kernel of an output, which also made what the gradient needs: partitioning
+    never ended."""
+    x = Tensor(np.random.default_rng(0).normal(size=(60, 70)))
+
+    d = x.flip(axis=0) - x.flip(axis=0).mean(-1, keepdims=True)
+    p = (d / ((d * d).mean(-1, keepdims=True) + 1e-5).sqrt()).roll(3, axis=-1)
+    a, b = p[..., 35:] * 2, p * 2
+    loss = a.sum() + (b * b).sum()
+    nodes = [a.node, b.node, *gradients([loss.node], [T.const(1.0, loss.dtype)], [x.node])]
+    for got, want in zip(by_kernels(nodes), small.evaluate(nodes)):
+        assert np.allclose(got, want)
