@@ -171,14 +171,14 @@ GRADIENTS: dict[str, Fault] = {
 
 CAPTURE: dict[str, Fault] = {
     "arrays change places": Fault("running.detached:detached", "Slot(len(leaves), range_of(n))", "Slot(max(0, 1 - len(leaves)), range_of(n))", ("one array twice",)),
-    "a number that changed stays a constant": Fault("capture.capture:capture", "numbers[i] = Tensor.of(slots[-1], device)", "pass", ("numbers",)),
+    "a number that changed stays a constant": Fault("capture.capture:capture", "numbers[i] = number_at(tape, place)", "pass", ("numbers",)),
     "numbers are no part of what is called": Fault("capture.decorator:_Family.key", "*(x for i, x in enumerate(found) if i not in self.dynamic)", "", ("numbers in turn",)),
-    "a number's sign at 0 is lost": Fault("capture.arguments:exact", "(type(x), x, copysign(1.0, x))", "(type(x), x)", ("zeros",)),
+    "a number's sign at 0 is lost": Fault("graph.numbers:exact_number", "(type(x), x, copysign(1.0, x))", "(type(x), x)", ("zeros",)),
     "other settings are the same": Fault("capture.arguments:Static.__eq__", "return a is b or", "return True or", ("statics",), also=(("capture.arguments:Static.__hash__", "return hash(self.value)", "return 0"),)),
     "results change places": Fault("capture.capture:_Graph._source", "self.outs.append(n)", "self.outs.insert(0, n)", ("results",)),
     "an update is not written": Fault("capture.capture:_Graph._state", "self._source(new).place", "self._source(new).place * 0", ("assigned in order", "assigned")),
-    "updates leave what was there": Fault(f"{PROGRAM}_updating", "self._update(s, tensors, given, fresh)", "pass", ("assigned", "assigned in order")),
-    "the first update is lost": Fault(f"{PROGRAM}_updating", "for s in self.plan.states:\n        self._update", "for s in self.plan.states[1:]:\n        self._update", ("assigned in order",)),
+    "updates leave what was there": Fault(f"{PROGRAM}_updated", "self._update(s, tensors, given, fresh)", "pass", ("assigned", "assigned in order")),
+    "the first update is lost": Fault(f"{PROGRAM}_updated", "for s in self.plan.states:\n        self._update", "for s in self.plan.states[1:]:\n        self._update", ("assigned in order",)),
     "a tensor is written before it is read": Fault(f"{PLACES}_over", "self.last.get(old, -1) > call", "False", ("read before it is written", "assigned in order")),
     "a result that is returned is written": Fault(f"{PLACES}_over", "if key in self.kept or key in self.taken:", "if False:", ("returned",)),
     "neighbours are read after they are written": Fault(f"{PLACES}_aliased", "return None\n    kernel", "return None\n    return call\n    kernel", ("neighbours",)),
