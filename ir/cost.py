@@ -23,7 +23,7 @@ from .kernel import Kernel
 from .keyed import keyed
 from .node import Node, as_node, axes_of, walk
 from .node import axis as make_axis
-from .op_names import FUNCTIONS
+from .op_names import FUNCTIONS, PAIRED
 from .operators import substitute, substitute_on
 from .skippable import skippable, threshold
 from .tuple_scan import tuple_scan
@@ -31,7 +31,7 @@ from .tuple_scan import tuple_scan
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor", "round", "trunc"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
 
-ELEMENTARY = FUNCTIONS
+ELEMENTARY = FUNCTIONS | PAIRED
 
 MOST_COUNTED = 1 << 16
 """Points of the other axes up to which the places on a folded axis that do something are counted."""
@@ -49,6 +49,9 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
     "sin": {4: 55, 8: 80},
     "cos": {4: 55, 8: 80},
     "atan": {4: 25, 8: 37},
+    "pow": {4: 90, 8: 160},
+    "floor_div": {4: 20, 8: 20},
+    "floor_mod": {4: 20, 8: 20},
 }
 """Flops of the vector polynomial of each function (`lower.arithmetic.elementary`; a test keeps the two together), by operand size in bytes."""
 

@@ -10,7 +10,7 @@ from .dtypes import DType, bool_, index
 from .intervals import BIG, Interval, integer_bounds
 from .node import Node, pending
 from .rests import rests
-from .rewrite import rounded
+from .rounding import rounded
 
 Of = Callable[[Node], Interval]
 

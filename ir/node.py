@@ -7,7 +7,7 @@ Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a
 Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
 Values:  add sub mul div max min neg abs sqrt floor round trunc where cast lt le eq ne and or not
-Functions: exp expm1 log log1p tanh erf sin cos atan
+Functions: exp expm1 log log1p tanh erf sin cos atan; of two floats pow floor_div floor_mod
 Integers: and or xor not shl shr floordiv remainder popcount clz, of any integer type (an index, too, may be the operand of these)
 """
 
@@ -22,7 +22,7 @@ from .checks.misuse import NoValue, number
 from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
 
-from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
+from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, DEAR as DEAR, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
 
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]

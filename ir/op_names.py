@@ -4,6 +4,10 @@ from __future__ import annotations
 
 FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
 """Elementary functions, which are evaluated by polynomials."""
+PAIRED = frozenset({"pow", "floor_div", "floor_mod"})
+"""Functions of two floats: a power, and a quotient rounded down with what it leaves."""
+DEAR = FUNCTIONS | PAIRED | {"div", "sqrt"}
+"""What takes many times as long as an addition."""
 COUNTS = frozenset({"popcount", "clz"})
 """What counts bits of an integer: those that are set, and those that are not above the highest that is."""
 UNARY = FUNCTIONS | COUNTS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}

@@ -6,11 +6,12 @@ from . import index as ix
 from .borders import as_border
 from .buffer import load
 from .checks.misuse import condition, number, types_differ
-from .dtypes import DType, DTypeLike, bool_, dtype, float32, float64, index
+from .dtypes import DType, DTypeLike, bool_, dtype, float32, index
 from .errors import KernelError
 from .literals import adapted, matched, remember
 from .node import Expr, Node, Number, as_node, const, make, pending
 from .op_names import COMPARE, COUNTS, INTEGER, UNARY
+from .rounding import rounded
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:
@@ -80,30 +81,19 @@ def integer(op: str, a: Expr, b: Expr) -> Node:
 def divide(op: str, a: Expr, b: Expr) -> Node:
     """`//` ("floordiv") and `%` ("remainder"): of an index by a number in normal form, of integers and floats by a value.
 
-    KernelError for an index that is divided by the number 0, and for bools."""
+    Of floats they are NumPy's, special values included, while |x / y| < 2⁵³. KernelError for an index that is divided by the number 0, and for bools."""
     x, y = _both(a, b)
     if x.dtype is index and y.op == "const" and y.arg >= 0:
         return ix.floordiv(x, y.arg) if op == "floordiv" else ix.mod(x, y.arg)
-    return _divide_floats(op, x, y) if x.dtype.is_float else integer(op, x, y)
+    return of_floats({"floordiv": "floor_div", "remainder": "floor_mod"}[op], x, y) if x.dtype.is_float else integer(op, x, y)
 
 
-def _divide_floats(op: str, x: Node, y: Node) -> Node:
-    """⌊x / y⌋ and x − y·⌊x / y⌋ of floats, the latter with y's sign; right while |x / y| < 2⁵³ (2²⁹ for float32 without fma).
-
-    Narrower types are divided in float64, where the product is exact. What rounding carried over a whole number shows in the
-    remainder's sign."""
-    dtype = x.dtype.compute
+def of_floats(op: str, x: Node, y: Node) -> Node:
+    """A function of two floats (`op_names.PAIRED`) in the type that they are computed in."""
+    x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
     if x.dtype is not y.dtype:
         types_differ(op, x, y)
-    x, y = cast(x, float64), cast(y, float64)
-    quotient = unary("floor", x / y)
-    # a quotient of 0 leaves x, also where y is infinite
-    rest = where(quotient.eq(0.0), x, quotient * (y * -1.0) + x)
-    past = where(y < 0.0, rest > 0.0, rest < 0.0)
-    if op == "floordiv":
-        return cast(where(past, quotient - 1.0, quotient), dtype)
-    zero = where(y < 0.0, const(-0.0, float64), const(0.0, float64))
-    return cast(where(rest.eq(0.0), zero, where(past, rest + y, rest)), dtype)
+    return make(op, x.dtype, (x, y))
 
 
 def unary(op: str, a: Node) -> Node:
@@ -129,7 +119,7 @@ def unary(op: str, a: Node) -> Node:
 
 
 def cast(a: Node, to: DTypeLike) -> Node:
-    """Conversion; the identity when the type is already right."""
+    """Conversion; the identity when the type is already right, or was so before a conversion that loses nothing."""
     kind = to if isinstance(to, DType) else dtype(to)
     if not isinstance(a, Node):
         if isinstance(a, bool):
@@ -138,7 +128,10 @@ def cast(a: Node, to: DTypeLike) -> Node:
     if a.dtype is kind:
         return a
     if a.op == "const":
-        return const(int(a.arg) if kind.is_int else a.arg, kind)
+        held = rounded(a.arg, a.dtype)
+        return const(int(held) if kind.is_int else rounded(held, kind) if kind.narrow else held, kind)
+    if a.op == "cast" and a.src[0].dtype is kind and kind.is_float and a.dtype.is_float and a.dtype.size > kind.size:
+        return a.src[0]
     return make("cast", kind, (a,))
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, log
-
-from .checks.misuse import number, types_differ
-from .dtypes import float64, index
+from .checks.misuse import number
+from .dtypes import index
 from .errors import KernelError
 from .literals import matched
 from .node import Expr, Node, as_node, const
-from .operators import arith, cast, unary, where
+from .operators import arith, cast, of_floats, unary
 
-NAN = float("nan")
-"""One object, so that equal powers are one expression: no number is equal to another one that is none."""
 MOST = 64
 """The largest exponent that is multiplied out."""
 
@@ -63,30 +59,14 @@ def _quarters(base: Node, many: int) -> Node:
 def general_power(x: Expr, y: Expr) -> Node:
     """xʸ as C's pow has it, zeros, infinities and NaN included: NaN of a negative x and a y that is not whole.
 
-    float32 (and narrower) numbers go through float64 and are right within one unit in the last place. In float64 the relative
-    error is up to |y·log x| + 2 units. Raises KernelError for what is no float."""
+    Within one unit in the last place, exact where the power is a number of the type. Raises KernelError for what is no float."""
     if not isinstance(x, Node) and isinstance(y, Node):
         x = const(number(x), y.dtype.compute if y.dtype.is_float else None)
     if not isinstance(y, Node) and isinstance(x, Node):
         y = const(number(y), x.dtype.compute if x.dtype.is_float else None)
     if isinstance(x, Node) and isinstance(y, Node):
         x, y = matched(x, y)
-    x, y = floating(x, "power"), floating(y, "power")
-    if x.dtype is not y.dtype:
-        types_differ("power", x, y)
-    dtype = x.dtype
-    x, y = cast(x, float64), cast(y, float64)
-    if x.op == "const" and 0.0 < x.arg < inf:
-        return cast(unary("exp", y * log(x.arg)), dtype)
-    if y.op == "const" and isfinite(y.arg) and not float(y.arg).is_integer():
-        part = unary("exp", y * unary("log", unary("abs", x)))
-        return cast(where((x < 0.0) & (unary("abs", x) < inf), const(NAN, float64), part), dtype)
-    whole = unary("floor", y).eq(y)
-    odd = whole & ~unary("floor", 0.5 * y).eq(0.5 * y)
-    size = unary("exp", y * unary("log", unary("abs", x)))
-    out = where(sign_bit(x) & odd, -size, where((x < 0.0) & ~whole & (unary("abs", x) < inf), const(NAN, float64), size))
-    one = y.eq(0.0) | x.eq(1.0) | (x.eq(-1.0) & unary("abs", y).eq(inf))
-    return cast(where(one, const(1.0, float64), out), dtype)
+    return of_floats("pow", floating(x, "power"), floating(y, "power"))
 
 
 def sign_bit(a: Node) -> Node:

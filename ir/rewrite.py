@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from .body import Fold, Monoid, Reduce, Scan, Store, Value
 from .buffer import Buffer
-from .dtypes import DType, bool_, index
+from .dtypes import bool_, index
 from .kernel import Kernel
 from .node import Node, const
 from .op_names import COMPARE
 from .operators import rebuild
+from .rounding import rounded
 
 _ARITH: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
@@ -26,23 +26,6 @@ _ARITH: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
-
-
-def rounded(value: Any, dtype: DType) -> Any:
-    """A constant as its type holds it: float32 rounded to nearest even (16-bit types are rounded where they are
-    stored), integers wrapped."""
-    if dtype.is_float:
-        if dtype.size == 8:
-            return float(value)
-        try:
-            return struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            return float("inf") if value > 0 else float("-inf")
-    if dtype.is_int:
-        bits = 8 * dtype.size
-        value = int(value) & ((1 << bits) - 1)
-        return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
-    return value
 
 
 def fold_constants(n: Node) -> Node:

@@ -11,7 +11,7 @@ from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import bool_, index
 from ..ir.node import Node, axes_of, const, pending, walk
-from ..ir.op_names import FUNCTIONS, INTEGER
+from ..ir.op_names import FUNCTIONS, INTEGER, PAIRED
 from ..ir.operators import depth
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
@@ -120,10 +120,6 @@ class NestEval(MemoryAccess):
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not unbounded(node.src):
             return self._compare(op, node.src[0], node.src[1], asg)
-        if op in ("add", "sub") and node.dtype.is_float:
-            fused = self._fused(node, asg)
-            if fused is not None:
-                return fused
         if op in shortcuts.KINDS and b.expand:
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:
@@ -152,20 +148,11 @@ class NestEval(MemoryAccess):
             from .arithmetic import elementary
 
             return elementary.expand(b, op, args[0])
-        return b.op(op, *args, dtype=node.dtype)
+        if op in PAIRED:
+            from .arithmetic import of_two
 
-    def _fused(self, node: Node, asg: Assignment) -> Val | None:
-        """A product and a sum, or a difference where there is an instruction that negates on the way, in one operation."""
-        x, y = node.src
-        b, sign = self.b, node.op == "sub"
-        if y.op != "mul" and not sign:
-            x, y = y, x
-        if y.op == "mul" and not (sign and "fma" not in b.features):
-            left, right = (self.value(s, asg) for s in y.src)
-            return b.op("fma", b.op("neg", left) if sign else left, right, self.value(x, asg))
-        if sign and x.op == "mul" and "fma" in b.features:
-            return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
-        return None
+            return of_two.expand(b, op, args[0], args[1])
+        return b.op(op, *args, dtype=node.dtype)
 
     def fills_in(self, node: Node) -> bool:
         """Whether what is kept on the way would be left out with a part of `node` (others read it in whole vectors)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
-from .graph.primitives import cast
+from .graph.primitives import rounded
 from .graph.symbols import SymbolicSize, size
 from .handle import TensorHandle, node_of
 from .leaves import leaf
@@ -34,7 +34,7 @@ as_node = node_of
 def _astype(x: Any, dtype: DTypeLike) -> Any:
     """Converted to another type."""
     to = dtype_of(dtype)
-    return E.truth(x) if to.kind == "b" else cast(x, to)
+    return E.truth(x) if to.kind == "b" else rounded(x, to)
 
 
 def _reshape(x: Any, *shape: int | Sequence[int]) -> Any:

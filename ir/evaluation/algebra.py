@@ -17,7 +17,7 @@ from ..errors import KernelError
 from . import twin
 from .contraction import ProductLayout, contract, contract_exact
 from .integers import COUNTS, INTEGER
-from .npmath import erf
+from .npmath import erf, narrowed
 
 Array = np.ndarray[Any, Any]
 Quantity = Any
@@ -40,6 +40,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     **INTEGER,
+    "pow": np.power,
+    "floor_div": np.floor_divide,
+    "floor_mod": np.remainder,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": np.negative,
@@ -61,6 +64,11 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def narrows(source: DType, to: DType) -> bool:
+    """Whether a float type lacks numbers of another one."""
+    return to.eps > source.eps or (to.size < source.size) or (to.size == source.size and to is not source)
+
+
 def int_identity(combine: str, dtype: DType) -> int:
     """The neutral element of a combine of integers, or of conditions bit by bit."""
     if combine in IDENTITY:
@@ -74,7 +82,7 @@ def int_identity(combine: str, dtype: DType) -> int:
 
 
 class Algebra:
-    """float64 arithmetic; float16, bfloat16 and float32 values are float64 too and are never rounded."""
+    """float64 arithmetic; float16, bfloat16 and float32 values are float64 too, and are rounded only where a kernel converts them."""
 
     float_np: np.dtype[Any] = np.dtype(np.float64)
     unwritten: Any = float("nan")
@@ -131,11 +139,13 @@ class Algebra:
         return np.where(cond, a, b)
 
     def cast(self, a: Quantity, source: DType, to: DType) -> Quantity:
-        """Conversion; between float types nothing happens."""
+        """Conversion; to a narrower float type it rounds."""
         if to is bool_:
             return np.not_equal(a, 0)
         if to.is_float:
-            return a if source.is_float else np.asarray(a).astype(np.float64)
+            if not source.is_float:
+                return np.asarray(a).astype(np.float64)
+            return narrowed(np.asarray(a), to) if narrows(source, to) else a
         return np.asarray(a).astype(np.int64).astype(to.np) if source.is_float else np.asarray(a).astype(to.np)
 
     def mask(self, keep: Array, a: Quantity) -> Quantity:

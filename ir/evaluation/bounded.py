@@ -17,6 +17,7 @@ from ..functions import absolute, maximum, minimum, sqrt
 from ..kernel import Kernel
 from ..node import COMPARE, Node, axes_of, ref, walk
 from ..operators import rebuild, where
+from .algebra import narrows
 from .bounded_node import BoundedNode, UnknownError, number, or_zero, paired, quotient, rounded, total, unary
 from .error_bound import MANTISSA, SMALLEST
 from .reference import SLACK
@@ -221,11 +222,14 @@ class _Values:
             whole = BoundedNode(self._plain(n.src[0]).cast(float64), None)
             return rounded(whole.value, None, to) if 8 * source.size > MANTISSA[to.size] else whole
         a = self.of(n.src[0])
-        if to.eps <= source.eps:
+        if not narrows(source, to):
             return a
-        if to.size == 2:  # exactly half a unit in the last place, which SLACK must not multiply
-            return paired(a.value, a.error, to.eps / (2 * SLACK), SMALLEST[to.name] / SLACK)
-        return rounded(a.value, a.error, to)
+        value = a.value.cast(to).cast(float64)
+        if a.error is None:
+            return BoundedNode(value, None)
+        # as in `error_bound`: one unit in the last place, which SLACK must not multiply
+        made = paired(value, a.error, to.eps / SLACK, 2 * SMALLEST[to.name] / SLACK)
+        return BoundedNode(value, where(a.error > 0.0, or_zero(made.error), 0.0))
 
 
 def _extent(axis: Node) -> int:

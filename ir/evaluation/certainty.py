@@ -18,10 +18,12 @@ import numpy as np
 
 from ..dtypes import OVERFLOW, DType, bool_
 from ..functions import SINE_END
+from ..op_names import PAIRED
 from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
 from .error_bound import Errors, Pair, _zero
 from .kinds import Kind, Mask, any_of, both, chosen, either, full, less
+from .of_two import beyond, doubt_of_two
 
 _DISTINCT = ("exp", "expm1", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
@@ -128,15 +130,16 @@ class Kinds(Algebra):
             return Kind(pair if loose is None else Pair(pair.value, full(either(loose, pair.error), pair.value)))
         if not dtype.is_float:
             return Kind(pair, None if loose is None else np.broadcast_to(loose, pair.value.shape))
-        doubt, unsure, distinct = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme}.get(op, self._add)(
-            pair.value, a, b
-        )
+        rule = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme, **dict.fromkeys(PAIRED, self._of_two)}
+        doubt, unsure, distinct = rule.get(op, self._add)(pair.value, a, b)
+        if op in PAIRED:
+            doubt = either(doubt, beyond(op, a.pair.value, b.pair.value))
         x, y = a.pair.value, b.pair.value
         if np.isinf(pair.value).any():  # float64's own overflow: nothing shows any more by how much
             grown = np.isinf(pair.value) & np.isfinite(x) & np.isfinite(y) & ((y != 0) | (op != "div"))
             doubt = either(doubt, grown & ~(self._exact(a) & self._exact(b) & (distinct if op != "mul" else False)))
         surely_nan = either(np.isnan(x) & ~full(a.loose, x), np.isnan(y) & ~full(b.loose, y))
-        if op == "mul" and self.skips:
+        if op == "pow" or (op == "mul" and self.skips):
             surely_nan = None
         return self._made(pair, less(either(loose, doubt), surely_nan), unsure, dtype, distinct, 0.0 if op in ("max", "min") else dtype.eps)
 
@@ -165,6 +168,11 @@ class Kinds(Algebra):
         known = ~full(self._near(a), a.pair.value) & (full(self._zero(a), a.pair.value) | np.isinf(b.pair.value))
         return either(near, nearly), less(either(value == 0), either(known)), True
 
+    def _of_two(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
+        sure = (self._exact(a) | ~np.isfinite(a.pair.value)) & (self._exact(b) | ~np.isfinite(b.pair.value))
+        loose, unsure = doubt_of_two(value, sure, full(self._near(a), value) | full(self._near(b), value))
+        return either(loose), either(unsure), True
+
     def _extreme(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
         """Which of two zeros of different signs is the larger is not defined."""
         x, y = a.pair.value, b.pair.value
@@ -185,12 +193,12 @@ class Kinds(Algebra):
             return Kind(pair if a.loose is None else Pair(pair.value, either(a.loose, pair.error)))
         if not to.is_float:  # what is not finite has no integer
             return Kind(pair, either(a.loose, ~np.isfinite(a.pair.value) if source.is_float else None))
-        made = self._made(pair, a.loose, a.unsure, to, True)
-        return (
-            made
-            if not to.narrow
-            else self._made(made.pair, either(made.loose, ~(self._finite_reach(made.pair) < OVERFLOW[to.name])), made.unsure, to)
-        )
+        loose, unsure = a.loose, a.unsure
+        if source.is_float and to.size < source.size and a.pair.error is not None:
+            x, reach = np.abs(a.pair.value), self.slack * a.pair.error
+            loose = either(loose, np.isfinite(x) & (x + reach >= OVERFLOW[to.name]) & ~(x - reach >= OVERFLOW[to.name]))
+            unsure = either(unsure, (pair.value == 0) & (x <= reach) & (reach > 0))
+        return self._made(pair, loose, unsure, to, True)
 
     def mask(self, keep: Array, a: Kind) -> Kind:
         return Kind(self.errors.mask(keep, a.pair), *(None if m is None else either(m & keep) for m in (a.loose, a.unsure)))

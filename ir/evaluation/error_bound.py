@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FORMATS, OVERFLOW, DType, bool_
-from .algebra import BINARY, UNARY, Algebra, Array
+from ..op_names import PAIRED
+from .algebra import BINARY, UNARY, Algebra, Array, narrows
 from .contraction import ProductLayout
 from .integers import COUNTS, INTEGER
 from .npmath import exp_error
+from .of_two import beyond, error_of_two
 
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()
@@ -171,6 +173,11 @@ class Errors(Algebra):
             return (
                 made if e is not None or made.error is None or dtype.size < 8 else Pair(v, np.where((x == 0) | (y == 0), 0.0, made.error))
             )
+        if op in PAIRED:
+            over = beyond(op, x, y)
+            self.overflowed |= over is not None and bool(over.any())  # `certainty` knows
+            e = error_of_two(op, v, (x, y), (_zero(ex), _zero(ey)), self._steps) if known else None
+            return self._rounded(v, e, dtype, FUNCTION_ULP if op == "pow" else 1.0)
         if known:
             e = _zero(ex) if ey is None else np.abs(v) * ey + _zero(ex)
             return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), SMALLEST["float32"])), dtype)
@@ -193,10 +200,14 @@ class Errors(Algebra):
             e = e / self.slack
         if source.is_float and to.is_int:
             return Pair(v, None if e is None else self._steps(x, e, np.trunc))
-        if to.is_float and source.is_float and (to.eps > source.eps or SMALLEST[to.name] > SMALLEST[source.name]):
-            if to.narrow:  # exactly half a unit in the last place, which `slack` must not multiply
-                return self._pair(v, e, to.eps / (2 * self.slack), SMALLEST[to.name] / self.slack, to)
-            return self._rounded(v, e, to)
+        if to.is_float and source.is_float and narrows(source, to):
+            self.overflowed |= bool(np.any(np.isfinite(x) & ~np.isfinite(v)))
+            if e is None:
+                return Pair(v, None)
+            # what lies near the middle between two numbers may go to either: one unit in the last place, which `slack` must not multiply
+            made = self._pair(v, e, to.eps / self.slack, 2 * SMALLEST[to.name] / self.slack, to)
+            assert made.error is not None
+            return Pair(v, np.where(np.broadcast_to(e, made.error.shape) > 0, made.error, 0.0))
         if to.is_float and source.is_int and 8 * source.size > MANTISSA[to.size]:
             return self._rounded(v, e, to)
         return self._pair(v, e)

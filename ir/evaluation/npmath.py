@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import DType
+
 Array = np.ndarray[Any, Any]
 _STEP = 16
 """Taylor centres per unit."""
@@ -51,6 +53,17 @@ def _erf(x: Array) -> Array:
     for row in table[-2::-1]:
         out = out * d + np.take(row, centre)
     return np.asarray(np.copysign(out, x))
+
+
+def narrowed(x: Array, to: DType) -> Array:
+    """Numbers of float64 rounded once to a narrower float type, in float64 again."""
+    if to.foreign:  # ml_dtypes rounds to float32 on the way: done to odd, that changes nothing
+        short = x.astype(np.float32)
+        bits = np.array(short, ndmin=1).view(np.uint32)
+        wrong = np.isfinite(x) & (short != x)
+        odd = np.where(wrong, (bits - (np.abs(short.astype(np.float64)) > np.abs(x)).astype(np.uint32)) | np.uint32(1), bits)
+        x = odd.astype(np.uint32).view(np.float32).reshape(x.shape)
+    return np.asarray(x.astype(to.np).astype(np.float64))
 
 
 def exp_error(v: Array, e: Array) -> Array:

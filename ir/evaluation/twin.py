@@ -114,6 +114,9 @@ _BINARY: dict[str, Any] = {
     "le": np.less_equal,
     "eq": np.equal,
     "ne": np.not_equal,
+    "pow": lambda a, b: exp(a * b),
+    "floor_div": lambda a, b: hashed("floor", a * hashed("div", b)),
+    "floor_mod": lambda a, b: a - b * hashed("floor", a * hashed("div", b)),
 }
 
 

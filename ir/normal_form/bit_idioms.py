@@ -8,7 +8,8 @@ from __future__ import annotations
 from ..kernel import Kernel
 from ..node import Node, walk
 from ..operators import unary
-from ..rewrite import Rewriter, rounded
+from ..rewrite import Rewriter
+from ..rounding import rounded
 
 
 def count_bits(kernel: Kernel) -> Kernel:

@@ -13,7 +13,7 @@ from ..node import Node, const, make, pending
 from ..of_data import of_data
 from ..operators import cast
 from ..rests import rests
-from ..rewrite import rounded
+from ..rounding import rounded
 
 _DEAR = {"mul", "floordiv", "remainder", "max", "min", "abs", "shr", "prod", "div", "mod", "where"}
 """What vectors of 64-bit integers have no instruction for on many processors, or have it at half the rate."""

@@ -18,7 +18,8 @@ from ..node import COMPARE, Node, const, make, walk
 from ..of_data import of_data
 from ..op_names import COUNTS
 from ..operators import cast
-from ..rewrite import Rewriter, rounded
+from ..rewrite import Rewriter
+from ..rounding import rounded
 from .index_integers import dear_data, integer
 from .sum_ranges import ranges_of
 

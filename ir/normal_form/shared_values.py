@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from ..body import Fold, Reduce
 from ..dtypes import bool_, index
 from ..node import Node, axes_of, make, walk
-from ..op_names import UNARY
+from ..op_names import PAIRED, UNARY
 from ..operators import rebuild
 from .axis_ties import AxisTies
 from .raw_nests import INSIDE, own_name
 
-ELEMENTARY = (UNARY - {"neg", "abs", "not", "floor", "round", "trunc"}) | {"div", "floordiv", "remainder"}
+ELEMENTARY = (UNARY - {"neg", "abs", "not", "floor", "round", "trunc"}) | PAIRED | {"div", "floordiv", "remainder"}
 """What costs many instructions."""
 _PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast"})
 

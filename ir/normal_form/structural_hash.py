@@ -17,7 +17,7 @@ from ..dtypes import index
 from ..kernel import Kernel
 from ..node import Node, as_node, const, pending, walk
 from ..op_names import COMMUTATIVE
-from ..rewrite import rounded
+from ..rounding import rounded
 
 
 def digest(*parts: object) -> str:

@@ -195,7 +195,7 @@ class Expansion:
         if not self.held(e):
             return Term(factors=(Factor("plain", 1.0 / e),))
         t = self._single(e, "a quotient")
-        if any(f.kind != "plain" for f in t.leaves()):
+        if t.guarded or any(f.kind != "plain" for f in t.leaves()):
             raise Inseparable(f"a divisor depends on an earlier result and the element at once: {short(e)}")
         return Term(
             t.negative,
@@ -207,7 +207,7 @@ class Expansion:
         """log of a product of what is not negative: the sum of logarithms; log exp x is x."""
         t = self._single(e.src[0], "a logarithm")
         leaves = t.leaves()
-        if t.negative or any(f.kind not in ("plain", "weight") for f in leaves):
+        if t.negative or t.guarded or any(f.kind not in ("plain", "weight") for f in leaves):
             raise Inseparable(f"the logarithm of a difference or under a condition: {short(e)}")
         parts = [f.exponent for f in leaves if f.exponent is not None]
         plain = [f.node for f in leaves if f.kind == "plain"]
@@ -226,8 +226,7 @@ class Expansion:
         for c, side in ((cond, x), (negation(cond), y)):
             if side.op == "const" and side.arg == 0:
                 continue
-            for t in self.expand(side):
-                out.append(replace(t, factors=(Factor("group", cond, inner=t.factors, cond=c),)))
+            out += [t.under(c) for t in self.expand(side)]
         return out
 
     def _choice(self, e: Node) -> Term:
@@ -235,6 +234,10 @@ class Expansion:
         if e.src[2].op != "const" or e.src[2].arg != 0:
             raise Inseparable(f"what is not chosen by a comparison with an earlier result must be 0: {short(e)}")
         t = self._single(e.src[1], "a choice")
+        if t.guarded or any(self.held(c) for c in t.coefficient):
+            raise Inseparable(f"an earlier result is read only where another one chooses: {short(e)}")
+        inner = (*t.factors, *(Factor("plain", c) for c in t.coefficient))
+        t = replace(t, coefficient=(), factors=inner)
         return replace(t, factors=(Factor("choice", x, inner=t.factors, cond=e.src[0], chosen=state),))
 
     def chosen(self, cond: Node) -> tuple[FoldState, Node]:
@@ -251,12 +254,13 @@ class Expansion:
         raise Inseparable(f"a condition depends on an earlier result: {short(cond)}")
 
 
-def pulled_out(x: Expansion, e: Node) -> tuple[Node, list[tuple[bool, Node]]]:
-    """`e` without the earlier results that are added to it, and those, signed; through masks to ±∞."""
+def pulled_out(x: Expansion, e: Node, under: Node | None = None) -> tuple[Node, list[tuple[bool, Node, Node | None]]]:
+    """`e` without the earlier results that are added to it, and those, signed, each with the condition that it is read under; through
+    masks to ±∞."""
     if e.op == "where" and not x.held(e.src[0]) and e.src[2].op == "const" and abs(e.src[2].arg) == INF:
-        inner, away = pulled_out(x, e.src[1])
+        inner, away = pulled_out(x, e.src[1], e.src[0] if under is None else under & e.src[0])
         return F.where(e.src[0], inner, e.src[2]), away
     leaves = x.leaves(e)
-    away = [(p.negative, p.node) for p in leaves if x.held(p.node) and x.free(p.node)]
+    away = [(p.negative, p.node, under) for p in leaves if x.held(p.node) and x.free(p.node)]
     kept = [(p.negative, p.node) for p in leaves if not (x.held(p.node) and x.free(p.node))]
     return (added(kept), away) if away and kept else (e, [])

@@ -20,10 +20,10 @@ from ..body import BITWISE, IDENTITY
 from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
 from ..operators import arith, cast, integer, substitute
-from .anchors import INF, Anchors, FoldState, Inseparable, factors
+from .anchors import INF, Anchors, FoldState, Inseparable, factors, free
 from .empty import hidden_by, unmasked_weights
 from .expand import Expansion, pulled_out
-from .terms import Factor, Term, body_of, short
+from .terms import Factor, Term, body_of, conditions, short
 
 Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
 """What states of one value have in common: the axes reduced over, the value's own, and the type."""
@@ -76,8 +76,22 @@ class States:
             part = state.ref
             for c in t.coefficient:
                 part = part * cast(c, part.dtype)
+            for c, cond in t.guarded:
+                part = part * self._where_some(cond, cast(c, part.dtype), reduction)
             out = (-part if t.negative else part) if out is None else out - part if t.negative else out + part
         return const(0, reduction[2]) if out is None else out
+
+    def _where_some(self, cond: Node, x: Node, reduction: Reduction) -> Node:
+        """What was read under a condition of the elements: `x`, or 0 where it held for none, so that `x` was never read."""
+        if free(cond, reduction[0]):
+            return F.where(cond, x, const(0, x.dtype))
+        some = self._some(cond, reduction)
+        return F.where(const(0, some.dtype) < some.ref, x, const(0, x.dtype))
+
+    def _some(self, cond: Node, reduction: Reduction) -> FoldState:
+        """How many elements have a condition."""
+        one = const(1, reduction[2])
+        return self._state("some", "add", F.where(cond, one, const(0, one.dtype)), reduction, None)
 
     def _count(self, like: FoldState) -> FoldState:
         return self._state("count", "add", const(1, like.dtype), (like.over, self._shared, like.dtype), None)
@@ -120,12 +134,16 @@ class States:
             fewer = self._moment(f"{name}_{sum(kept)}", tuple(_fewer(fs, Counter(dict(zip(shifts, kept))))), reduction)
             if fewer is not None:
                 lower[kept] = fewer
+        cond = conditions(fs) if shifts or any(True for _ in unmasked_weights(fs)) else None
+        some = None if cond is None else self._some(cond, reduction)
         name, sides = self._free_name(name), []
         for side in (self.side("a"), self.side("b")):
             out = side.named(name, dtype)
             for kept, state in lower.items():
                 out = out + _moved(side[state], shifts, kept, side, dtype)
-            sides.append(self._rescaled(out, leaves, side))
+            out = self._rescaled(out, leaves, side)
+            # a tile without an element that counts has a sum of 0, whatever the anchors are
+            sides.append(out if some is None else F.where(const(0, some.dtype) < side[some], out, side.named(name, dtype)))
         found = self._state(name, "add", body, reduction, (sides[0], sides[1]))
         hidden = (hidden_by(f, over, self.states) for f in unmasked_weights(fs))
         self.extremes.update((found.name, s) for s in hidden if s is not None)
@@ -152,7 +170,8 @@ class States:
         pulled, away = pulled_out(x, body)
         if away and not self.anchors.held(pulled):
             out = self._state(name, combine, pulled, reduction, None).ref
-            for negative, node in away:
+            for negative, node, cond in away:
+                node = node if cond is None else self._where_some(cond, node, reduction)
                 out = out - node if negative else out + node
             return out
         if body.op == "cast" and body.src[0].op == "where":
@@ -161,7 +180,7 @@ class States:
             return self._first(name, combine, body, reduction)
         terms = x.expand(body)
         leaves = [f for t in terms for f in t.leaves()]
-        if len(terms) != 1 or terms[0].negative or any(f.kind not in ("plain", "weight") for f in leaves):
+        if len(terms) != 1 or terms[0].negative or terms[0].guarded or any(f.kind not in ("plain", "weight") for f in leaves):
             raise Inseparable(f"{combine} of what an earlier result does not only add to or scale: {short(body)}")
         if not all(map(self.anchors.nonnegative, terms[0].coefficient)):
             raise Inseparable(f"{combine} of a product with an earlier result that may be negative: {short(body)}")

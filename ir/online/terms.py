@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from .. import functions as F
 from ..dtypes import DType
@@ -52,21 +53,39 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """± coefficient · factors; `rough` where differences of earlier results were multiplied out."""
+    """± coefficient · factors; `rough` where differences of earlier results were multiplied out. `guarded`: further parts of the
+    coefficient, each with the condition that it is read under: where no element has that, it does not count, and may be anything."""
 
     negative: bool = False
     coefficient: tuple[Node, ...] = ()
     factors: tuple[Factor, ...] = ()
     rough: bool = False
+    guarded: tuple[tuple[Node, Node], ...] = ()
 
     def times(self, other: Term) -> Term:
         """The product of two terms."""
         coefficient, fs = self.coefficient + other.coefficient, self.factors + other.factors
-        return Term(self.negative != other.negative, coefficient, fs, self.rough or other.rough)
+        return Term(self.negative != other.negative, coefficient, fs, self.rough or other.rough, self.guarded + other.guarded)
+
+    def under(self, cond: Node) -> Term:
+        """where(cond, this term, 0)."""
+        known = tuple(c for c in self.coefficient if c.op == "const" and isfinite(c.arg))
+        guarded = tuple((c, cond) for c in self.coefficient if c not in known) + tuple((c, cond & g) for c, g in self.guarded)
+        return replace(self, coefficient=known, guarded=guarded, factors=(Factor("group", cond, inner=self.factors, cond=cond),))
 
     def leaves(self) -> list[Factor]:
         """All factors, those in groups as well, and the groups."""
         return [g for f in self.factors for g in f.leaves()]
+
+
+def conditions(fs: Iterable[Factor]) -> Node | None:
+    """What must hold for a product not to be 0 by its groups; None where it has none."""
+    found: Node | None = None
+    for f in (leaf for g in fs for leaf in g.leaves()):
+        if f.kind == "group":
+            assert f.cond is not None
+            found = f.cond if found is None else found & f.cond
+    return found
 
 
 def body_of(fs: Iterable[Factor], dtype: DType) -> Node:
@@ -102,7 +121,8 @@ class Leaf:
 def converted(t: Term, dtype: DType) -> Term:
     """`t` with every factor and coefficient in `dtype`."""
     coefficient = tuple(cast(c, dtype) for c in t.coefficient)
-    return replace(t, coefficient=coefficient, factors=tuple(_factor(f, dtype) for f in t.factors))
+    guarded = tuple((cast(c, dtype), g) for c, g in t.guarded)
+    return replace(t, coefficient=coefficient, factors=tuple(_factor(f, dtype) for f in t.factors), guarded=guarded)
 
 
 def _factor(f: Factor, dtype: DType) -> Factor:

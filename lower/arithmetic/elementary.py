@@ -13,6 +13,7 @@ import math
 
 from ...ir.dtypes import float32, float64
 from ...ir.errors import KernelError
+from ...ir.op_names import DEAR
 from ...program.builder import Builder
 from ...program.program import Val
 from . import minimax, trigonometric
@@ -93,7 +94,7 @@ def _log(e: FloatEmitter, x: Val) -> Val:
         e.suppose(e.normal(x))
         k, m = split_normal(e, x)
         return _log_sum(e, e.op("sub", m, e.num(1.0)), k)
-    k, m = _split(e, x)
+    k, m = split(e, x)
     return _log_ends(e, x, _log_sum(e, e.op("sub", m, e.num(1.0)), k))
 
 
@@ -105,7 +106,7 @@ def _log1p(e: FloatEmitter, x: Val) -> Val:
         e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0 ** (e.f.bias - 2)))))
         y = _log_sum(e, *_scaled(e, x, u))
         return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
-    k, m = _split(e, u)
+    k, m = split(e, u)
     lost = e.op("select", e.op("lt", x, one), e.op("sub", x, e.op("sub", u, one)), e.op("sub", one, e.op("sub", u, x)))
     near = e.op("eq", k, e.num(0.0))
     f = e.op("select", near, x, e.op("sub", m, one))
@@ -114,7 +115,7 @@ def _log1p(e: FloatEmitter, x: Val) -> Val:
     return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
 
 
-def _split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
+def split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     """(k, m) with x = 2^k m and m in [sqrt(1/2), sqrt(2)), for finite x > 0."""
     f = e.f
     tiny = e.op("lt", x, e.num(2.0 ** (1 - f.bias)))
@@ -130,7 +131,7 @@ def _split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
 
 
 def split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
-    """As `_split`, of normal numbers."""
+    """As `split`, of normal numbers."""
     root = _ROOT[e.dtype.name]
     moved = e.op("add", e.bits(x), e.whole((e.f.bias << e.f.mantissa) - root))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << e.f.mantissa) - 1)), e.whole(root)))
@@ -221,7 +222,7 @@ _EXPANSIONS = {
     "atan": trigonometric.atan,
 }
 NAMES = frozenset(_EXPANSIONS)
-EXPENSIVE = NAMES - {"trunc"} | {"div", "sqrt"}
+EXPENSIVE = DEAR
 """What takes so long that computing it again, or letting memory wait meanwhile, is worth avoiding."""
 
 

@@ -135,19 +135,25 @@ class FloatEmitter:
         other = self.op("sub", total, a)
         return total, self.op("add", self.op("sub", a, self.op("sub", total, other)), self.op("sub", b, other))
 
-    def product(self, a: Val, part: float) -> tuple[Val, Val]:
-        """(a · part rounded, what the rounding lost); in float64 without fma by halves (T. J. Dekker, 1971)."""
-        b = self.num(part)
+    def ordered_sum(self, a: Val, b: Val) -> tuple[Val, Val]:
+        """The same where |a| ≥ |b|, or a is 0 (T. J. Dekker, 1971)."""
+        total = self.op("add", a, b)
+        return total, self.op("add", self.op("sub", a, total), b)
+
+    def product(self, a: Val, b: Val) -> tuple[Val, Val]:
+        """(a · b rounded, what the rounding lost); in float64 without fma by halves (T. J. Dekker, 1971)."""
         total = self.op("mul", a, b)
         if "fma" in self.b.features:
             return total, self.fma(a, b, self.op("neg", total))
-        cut = 2.0**27 + 1
-        high = self.op("sub", self.op("mul", a, self.num(cut)), self.op("sub", self.op("mul", a, self.num(cut)), a))
-        low = self.op("sub", a, high)
-        part_high = part * cut - (part * cut - part)
-        top, rest = self.num(part_high), self.num(part - part_high)
+        (high, low), (top, rest) = self._halves(a), self._halves(b)
         lost = self.op("add", self.op("sub", self.op("mul", high, top), total), self.op("mul", high, rest))
         return total, self.op("add", self.op("add", lost, self.op("mul", low, top)), self.op("mul", low, rest))
+
+    def _halves(self, a: Val) -> tuple[Val, Val]:
+        """A number of float64 as a sum of two that have half of its bits each."""
+        wide = self.op("mul", a, self.num(2.0**27 + 1))
+        high = self.op("sub", wide, self.op("sub", wide, a))
+        return high, self.op("sub", a, high)
 
     def with_sign(self, magnitude: Val, x: Val) -> Val:
         """`magnitude` with the sign of `x`."""

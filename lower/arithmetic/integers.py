@@ -9,7 +9,7 @@ from ...ir.dtypes import dtype as named
 from ...ir.integer_ranges import value_range
 from ...ir.intervals import Interval
 from ...ir.node import Node
-from ...ir.rewrite import rounded
+from ...ir.rounding import rounded
 from ...program.builder import Builder
 from ...program.program import Val
 

@@ -15,7 +15,6 @@ from . import arcs, trigonometric
 from .choices import of_choice
 from .float_emitter import FloatEmitter
 from .networks import network
-from .power32 import power
 from .quotients import by_constant
 from .reciprocal_root import over_root
 
@@ -90,18 +89,12 @@ def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val |
     return value(usual)
 
 
-def converted(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
-    """A conversion of a power or of a choice; None for others."""
-    found = power(b, node, value)
-    return of_choice(b, node, value) if found is None else found
-
-
 KINDS = {
     "div": quotient,
     "atan": arc,
     "or": sign,
     "where": point,
-    "cast": converted,
+    "cast": of_choice,
     "mul": of_choice,
     "neg": of_choice,
     "max": network,

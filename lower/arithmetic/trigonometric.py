@@ -149,8 +149,8 @@ def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     # adding the magic number rounds, and leaves the count in the low bits
     shifted = e.op("add", e.op("mul", a, e.num(2 / math.pi)), magic)
     n = e.op("sub", shifted, magic)
-    high, low = e.product(n, minimax.HALF_PI[0])
-    second, second_low = e.product(n, minimax.HALF_PI[1])
+    high, low = e.product(n, e.num(minimax.HALF_PI[0]))
+    second, second_low = e.product(n, e.num(minimax.HALF_PI[1]))
     r, lost = e.sum(e.op("sub", a, high), e.op("neg", low))
     r, more_lost = e.sum(r, e.op("neg", second))
     rest = e.op("add", second_low, e.op("mul", n, e.num(minimax.HALF_PI[2])))

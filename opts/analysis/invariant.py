@@ -12,12 +12,9 @@ from math import prod
 from ...ir.buffer import load_parts
 from ...ir.dtypes import float32, float64
 from ...ir.kernel import Kernel
-from ...ir.node import FUNCTIONS, Node, axes_of, walk
+from ...ir.node import DEAR, Node, axes_of, walk
 from ..nests import Nest, plain
 from .structure import extent, strides_of
-
-DEAR = FUNCTIONS | {"div", "sqrt"}
-"""What takes many times as long as an addition."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from ...ir.axes_met import axes_met
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
-from ...ir.node import FUNCTIONS, Node, axes_of, walk
+from ...ir.node import DEAR, Node, axes_of, walk
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
 from .interior import interior
@@ -236,6 +236,6 @@ def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
             for n in walk(body):
                 if n.op == "ref" and n.arg == name:
                     uses += 2 if axes - axes_of(*n.src) else 1
-        if uses > 1 and any(n.op in FUNCTIONS or n.op in ("div", "sqrt") or (n.op == "load" and axes_of(n) - shared) for n in walk(v.expr)):
+        if uses > 1 and any(n.op in DEAR or (n.op == "load" and axes_of(n) - shared) for n in walk(v.expr)):
             out.append(name)
     return tuple(out)

@@ -11,7 +11,6 @@ from typing import Any
 
 from ...ir.kernel import Kernel
 from ...ir.normal_form.naming import tidy
-from ...ir.normal_form.reciprocal import by_reciprocal
 from ...ir.online.rewrite import NoFold, compares, online
 from ..graph.node import TensorNode, range_of, walk
 from ..partition import Group
@@ -70,7 +69,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan
 
 def _made(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan, number: Mapping[int, int]) -> KeptKernel:
     pulled = pull(group.roots, stored, group.head is not None and not group.folded, plan)
-    kernel: Kernel | NoFold = by_reciprocal(pulled.kernel)
+    kernel: Kernel | NoFold = pulled.kernel
     if group.folded and isinstance(kernel, Kernel):
         kernel = online(kernel, products=True)
     elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):

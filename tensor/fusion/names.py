@@ -102,7 +102,7 @@ class _Labels:
                 around += [shifted, top]
         divisions = [r for r in self.used(n) if _is(r, "div") and self.base(r.src[1]) is n]
         logs = [r for r in self.used(n) if _is(r, "log")]
-        for d in divisions:
+        for d in divisions:  # (e / Σ, or e · (1 / Σ))
             around += [d, *(r for r in self.used(d) if _is(r, "mul") and any(self.base(s) is e for s in r.src))]
         if divisions:
             self._name(n, "softmax", around)

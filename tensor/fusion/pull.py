@@ -156,6 +156,8 @@ class _Pull:
             return at[0] if t.op == "iota" else number(t.arg)
         if t.op in ("cast", "after"):
             return O.cast(self.elem(t.src[0], at, mask), t.dtype.compute)
+        if t.op == "elementwise" and t.arg == "rounded":
+            return _rounded(self.elem(t.src[0], at, mask), t.dtype)
         if t.op == "elementwise":
             return element(t.arg, [self.elem(s, at, mask) for s in t.src])
         if t.op == "view":
@@ -260,6 +262,13 @@ class _Pull:
     def _name(self) -> str:
         self.count += 1
         return f"r{self.count - 1}"
+
+
+def _rounded(x: Node, to: D.DType) -> Node:
+    """A number of a narrow float type, in the type that it is computed in. (Wide integers keep their digits until they are rounded.)"""
+    if not x.dtype.is_float:
+        x = O.cast(x, D.float32 if x.dtype.size <= 2 else D.float64)
+    return O.cast(O.cast(x, to), to.compute)
 
 
 def _accumulator(t: TensorNode) -> D.DType:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import pi, sqrt
 
 from ..graph.node import TensorNode, constant_of
+from ..graph.primitives import cast
 from ..ops import elementwise as E
 
 Part = Callable[..., TensorNode]
@@ -90,6 +91,7 @@ ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
         lambda dy, y, c, a, b: E.where(c, 0.0, dy),
     ),
     "neg": (lambda dy, y, x: neg(dy),),
+    "rounded": (lambda dy, y, x: cast(dy, x.dtype),),
     "abs": (lambda dy, y, x: mul(dy, _sign(x)),),
     "exp": (lambda dy, y, x: mul(dy, y),),
     "expm1": (lambda dy, y, x: mul(dy, add(y, 1.0)),),

@@ -67,7 +67,7 @@ def softmaxes(order: Sequence[TensorNode], outs: Sequence[TensorNode]) -> dict[i
     """By id, the nodes of `order` that are a softmax."""
     found: dict[int, tuple[TensorNode, TensorNode]] = {}
     for n in order:
-        if n.op == "elementwise" and n.arg == "div" and (total := _total(n)) is not None:
+        if n.op == "elementwise" and n.arg in ("div", "mul") and (total := _total(n)) is not None:
             found[id(n)] = (n, total)
     if not found:
         return {}
@@ -80,11 +80,15 @@ def softmaxes(order: Sequence[TensorNode], outs: Sequence[TensorNode]) -> dict[i
 
 
 def _total(p: TensorNode) -> TensorNode | None:
-    """Σ e of a quotient e / Σ e with e = exp(…), the sum being repeated along the dimensions it was taken over."""
+    """Σ e of e / Σ e or e · (1 / Σ e) with e = exp(…), the sum being repeated along the dimensions it was taken over."""
     e, below = p.src
     if e.op != "elementwise" or e.arg != "exp" or below.op != "view" or below.arg.plain is None:
         return None
     total = below.src[0]
+    if p.arg == "mul":
+        if total.op != "elementwise" or total.arg != "div" or constant_of(total.src[0]) != 1.0:
+            return None
+        total = total.src[1]
     if total.op != "reduce" or total.arg[0] != "add" or total.src[0] is not e:
         return None
     kept = [d for d in range(len(e.shape)) if d not in total.arg[1]]

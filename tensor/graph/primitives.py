@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ...ir.dtypes import DType, bool_, int64
 from ...ir.errors import KernelError, UsageError
+from ...ir.rounding import rounded as nearest
 from . import maps
 from .maps import IndexMap, Shape
 from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, make
@@ -19,7 +20,14 @@ PREDICATES = frozenset({"not"})
 
 # leaves -----------------------------------------------------------------------------------------------------------
 def const(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorNode:
-    """A constant, of any shape by broadcasting; of a symbolic size or a captured number, its value at each call."""
+    """A constant as its type holds it, of any shape by broadcasting; of a symbolic size or a captured number, its value at each call."""
+    if isinstance(value, SymbolicSize):
+        return expand(rounded(make("extent", (), value, (), int64), dtype), shape)
+    return number(nearest(value, dtype) if dtype.narrow and not captured(value) else value, dtype, shape)
+
+
+def number(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorNode:
+    """A constant that a function's definition holds: of a narrow float it has the digits of the type that this is computed in."""
     if isinstance(value, SymbolicSize):
         return expand(cast(make("extent", (), value, (), int64), dtype), shape)
     if captured(value):
@@ -75,7 +83,7 @@ def cast(x: TensorNode, to: DType) -> TensorNode:
     if x.op == "cast" and x.arg is None and x.src[0].dtype is to and _holds(x.dtype, to):
         return x.src[0]
     base = constant_of(x)
-    known = None if base is None else _converted(base, to)
+    known = None if base is None else _converted(nearest(base, x.dtype) if x.dtype.is_float else base, to)
     if known is not None:
         return const(known, to, x.shape)
     return make("cast", (x,), None, x.shape, to)
@@ -89,6 +97,22 @@ def _converted(value: bool | int | float, to: DType) -> bool | int | float | Non
     if isinstance(value, float):
         return int(value) if lo <= value <= hi and lo <= int(value) <= hi else None
     return (int(value) - lo) % (hi - lo + 1) + lo
+
+
+def rounded(x: TensorNode, to: DType) -> TensorNode:
+    """Conversion as a user writes it: what leaves it is a number of type `to`, also inside a kernel (`cast` to a narrow float only says
+    in what type a result is stored)."""
+    if not to.narrow or constant_of(x) is not None or _exact(x, to):
+        return cast(x, to)
+    return make("elementwise", (x,), "rounded", x.shape, to)
+
+
+def _exact(x: TensorNode, to: DType) -> bool:
+    """Whether all elements are numbers of a narrow float type, as far as views and conversions show."""
+    while x.data is None and (x.op == "view" or (x.op == "cast" and x.arg is None and _holds(x.dtype, x.src[0].dtype))):
+        x = x.src[0]
+    known = x.data is not None or x.op == "slot" or (x.op == "elementwise" and x.arg == "rounded")
+    return x.dtype is bool_ or (known and (x.dtype is to or (x.dtype.is_int and x.dtype.size == 1 and to.size == 2)))
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

@@ -104,11 +104,12 @@ def gelu(x: TensorNode, /, approximate: str = "none") -> TensorNode:
 
 
 def softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
-    """eˣ / Σ eˣ along dimensions, by their largest element."""
+    """eˣ · (1 / Σ eˣ) along dimensions, by their largest element: one division a row."""
     far, over = _from_top(x, axis, "softmax")
     e = elementwise("exp", far)
-    total = reduced("add", e, over, True, "softmax")
-    return elementwise("div", e, expand(total, e.shape))
+    total = reduced("add", e, over, False, "softmax")
+    inverse = kept(elementwise("div", like(total, 1.0), total), e.shape, over)
+    return elementwise("mul", e, expand(inverse, e.shape))
 
 
 def log_softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:

@@ -6,7 +6,7 @@ from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.numbers import whole
-from ..graph.primitives import cast, elementwise, with_gradient
+from ..graph.primitives import cast, elementwise, rounded, with_gradient
 from ..graph.promotion import Scalar
 from .elementwise import Operand, binary, choose, divide, floats, like, together
 
@@ -94,7 +94,7 @@ def minimum(x1: Operand, x2: Operand, /) -> TensorNode:
 
 def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = None) -> TensorNode:
     """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy."""
-    limits = [cast(b, x.dtype) if isinstance(b, TensorNode) else None if b is None else _bound(x, b) for b in (min, max)]
+    limits = [rounded(b, x.dtype) if isinstance(b, TensorNode) else None if b is None else _bound(x, b) for b in (min, max)]
     x, *given = together("clip", x, *(b for b in limits if b is not None), dtype=x.dtype)
     low, high = (given.pop(0) if b is not None else None for b in limits)
     out = x

@@ -11,7 +11,7 @@ from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, iota, reshape
+from ..graph.primitives import cast, const, elementwise, expand, iota, reshape, rounded
 from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
 from ..graph.symbols import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose, like
@@ -30,7 +30,7 @@ def shape_of(shape: int | Sequence[int], name: str = "shape") -> Shape:
 def full(shape: int | Sequence[int], fill_value: Scalar | TensorNode, *, dtype: Kind = None) -> TensorNode:
     """Every element the same number."""
     if isinstance(fill_value, TensorNode):
-        return expand(fill_value if dtype is None else cast(fill_value, dtype_of(dtype)), shape_of(shape))
+        return expand(fill_value if dtype is None else rounded(fill_value, dtype_of(dtype)), shape_of(shape))
     return const(fill_value, default_of(fill_value) if dtype is None else dtype_of(dtype), shape_of(shape))
 
 
@@ -82,7 +82,7 @@ def arange(start: int | float, /, stop: int | float | None = None, step: int | f
         at = elementwise("add", elementwise("mul", iota(int(n)), const(int(step), int64, (int(n),))), const(int(start), int64, (int(n),)))
         return cast(at, kind)
     at = cast(iota(int(n)), float64)
-    return cast(elementwise("add", elementwise("mul", at, like(at, step)), like(at, start)), kind)
+    return rounded(elementwise("add", elementwise("mul", at, like(at, step)), like(at, start)), kind)
 
 
 def _counted(start: int | float, stop: int | float, step: int | float, dtype: Kind) -> TensorNode:
@@ -90,7 +90,7 @@ def _counted(start: int | float, stop: int | float, step: int | float, dtype: Ki
     if step != 1 or isinstance(start, float) or isinstance(stop, float):
         raise UsageError(f"arange({start!r}, {stop!r}, {step!r}): with a symbolic size the step is 1 and bounds are whole")
     at = iota(int_size("arange", stop - start))
-    return cast(elementwise("add", at, like(at, start)), dtype_of(dtype) if dtype is not None else int64)
+    return rounded(elementwise("add", at, like(at, start)), dtype_of(dtype) if dtype is not None else int64)
 
 
 def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endpoint: bool = True) -> TensorNode:
@@ -105,7 +105,7 @@ def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endp
     out = elementwise("add", elementwise("mul", place, like(place, step)), like(place, start))
     if endpoint and num > 1:
         out = choose(elementwise("eq", at, const(num - 1, int64, at.shape)), stop, out)
-    return cast(out, kind)
+    return rounded(out, kind)
 
 
 def along(n: int, shape: Shape, dim: int) -> TensorNode:

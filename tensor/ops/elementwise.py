@@ -8,7 +8,7 @@ from ...ir.dtypes import DType, bool_
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand
+from ..graph.primitives import cast, const, elementwise, expand, number
 from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
 
 Operand = TensorNode | bool | int | float
@@ -27,7 +27,7 @@ def broadcast_shape(name: str, *shapes: Shape) -> Shape:
 
 
 def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[TensorNode]:
-    """Operands of one shape and one type. A Python number takes the type of the arrays beside it."""
+    """Operands of one shape and one type. A Python number takes the type of the arrays beside it, and is rounded to it."""
     nodes = [o for o in operands if isinstance(o, TensorNode)]
     if dtype is None:
         dtype = _common(operands, nodes)
@@ -81,8 +81,8 @@ def divide(x1: Operand, x2: Operand, /) -> TensorNode:
 
 
 def like(x: TensorNode, value: Scalar) -> TensorNode:
-    """A constant of the shape and type of `x`."""
-    return const(value, x.dtype, x.shape)
+    """A number of a function's definition, in the shape and type of `x`."""
+    return number(value, x.dtype, x.shape)
 
 
 def truth(x: TensorNode) -> TensorNode:

@@ -15,7 +15,7 @@ from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode, constant_of, make
-from ..graph.primitives import cast, const, elementwise, expand, iota, reshape
+from ..graph.primitives import cast, const, elementwise, expand, iota, reshape, rounded
 from ..graph.symbols import SymbolicSize
 from ..running.capturing import current
 from .creation import shape_of
@@ -103,7 +103,7 @@ def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: flo
     out = unit(x0, x1) if kind is float64 else unit_single(x0)
     if (low, high) != (0.0, 1.0):
         out = elementwise("add", times(out, high - low), like(out, low))
-    return cast(out, kind)
+    return rounded(out, kind)
 
 
 def unit_single(word: TensorNode) -> TensorNode:
@@ -136,7 +136,7 @@ def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: floa
         out = times(out, std)
     if mean != 0.0:
         out = elementwise("add", out, like(out, mean))
-    return cast(out, kind)
+    return rounded(out, kind)
 
 
 def _again(x0: TensorNode, x1: TensorNode) -> tuple[TensorNode, TensorNode]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod as product_of
 from typing import TypeAlias
 
-from ...ir.dtypes import DType, DTypeLike, bool_, int32, int64
+from ...ir.dtypes import DTypeLike, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph import maps
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
+from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, rounded, scan, stop_gradient, view
 from ..graph.promotion import sum_type, to_float
 from ..graph.symbols import SymbolicSize, below, concrete, symbolic
 from ..running.capturing import current
@@ -49,16 +49,17 @@ def _some(name: str, shape: Shape, over: Sequence[int], axis: Axis) -> None:
 
 def sum(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
     """Σ; small integers and bools are summed as 64-bit ones."""
-    return reduced("add", cast(x, _wide(x, dtype)), axis, keepdims, "sum")
+    return reduced("add", _typed(x, dtype), axis, keepdims, "sum")
 
 
 def prod(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
     """Π; small integers and bools are multiplied as 64-bit ones."""
-    return reduced("mul", cast(x, _wide(x, dtype)), axis, keepdims, "prod")
+    return reduced("mul", _typed(x, dtype), axis, keepdims, "prod")
 
 
-def _wide(x: TensorNode, dtype: Kind) -> DType:
-    return sum_type(x.dtype) if dtype is None else dtype_of(dtype)
+def _typed(x: TensorNode, dtype: Kind) -> TensorNode:
+    to = sum_type(x.dtype) if dtype is None else dtype_of(dtype)
+    return cast(x, to) if to is x.dtype else rounded(x, to)
 
 
 def max(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
@@ -162,12 +163,12 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
 # running ----------------------------------------------------------------------------------------------------------
 def cumulative_sum(x: TensorNode, /, *, axis: int | None = None, dtype: Kind = None, include_initial: bool = False) -> TensorNode:
     """Sums of the elements up to each one; with `include_initial` a 0 in front."""
-    return _running("add", cast(x, _wide(x, dtype)), axis, include_initial, "cumulative_sum")
+    return _running("add", _typed(x, dtype), axis, include_initial, "cumulative_sum")
 
 
 def cumulative_prod(x: TensorNode, /, *, axis: int | None = None, dtype: Kind = None, include_initial: bool = False) -> TensorNode:
     """Products of the elements up to each one; with `include_initial` a 1 in front."""
-    return _running("mul", cast(x, _wide(x, dtype)), axis, include_initial, "cumulative_prod")
+    return _running("mul", _typed(x, dtype), axis, include_initial, "cumulative_prod")
 
 
 def cumulative_max(x: TensorNode, /, *, axis: int | None = None) -> TensorNode:

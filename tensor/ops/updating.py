@@ -12,7 +12,7 @@ from ...ir.node import const as node_const
 from ..graph import maps
 from ..graph.maps import Shape
 from ..graph.node import Gathered, Loaded, Scattered, TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, scatter, view
+from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, rounded, scatter, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbols import number
 from .creation import along
@@ -44,7 +44,7 @@ def _value(value: TensorNode | Scalar, shape: Shape, x: TensorNode) -> TensorNod
         node = reshape(node, node.shape[1:])
     if broadcast_shape("setitem", node.shape, shape) != shape:
         raise UsageError(f"setitem: a value of shape {list(node.shape)} does not fit the {list(shape)} that the key names")
-    return expand(cast(node, x.dtype), shape)
+    return expand(rounded(node, x.dtype), shape)
 
 
 def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorNode:
@@ -175,7 +175,7 @@ def scatter_add(x: TensorNode, indices: TensorNode, values: TensorNode | Scalar,
         raise UsageError(f"scatter_add: values of {list(node.shape)} at indices of {list(indices.shape)}")
     if promote(node.dtype, x.dtype) is not x.dtype:
         raise UsageError(f"scatter_add of {node.dtype} values into a {x.dtype} array: cast them first")
-    node = expand(cast(node, x.dtype), indices.shape)
+    node = expand(rounded(node, x.dtype), indices.shape)
     axes = maps.holes(indices.shape)
     to = Scattered("add", axes, tuple(Loaded(0) if i == d else a for i, a in enumerate(axes)))
     return elementwise("add", x, scatter(node, to, (_wrapped(indices, x.shape[d]),), x.shape))

@@ -17,6 +17,7 @@ _FLOPS = {
     "log1p": 14,
     "expm1": 14,
     "pow": 30,
+    "rounded": 4,
     "tan": 32,
     "asin": 24,
     "acos": 24,

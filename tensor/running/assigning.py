@@ -14,7 +14,7 @@ from ...ir.errors import UsageError
 from ..graph.lines import at, user_line
 from ..graph.maps import broadcast
 from ..graph.node import TensorNode, leaf
-from ..graph.primitives import cast, view
+from ..graph.primitives import rounded, view
 from ..memory import buffers
 from ..memory.buffers import MOVES, TensorBuffer
 from .capturing import current
@@ -76,5 +76,5 @@ def fitting(value: TensorNode, tensor: Any) -> TensorNode:
         raise UsageError(
             f"assign {value.dtype}{list(value.shape)} to {tensor.node.dtype}{list(shape)}: the shape does not fit{at(user_line())}"
         )
-    value = cast(value, tensor.node.dtype)
+    value = rounded(value, tensor.node.dtype)
     return value if value.shape == shape else view(value, broadcast(value.shape, shape))

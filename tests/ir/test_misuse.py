@@ -144,7 +144,7 @@ def test_powers_are_products_and_roots() -> None:
     x = kb.input("x", (8,), float32)
     assert (x[i] ** 2) is x[i] * x[i] and (x[i] ** -1) is 1.0 / x[i]
     assert repr(x[i] ** 0.5) == "sqrt(x[m])" and repr(x[i] ** -0.5) == "(1 / sqrt(x[m]))"
-    assert abs(x[i]).op == "abs" and (i**2) is i * i and "exp" in repr(x[i] ** 1.7)
+    assert abs(x[i]).op == "abs" and (i**2) is i * i and repr(x[i] ** 1.7) == "pow(x[m], 1.7)"
     root = "sqrt(x[m])"
     assert repr(x[i] ** 1.5) == f"(x[m] * {root})" and repr(x[i] ** -0.25) == f"(1 / sqrt({root}))"
     assert repr(x[i] ** 2.75) == f"((x[m] * x[m]) * ({root} * sqrt({root})))"

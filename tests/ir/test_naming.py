@@ -4,19 +4,16 @@ import subprocess
 import sys
 from math import prod
 
-import numpy as np
 import pytest
 from pulled import Inlined, sides
 from random_schedules import SYMBOLS
 from tilewright import kernels
 from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
-from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.naming import tidy
-from tilewright.ir.normal_form.reciprocal import by_reciprocal
 from tilewright.ir.operators import cast
 
 pytestmark = pytest.mark.many
@@ -578,51 +575,6 @@ def test_deep_and_wide_expressions_take_no_recursion():
     p.store("y", (6,), long)
     found = tidy(p.build())
     assert len(found.stores) == 1 and found.body == ()
-
-
-# division -------------------------------------------------------------------------------------------------------------
-def divided(p, element):
-    x = p.input("x", 12, N)
-    top = p.reduce("max", (12,), (N,), lambda i, j: x[(*i, *j)])
-
-    def e(i, j):
-        return exp(x[(*i, *j)] - top[i])
-
-    total = p.reduce("add", (12,), (N,), e)
-    p.store("y", (12, N), lambda i: element(e(i[:1], i[1:]), total[i[:1]]))
-    return p.build()
-
-
-def test_division_by_a_sum_is_multiplication_by_its_reciprocal():
-    kernel = divided(Inlined(), lambda e, total: e / total)
-    named = kernels.make("softmax", {"m": 12, "n": N})
-    found = tidy(by_reciprocal(kernel))
-    assert canonical(found).text == canonical(named).text != canonical(tidy(kernel)).text
-    inputs = {"x": np.random.default_rng(1).standard_normal((12, N)).astype(np.float32)}
-    want, got = (evaluate(k, inputs)["y"] for k in (kernel, found))
-    np.testing.assert_allclose(got, want, rtol=1e-15)
-
-
-@pytest.mark.parametrize("name", kernels.NAMES)
-def test_no_named_kernel_divides_so(name):
-    kernel = kernels.make(name)
-    assert by_reciprocal(kernel) is kernel
-
-
-@pytest.mark.parametrize(
-    "element", [lambda e, total: e / (e + total), lambda e, total: e / 3.0, lambda e, total: 1.0 / total, lambda e, total: total / e]
-)
-def test_other_divisions_stay(element):
-    kernel = divided(Inlined(), element)
-    assert by_reciprocal(kernel) is kernel
-
-
-def test_division_by_what_is_loaded_stays():
-    p = Inlined()
-    x, y = p.input("x", 6, N), p.input("y", 6)
-    p.store("z", (6, N), lambda i: x[i] / y[i[0]])
-    kernel = p.build()
-    assert by_reciprocal(kernel) is kernel
 
 
 def test_what_only_a_block_reads_is_computed_in_its_tiles():

@@ -164,7 +164,6 @@ def softmax(dtype: str) -> Iterator[Case]:
     for shape, x in rows(dtype):
         yield shape, x.softmax(-1)
         e = (x - x.max(-1, True)).exp()
-        yield shape, e / e.sum(-1, True)
         yield shape, e * (1 / e.sum(-1, True))
 
 
@@ -182,8 +181,9 @@ def layernorm(dtype: str) -> Iterator[Case]:
         w, b = array(dtype, N), array(dtype, N)
         yield shape, nn.layer_norm(x, w, b)
         d = x - x.mean(-1, True)
-        yield shape, d / ((d * d).mean(-1, True) + 1e-5).sqrt() * w + b
-        yield shape, d / (x.var(-1, keepdims=True) + 1e-5).sqrt() * w + b
+        if dtype == "float32":  # (a number beside a 16-bit array is rounded to its type)
+            yield shape, d * ((d * d).mean(-1, True) + 1e-5).rsqrt() * w + b
+            yield shape, d * (x.var(-1, keepdims=True) + 1e-5).rsqrt() * w + b
 
 
 @case("layernorm_stats")
@@ -191,9 +191,9 @@ def layernorm_stats(dtype: str) -> Iterator[Case]:
     for shape, x in rows(dtype):
         mean = x.mean(-1, True)
         d = x - mean
-        rstd = ((d * d).mean(-1, True) + 1e-5).rsqrt()
-        y = d * rstd * array(dtype, N) + array(dtype, N)
         wide = dtype_of(dtype).compute.name
+        rstd = ((d * d).mean(-1, True).astype(wide) + 1e-5).rsqrt()
+        y = (d * rstd * array(dtype, N) + array(dtype, N)).astype(dtype)
         yield shape, (y, mean.astype(wide).reshape(*x.shape[:-1]), rstd.astype(wide).reshape(*x.shape[:-1]))
 
 
@@ -202,7 +202,8 @@ def rmsnorm(dtype: str) -> Iterator[Case]:
     for shape, x in rows(dtype):
         w = array(dtype, N)
         yield shape, nn.rms_norm(x, w)
-        yield shape, x / ((x * x).mean(-1, True) + 1e-6).sqrt() * w
+        if dtype == "float32":
+            yield shape, x * ((x * x).mean(-1, True) + 1e-6).rsqrt() * w
 
 
 @case("cross_entropy")
@@ -219,7 +220,8 @@ def cross_entropy(dtype: str) -> Iterator[Case]:
 def gelu(dtype: str) -> Iterator[Case]:
     for shape, x in rows(dtype):
         yield shape, x.gelu()
-        yield shape, x * 0.5 * ((x * 0.7071067811865476).erf() + 1.0)
+        if dtype == "float32":
+            yield shape, x * 0.5 * ((x * 0.7071067811865476).erf() + 1.0)
 
 
 @case("add")
@@ -311,7 +313,7 @@ def embedding_grad(dtype: str) -> Iterator[Case]:
 
 
 # attention --------------------------------------------------------------------------------------------------------
-B, H, S, D = 2, 4, 24, 8
+B, H, S, D = 2, 4, 24, 4
 
 
 def weights(s: Tensor, written: bool) -> Tensor:
