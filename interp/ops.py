@@ -13,7 +13,7 @@ from ..ir.dtypes import DType, bool_, index
 from ..ir.evaluation import twin
 from ..ir.evaluation.integers import clz as clz
 from ..ir.evaluation.integers import popcount as popcount
-from ..ir.evaluation.npmath import erf
+from ..ir.evaluation.npmath import erf, odd32
 from ..targets.exp2 import exp2 as exp2
 from ..targets.instructions import BY_NAME
 
@@ -76,16 +76,6 @@ def _odd_sum(p: Any, c: Any, s: Any) -> Any:
     move = np.isfinite(s1) & (e1 != 0) & ((bits & 1) == 0)
     bits += np.where(move, np.where((e1 > 0) == (s1 > 0), 1, -1), 0)
     return bits.view(F64).reshape(np.shape(s))
-
-
-def _odd32(a: Any) -> Any:
-    """float64 as float32, rounded to odd."""
-    with np.errstate(over="ignore"):
-        near = np.asarray(a, F64).astype(F32)
-    back, bits = near.astype(F64), np.atleast_1d(near).view(np.uint32)
-    wrong = np.atleast_1d((back < a) | (back > a))
-    bits = np.where(wrong, (bits - np.atleast_1d(np.abs(back) > np.abs(a)).astype(U32)) | U32(1), bits)
-    return bits.astype(U32).view(F32).reshape(np.shape(a))[()]
 
 
 def fma64(a: Any, b: Any, c: Any) -> Any:
@@ -185,7 +175,7 @@ def caster(source: DType, to: DType, lanes: int, as_twin: bool) -> Callable[[Any
     twice = to.narrow and source.name == "float64"  # ml_dtypes rounds to float32 on the way
 
     def convert(a: Any) -> Any:
-        x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else _odd32(a) if twice else a
+        x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else odd32(a) if twice else a
         return int(x) if number else _scalar(x.astype(target), to)
 
     return (lambda a: a != 0) if to is bool_ else convert

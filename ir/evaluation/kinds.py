@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import DType
 from .algebra import Array
 from .error_bound import Pair
 
@@ -16,11 +17,30 @@ Mask = Array | None
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A value with its error, and in which elements what about it is in doubt."""
+    """A value with its error, and in which elements what about it is in doubt. `made`: what every schedule computes, where that is
+    certain to the bit: sums, differences and products of such values, each rounded once. (A product may still be part of a sum that is
+    accumulated, which is why it has a value and an error beside.)"""
 
     pair: Pair
     loose: Mask = None
     unsure: Mask = None
+    made: Array | None = None
+
+    @property
+    def settled(self) -> Kind:
+        """The value as it is computed, for whoever reads that and nothing else."""
+        return self if self.made is None else Kind(Pair(self.made, None), self.loose, None, self.made)
+
+
+_ROUNDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+
+
+def made(op: str, a: Kind, b: Kind, dtype: DType) -> Array | None:
+    """What `op` of two values is that are certain to the bit; None for other values and operators."""
+    if a.made is None or b.made is None or op not in _ROUNDED:
+        return None
+    kind = dtype.compute.np
+    return np.asarray(_ROUNDED[op](a.made.astype(kind), b.made.astype(kind)).astype(np.float64))
 
 
 def either(*masks: Any) -> Mask:

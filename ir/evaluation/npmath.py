@@ -57,13 +57,18 @@ def _erf(x: Array) -> Array:
 
 def narrowed(x: Array, to: DType) -> Array:
     """Numbers of float64 rounded once to a narrower float type, in float64 again."""
-    if to.foreign:  # ml_dtypes rounds to float32 on the way: done to odd, that changes nothing
-        short = x.astype(np.float32)
-        bits = np.array(short, ndmin=1).view(np.uint32)
-        wrong = np.isfinite(x) & (short != x)
-        odd = np.where(wrong, (bits - (np.abs(short.astype(np.float64)) > np.abs(x)).astype(np.uint32)) | np.uint32(1), bits)
-        x = odd.astype(np.uint32).view(np.float32).reshape(x.shape)
-    return np.asarray(x.astype(to.np).astype(np.float64))
+    # (ml_dtypes rounds to float32 on the way: done to odd, that changes nothing)
+    return np.asarray((odd32(x) if to.foreign else x).astype(to.np).astype(np.float64))
+
+
+def odd32(a: Any) -> Any:
+    """float64 as float32, rounded to odd (S. Boldo and G. Melquiond, IEEE Trans. Computers 57, 2008): rounding it again is then exact."""
+    with np.errstate(over="ignore"):
+        near = np.asarray(a, np.float64).astype(np.float32)
+    back, bits = near.astype(np.float64), np.atleast_1d(near).view(np.uint32)
+    wrong = np.atleast_1d((back < a) | (back > a))
+    bits = np.where(wrong, (bits - np.atleast_1d(np.abs(back) > np.abs(a)).astype(np.uint32)) | np.uint32(1), bits)
+    return bits.astype(np.uint32).view(np.float32).reshape(np.shape(near))[()]
 
 
 def exp_error(v: Array, e: Array) -> Array:

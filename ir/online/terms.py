@@ -21,6 +21,7 @@ from .. import functions as F
 from ..dtypes import DType
 from ..node import Node, as_node, const, walk
 from ..operators import cast
+from ..skippable import conjuncts
 from ..text import show
 from .anchors import Anchor, FoldState, Mean, product
 
@@ -70,7 +71,9 @@ class Term:
     def under(self, cond: Node) -> Term:
         """where(cond, this term, 0)."""
         known = tuple(c for c in self.coefficient if c.op == "const" and isfinite(c.arg))
-        guarded = tuple((c, cond) for c in self.coefficient if c not in known) + tuple((c, cond & g) for c, g in self.guarded)
+        read = joined([cond, *_hidden(self.factors)])
+        assert read is not None
+        guarded = tuple((c, read) for c in self.coefficient if c not in known) + tuple((c, read & g) for c, g in self.guarded)
         return replace(self, coefficient=known, guarded=guarded, factors=(Factor("group", cond, inner=self.factors, cond=cond),))
 
     def leaves(self) -> list[Factor]:
@@ -79,13 +82,24 @@ class Term:
 
 
 def conditions(fs: Iterable[Factor]) -> Node | None:
-    """What must hold for a product not to be 0 by its groups; None where it has none."""
+    """What must hold for a product not to be 0 by its groups, and by masks on indices; None where it has no group."""
+    leaves = [leaf for f in fs for leaf in f.leaves()]
+    groups = [f.cond for f in leaves if f.kind == "group" and f.cond is not None]
+    return joined([*groups, *_hidden(fs)]) if groups else None
+
+
+def joined(conditions: Iterable[Node]) -> Node | None:
+    """All of some conditions, each once; None of none."""
     found: Node | None = None
-    for f in (leaf for g in fs for leaf in g.leaves()):
-        if f.kind == "group":
-            assert f.cond is not None
-            found = f.cond if found is None else found & f.cond
+    for c in dict.fromkeys(part for whole in conditions for part in conjuncts(whole)):
+        found = c if found is None else found & c
     return found
+
+
+def _hidden(fs: Iterable[Factor]) -> list[Node]:
+    """The masks on indices alone outside of which weights are 0. What they hide is not read: tiles of it need not run (`skippable`)."""
+    masks = (leaf.cond for f in fs for leaf in f.leaves() if leaf.kind == "weight" and leaf.cond is not None)
+    return [m for m in masks if not any(n.op in ("load", "ref") for n in walk(m))]
 
 
 def body_of(fs: Iterable[Factor], dtype: DType) -> Node:

@@ -103,8 +103,10 @@ def _after(n: TensorNode, src: list[Array]) -> Array:
 def _elementwise(n: TensorNode, src: list[Array]) -> Array:
     import numpy as np
 
+    from ...ir.evaluation.npmath import narrowed
+
     if n.arg == "rounded":
-        return src[0].astype(n.dtype.np).astype(n.dtype.compute.np)
+        return narrowed(np.asarray(src[0], np.float64), n.dtype).astype(n.dtype.compute.np)
     out = operator(n.arg)(*src)
     return np.asarray(out, n.dtype.compute.np)
 
