@@ -22,7 +22,7 @@ from .checks.misuse import NoValue, number
 from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
 
-from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, DEAR as DEAR, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
+from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
 
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir import node as N
 from ...ir.body import Reduce, Value
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...ir.op_names import DEAR as DEAR_OPERATORS
 from ...opts.analysis.computed import all_contractions, computed_contraction
 from ...opts.analysis.products import products
 from ...opts.analysis.structure import Contraction, extent, lane_axis, nests
@@ -26,7 +26,7 @@ from .phased import Seeds, joined
 Found = tuple[Opts, Kernel, Contraction]
 """Options that make another kernel, that kernel, and a contraction of it."""
 
-DEAR = N.DEAR | {"ref"}
+DEAR = DEAR_OPERATORS | {"ref"}
 """What makes an operand too dear to be computed again for every block of the other one."""
 
 

@@ -12,7 +12,6 @@ Doubt is never dropped but by a NaN that is sure to come, so a right schedule is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,10 @@ import numpy as np
 from ..dtypes import OVERFLOW, DType, bool_
 from ..functions import SINE_END
 from ..op_names import PAIRED
-from .algebra import Algebra, Array, narrows
+from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
 from .error_bound import Errors, Pair, _zero
-from .kinds import Kind, Mask, any_of, both, chosen, either, full, less, made
-from .npmath import narrowed
+from .kinds import Kind, Mask, any_of, both, chosen, either, full, less, small
 from .of_two import beyond, doubt_of_two
 
 _DISTINCT = ("exp", "expm1", "div", "cast")
@@ -43,8 +41,7 @@ class Kinds(Algebra):
     # what is known of an operand ----------------------------------------------------------------------------------
     def _reach(self, p: Pair) -> Array:
         """The largest magnitude that a computed value may have."""
-        out = np.abs(p.value) if p.error is None else np.abs(p.value) + self.slack * p.error
-        return np.asarray(out, np.float64)
+        return np.asarray(np.abs(p.value) + self.slack * _zero(p.error), np.float64)
 
     def _finite_reach(self, p: Pair) -> Array:
         return np.where(np.isfinite(p.value), self._reach(p), 0.0)
@@ -67,7 +64,7 @@ class Kinds(Algebra):
         fused with what follows). `rounding`: how much of its relative error is the result's own rounding, which does
         not make it overflow."""
         value, error = np.asarray(pair.value), pair.error
-        if dtype.is_float and value.size and not self._small(value, error, OVERFLOW[dtype.compute.name]):
+        if dtype.is_float and value.size and not small(value, error, self.slack, OVERFLOW[dtype.compute.name]):
             top = OVERFLOW[dtype.compute.name] if dtype.compute.size < 8 else np.inf  # (the largest float64 is one)
             own = rounding * self.slack * np.where(np.isfinite(value), np.abs(value), 0.0)
             over = np.isfinite(value) & ~(self._reach(pair) - own < top)
@@ -82,21 +79,12 @@ class Kinds(Algebra):
         ]
         return Kind(Pair(value, None if error is None else np.broadcast_to(error, shape)), wide[0], wide[1])
 
-    def _small(self, value: Array, error: Mask, top: float) -> bool:
-        """Nothing is near overflow, or not finite: soon seen, and the rule."""
-        if not max(value.max(), -value.min()) < 0.5 * top:
-            return False
-        return error is None or bool(error.max() * self.slack < 0.25 * top)
-
     # leaves -------------------------------------------------------------------------------------------------------
     def leaf(self, raw: Array, dtype: DType) -> Kind:
-        return self._given(self.errors.leaf(raw, dtype), dtype)
+        return Kind(self.errors.leaf(raw, dtype))
 
     def number(self, value: Any, dtype: DType) -> Kind:
-        return self._given(self.errors.number(value, dtype), dtype)
-
-    def _given(self, pair: Pair, dtype: DType) -> Kind:
-        return Kind(pair, made=pair.value if dtype.is_float else None)
+        return Kind(self.errors.number(value, dtype))
 
     def wrap(self, array: Array) -> Kind:
         return Kind(Pair(array, None))
@@ -105,15 +93,10 @@ class Kinds(Algebra):
         return q.pair.value
 
     def map(self, q: Kind, f: Callable[[Array], Array]) -> Kind:
-        return Kind(self.errors.map(q.pair, f), *(None if m is None else f(m) for m in (q.loose, q.unsure, q.made)))
+        return Kind(self.errors.map(q.pair, f), *(None if m is None else f(m) for m in (q.loose, q.unsure)))
 
     # operators ----------------------------------------------------------------------------------------------------
     def unary(self, op: str, a: Kind, dtype: DType) -> Kind:
-        if op in ("neg", "abs") and a.made is not None:
-            return replace(self._unary(op, replace(a, made=None), dtype), made=np.negative(a.made) if op == "neg" else np.abs(a.made))
-        return self._unary(op, a.settled, dtype)
-
-    def _unary(self, op: str, a: Kind, dtype: DType) -> Kind:
         pair = self.errors.unary(op, a.pair, dtype)
         if op in ("not", "popcount", "clz"):
             return Kind(pair)
@@ -134,16 +117,6 @@ class Kinds(Algebra):
         return self._made(pair, less(loose, either(np.isnan(x) & ~full(a.loose, x))), unsure, dtype, op in _DISTINCT)
 
     def binary(self, op: str, a: Kind, b: Kind, dtype: DType) -> Kind:
-        known = made(op, a, b, dtype)
-        if op == "mul":  # it may be part of a sum that is accumulated
-            return replace(self._binary(op, a, b, dtype), made=known)
-        if known is None:
-            return self._binary(op, a.settled, b.settled, dtype)
-        sure = either(*(np.isnan(k.made) & ~full(k.loose, k.made) for k in (a, b) if k.made is not None))
-        loose = less(either(a.loose, b.loose), sure)
-        return Kind(Pair(known, None), None if loose is None else np.broadcast_to(loose, known.shape), None, known)
-
-    def _binary(self, op: str, a: Kind, b: Kind, dtype: DType) -> Kind:
         pair = self.errors.binary(op, a.pair, b.pair, dtype)
         loose = either(a.loose, b.loose)
         if pair.value.dtype == np.bool_:
@@ -152,9 +125,8 @@ class Kinds(Algebra):
             return Kind(pair, None if loose is None else np.broadcast_to(loose, pair.value.shape))
         rule = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme, **dict.fromkeys(PAIRED, self._of_two)}
         doubt, unsure, distinct = rule.get(op, self._add)(pair.value, a, b)
-        if op in PAIRED:
-            doubt = either(doubt, beyond(op, a.pair.value, b.pair.value))
         x, y = a.pair.value, b.pair.value
+        doubt = either(doubt, beyond(op, x, y) if op in PAIRED else None)
         if np.isinf(pair.value).any():  # float64's own overflow: nothing shows any more by how much
             grown = np.isinf(pair.value) & np.isfinite(x) & np.isfinite(y) & ((y != 0) | (op != "div"))
             doubt = either(doubt, grown & ~(self._exact(a) & self._exact(b) & (distinct if op != "mul" else False)))
@@ -200,10 +172,6 @@ class Kinds(Algebra):
         return None, either((value == 0) & mixed, both(either(self._near(a), self._near(b)), either(value == 0))), True
 
     def where(self, cond: Kind, a: Kind, b: Kind, dtype: DType) -> Kind:
-        sure = cond.pair.error is None and a.made is not None and b.made is not None
-        return replace(self._where(cond, a, b, dtype), made=np.where(cond.pair.value, a.made, b.made) if sure else None)
-
-    def _where(self, cond: Kind, a: Kind, b: Kind, dtype: DType) -> Kind:
         pair, c = self.errors.where(cond.pair, a.pair, b.pair, dtype), cond.pair.value
         loose, unsure = chosen(c, a.loose, b.loose), chosen(c, a.unsure, b.unsure)
         if cond.pair.error is not None and dtype.is_float:
@@ -212,13 +180,6 @@ class Kinds(Algebra):
         return self._made(pair, loose, unsure, dtype)
 
     def cast(self, a: Kind, source: DType, to: DType) -> Kind:
-        if a.made is None or not to.is_float:
-            return self._cast(a.settled, source, to)
-        if narrows(source, to):
-            return replace(self._cast(a.settled, source, to), made=narrowed(a.made, to))
-        return replace(self._cast(a, source, to), made=a.made)
-
-    def _cast(self, a: Kind, source: DType, to: DType) -> Kind:
         pair = self.errors.cast(a.pair, source, to)
         if to is bool_:
             return Kind(pair if a.loose is None else Pair(pair.value, either(a.loose, pair.error)))
@@ -232,8 +193,7 @@ class Kinds(Algebra):
         return self._made(pair, loose, unsure, to, True)
 
     def mask(self, keep: Array, a: Kind) -> Kind:
-        known = None if a.made is None else np.where(keep, a.made, 0.0)
-        return Kind(self.errors.mask(keep, a.pair), *(None if m is None else either(m & keep) for m in (a.loose, a.unsure)), known)
+        return Kind(self.errors.mask(keep, a.pair), *(None if m is None else either(m & keep) for m in (a.loose, a.unsure)))
 
     # reductions: the state of Errors, Σ|x| of what is finite (or a bound of all partial products), loose, and whether
     # there were zeros of either sign

@@ -20,8 +20,8 @@ from ..op_names import PAIRED
 from .algebra import BINARY, UNARY, Algebra, Array, narrows
 from .contraction import ProductLayout
 from .integers import COUNTS, INTEGER
-from .npmath import exp_error
 from .of_two import beyond, error_of_two
+from .slopes import inherited
 
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()
@@ -118,33 +118,8 @@ class Errors(Algebra):
         if op in _STEPS:
             return Pair(v, None if e is None else self._steps(x, e, _STEPS[op]))
         if e is not None:
-            if op == "exp":
-                e = exp_error(v, e)
-            elif op == "log":
-                e = e / np.maximum(np.abs(x) - e, SMALLEST["float32"])
-            elif op == "sqrt":
-                e = np.minimum(e / np.maximum(v, SMALLEST["float32"]), np.sqrt(e))
-            elif op == "expm1":
-                e = exp_error(v + 1.0, e)
-            elif op == "log1p":
-                e = e / np.maximum(1.0 + x - e, SMALLEST["float32"])
-            elif op in ("sin", "cos"):
-                e = np.minimum(e, 2.0)
-            elif op == "atan":
-                e = e / (1.0 + self._least(x, e) ** 2)
-            elif op == "tanh":
-                e = e * np.minimum(1.0, 1.0 - v * v + e) if e.max(initial=0.0) < 1.0 else e * (1.0 - np.tanh(self._least(x, e)) ** 2)
-            else:
-                e = (
-                    e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e)
-                    if e.max(initial=0.0) < 1.0
-                    else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
-                )
+            e = inherited(op, (x, v), e, self.slack)
         return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else FUNCTION_ULP)
-
-    def _least(self, x: Array, e: Array) -> Array:
-        """The smallest magnitude that a computed x may have, where functions that end flat are steepest."""
-        return np.asarray(np.maximum(0.0, np.abs(x) - self.slack * e))
 
     def _steps(self, x: Array, e: Array, f: Callable[[Array], Array]) -> Array:
         """How far a step function can move when x moves by its bound."""

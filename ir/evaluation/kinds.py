@@ -75,3 +75,10 @@ def both(a: Any, b: Any) -> Mask:
 def any_of(mask: Mask, axes: tuple[int, ...]) -> Mask:
     """Where a mask holds anywhere along some axes."""
     return None if mask is None else either(mask.any(axis=axes))
+
+
+def small(value: Array, error: Mask, slack: float, top: float) -> bool:
+    """Nothing is near overflow, or not finite: soon seen, and the rule."""
+    if not max(value.max(), -value.min()) < 0.5 * top:
+        return False
+    return error is None or bool(error.max() * slack < 0.25 * top)

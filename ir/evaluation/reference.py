@@ -135,11 +135,11 @@ def evaluate_kinds(
     import numpy as np
 
     from ..skippable import skippable
-    from .certainty import Kinds
+    from .computed import Computed
     from .kinds import either
 
     folds = [item for item in kernel.body if isinstance(item, Fold)]
-    algebra = Kinds(SLACK, any(skippable(f) for f in folds))
+    algebra = Computed(SLACK, any(skippable(f) for f in folds))
     symbols = bind(kernel, inputs, vars or {}) if folds else {}
     tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
     runs = [run(kernel, inputs, vars or {}, algebra, t, threads, slices) for t in ((None, tiles) if folds else (None,))]

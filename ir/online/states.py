@@ -9,8 +9,7 @@ softmax of Milakov and Gimelshein (2018)."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from itertools import product as every
 from math import comb
 
@@ -23,7 +22,7 @@ from ..operators import arith, cast, integer, substitute
 from .anchors import INF, Anchors, FoldState, Inseparable, factors, free
 from .empty import hidden_by, unmasked_weights
 from .expand import Expansion, pulled_out
-from .terms import Factor, Term, body_of, conditions, short
+from .terms import Factor, Term, body_of, conditions, fewer_shifts, short, unshifted
 
 Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
 """What states of one value have in common: the axes reduced over, the value's own, and the type."""
@@ -131,7 +130,7 @@ class States:
         shifts = Counter(f for f in leaves if f.kind == "shift")
         lower: dict[tuple[int, ...], FoldState] = {}
         for kept in list(every(*(range(n + 1) for n in shifts.values())))[:-1]:
-            fewer = self._moment(f"{name}_{sum(kept)}", tuple(_fewer(fs, Counter(dict(zip(shifts, kept))))), reduction)
+            fewer = self._moment(f"{name}_{sum(kept)}", tuple(fewer_shifts(fs, Counter(dict(zip(shifts, kept))))), reduction)
             if fewer is not None:
                 lower[kept] = fewer
         cond = conditions(fs) if shifts or any(True for _ in unmasked_weights(fs)) else None
@@ -261,28 +260,6 @@ def _moved(state: Node, shifts: Counter[Factor], kept: tuple[int, ...], side: _S
     return out
 
 
-def _fewer(fs: tuple[Factor, ...], left: Counter[Factor]) -> Iterator[Factor]:
-    """The factors with as many of each shift as `left` says, which is used up."""
-    for f in fs:
-        if f.kind == "shift":
-            left[f] -= 1
-            if left[f] >= 0:
-                yield f
-        elif f.inner:
-            yield replace(f, inner=tuple(_fewer(f.inner, left)))
-        else:
-            yield f
-
-
-def _unshifted(fs: tuple[Factor, ...]) -> Iterator[Factor]:
-    for f in fs:
-        if f.kind == "shift":
-            assert f.plain is not None
-            yield Factor("plain", f.plain)
-        else:
-            yield replace(f, inner=tuple(_unshifted(f.inner))) if f.inner else f
-
-
 def _is_zero(fs: tuple[Factor, ...], leaves: list[Factor], reduction: Reduction) -> bool:
     """Whether it is Σ w·(x − Σ w·x / Σ w)."""
     over, _, dtype = reduction
@@ -290,7 +267,7 @@ def _is_zero(fs: tuple[Factor, ...], leaves: list[Factor], reduction: Reduction)
     if len(shifts) != 1 or shifts[0].mean is None:
         return False
     mean = shifts[0].mean
-    weights, whole = tuple(_fewer(fs, Counter())), tuple(_unshifted(fs))
+    weights, whole = tuple(fewer_shifts(fs, Counter())), tuple(unshifted(fs))
     sums = ((weights, mean.weight), (whole, mean.total))
     return all(s.over == over and s.dtype is dtype and _same(body_of(g, dtype), s.body) for g, s in sums)
 

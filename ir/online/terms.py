@@ -13,6 +13,7 @@ So e^(s − m)/l · v is the coefficient 1/l and two factors, and (x − μ)² i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -114,6 +115,29 @@ def body_of(fs: Iterable[Factor], dtype: DType) -> Node:
             nodes.append(cast(f.node, dtype))
     out = product(nodes)
     return const(1, dtype) if out is None else out
+
+
+def fewer_shifts(fs: tuple[Factor, ...], left: Counter[Factor]) -> Iterator[Factor]:
+    """The factors with as many of each shift as `left` says, which is used up."""
+    for f in fs:
+        if f.kind == "shift":
+            left[f] -= 1
+            if left[f] >= 0:
+                yield f
+        elif f.inner:
+            yield replace(f, inner=tuple(fewer_shifts(f.inner, left)))
+        else:
+            yield f
+
+
+def unshifted(fs: tuple[Factor, ...]) -> Iterator[Factor]:
+    """The factors with what was shifted in place of shifts."""
+    for f in fs:
+        if f.kind == "shift":
+            assert f.plain is not None
+            yield Factor("plain", f.plain)
+        else:
+            yield replace(f, inner=tuple(unshifted(f.inner))) if f.inner else f
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.dtypes import index
-from ...ir.node import DEAR, Node, axes_of, walk
+from ...ir.node import Node, axes_of, walk
+from ...ir.op_names import DEAR
 
 _NONE = frozenset(("load", "ref", "cast", "const", "axis", "sym"))
 """What computes nothing."""

@@ -13,7 +13,8 @@ from ...ir.axes_met import axes_met
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
-from ...ir.node import DEAR, Node, axes_of, walk
+from ...ir.node import Node, axes_of, walk
+from ...ir.op_names import DEAR
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
 from .interior import interior
