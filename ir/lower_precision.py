@@ -1,7 +1,7 @@
 """What a kernel may compute where DOWNCONVERT is allowed: factors of sums of products rounded to what matrix instructions take.
 
 Values stay those of the kernel; what changes is how far a right result may lie from them, which the error bound
-(`ir.evaluation.reference.evaluate_error`) reads from the casts put in here."""
+(`ir.evaluation.reference.evaluate_error`) reads from the operators `about` put in here."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from . import index as ix
 from .body import Reduce, Value
 from .dtypes import DType, bfloat16, float16, float32
 from .kernel import Kernel
-from .node import Node
-from .operators import cast, rebuild
+from .node import Node, make
+from .op_names import ABOUT
+from .operators import rebuild
 from .rewrite import Rewriter
 
 TF32_ROUNDINGS = 2
@@ -53,7 +54,7 @@ class _Cutting(Rewriter):
     def node(self, n: Node) -> Node | None:
         if n.op != "ref" or n.arg not in self.names:
             return None
-        return cast(cast(rebuild(n, tuple(self.go(s) for s in n.src)), float16), float32)
+        return _about(rebuild(n, tuple(self.go(s) for s in n.src)), float16)
 
 
 def rounds(v: Value) -> bool:
@@ -82,7 +83,7 @@ class _Rounding(Rewriter):
             return new
         x, y = new.expr.expr.src
         if _narrow([_held(x), _held(y)]):
-            return Value(new.name, new.axes, Reduce("add", new.expr.axes, cast(cast(x * y, float16), float32), float32), new.dtype)
+            return Value(new.name, new.axes, Reduce("add", new.expr.axes, _about(x * y, float16), float32), new.dtype)
         x, y = _rounded(x, _held(y)), _rounded(y, _held(x))
         return Value(new.name, new.axes, Reduce("add", new.expr.axes, x * y, float32), new.dtype)
 
@@ -90,7 +91,9 @@ class _Rounding(Rewriter):
 def _rounded(x: Node, other: DType) -> Node:
     if _held(x) is not float32:
         return x
-    to, times = (other, 1) if other in (float16, bfloat16) else (float16, TF32_ROUNDINGS)
-    for _ in range(times):
-        x = cast(cast(x, to), float32)
-    return x
+    return _about(x, other) if other in (float16, bfloat16) else _about(x, float16, TF32_ROUNDINGS)
+
+
+def _about(x: Node, to: DType, times: int = 1) -> Node:
+    """`x`, which may have been rounded to a type."""
+    return make(ABOUT, x.dtype, (x,), (to, times))

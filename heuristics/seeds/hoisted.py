@@ -10,8 +10,8 @@ from itertools import chain, islice
 from ...ir.kernel import Kernel
 from ...ir.keyed import keyed
 from ...ir.node import walk
+from ...ir.op_names import DEAR
 from ...opts.analysis.accumulated import accumulable
-from ...opts.analysis.invariant import DEAR
 from ...opts.opt import Opts, opt
 from ...opts.options.distribute import splits
 from ...opts.options.hoist import hoistable

@@ -11,7 +11,7 @@ from ...ir.body import Fold, Value
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
-from ...opts.analysis.invariant import DEAR
+from ...ir.op_names import DEAR
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.opt import Opts, opt
 from .legal import Trials

@@ -148,6 +148,10 @@ class Algebra:
             return narrowed(np.asarray(a), to) if narrows(source, to) else a
         return np.asarray(a).astype(np.int64).astype(to.np) if source.is_float else np.asarray(a).astype(to.np)
 
+    def about(self, a: Quantity, to: DType, times: int) -> Quantity:
+        """What may have been rounded to a type, so often."""
+        return a
+
     def mask(self, keep: Array, a: Quantity) -> Quantity:
         """`a` where `keep`, else exactly 0."""
         return self.map(a, lambda x: np.where(keep, x, x.dtype.type(0)))

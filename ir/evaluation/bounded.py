@@ -16,6 +16,7 @@ from ..dtypes import DType, float64
 from ..functions import absolute, maximum, minimum, sqrt
 from ..kernel import Kernel
 from ..node import COMPARE, Node, axes_of, ref, walk
+from ..op_names import ABOUT
 from ..operators import rebuild, where
 from .algebra import narrows
 from .bounded_node import BoundedNode, UnknownError, number, or_zero, paired, quotient, rounded, total, unary
@@ -170,6 +171,10 @@ class _Values:
             return BoundedNode(ref(n.arg, at, float64), error)
         if n.op == "cast":
             return self._cast(n)
+        if n.op == ABOUT:
+            to, times = n.arg
+            a = self.of(n.src[0])
+            return paired(a.value, a.error, times * to.eps / (2 * SLACK), times * SMALLEST[to.name] / SLACK)
         if n.op == "where":
             condition = self._plain(n.src[0])
             a, b = self.of(n.src[1]), self.of(n.src[2])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import OVERFLOW, DType
 from .algebra import Array, narrows
 from .certainty import Kinds
 from .error_bound import Pair
@@ -49,8 +49,10 @@ class Computed(Kinds):
         return Kind(Pair(known, None), None if loose is None else np.broadcast_to(loose, known.shape), None, known)
 
     def where(self, cond: Kind, a: Kind, b: Kind, dtype: DType) -> Kind:
-        sure = cond.pair.error is None and a.made is not None and b.made is not None
-        return replace(super().where(cond, a, b, dtype), made=np.where(cond.pair.value, a.made, b.made) if sure else None)
+        known: Array | None = None
+        if cond.pair.error is None and a.made is not None and b.made is not None:
+            known = np.where(cond.pair.value, a.made, b.made)
+        return replace(super().where(cond, a, b, dtype), made=known)
 
     def cast(self, a: Kind, source: DType, to: DType) -> Kind:
         if a.made is None or not to.is_float:
@@ -58,6 +60,11 @@ class Computed(Kinds):
         if narrows(source, to):
             return replace(super().cast(a.settled, source, to), made=narrowed(a.made, to))
         return replace(super().cast(a, source, to), made=a.made)
+
+    def about(self, a: Kind, to: DType, times: int) -> Kind:
+        pair = self.errors.about(a.pair, to, times)
+        finite = np.where(np.isfinite(pair.value), np.abs(pair.value) + self.slack * (0.0 if pair.error is None else pair.error), 0.0)
+        return Kind(pair, either(a.loose, ~(finite < OVERFLOW[to.name])), a.unsure)
 
     def mask(self, keep: Array, a: Kind) -> Kind:
         return replace(super().mask(keep, a), made=None if a.made is None else np.where(keep, a.made, 0.0))

@@ -15,6 +15,7 @@ from ..buffer import Buffer, load_parts
 from ..dtypes import index
 from ..errors import KernelError
 from ..node import Node, axes_of
+from ..op_names import ABOUT
 from .algebra import Algebra, Array, Quantity
 
 Span = tuple[int, int]
@@ -102,6 +103,8 @@ class DenseContext:
             return algebra.wrap(index_values(n, [algebra.array(x) for x in v]))
         if op == "cast":
             return algebra.cast(v[0], n.src[0].dtype, n.dtype)
+        if op == ABOUT:
+            return algebra.about(v[0], *n.arg)
         if op == "where":
             return algebra.where(v[0], v[1], v[2], n.dtype)
         if len(v) == 1:

@@ -187,6 +187,10 @@ class Errors(Algebra):
             return self._rounded(v, e, to)
         return self._pair(v, e)
 
+    def about(self, a: Pair, to: DType, times: int) -> Pair:
+        # exactly half a unit in the last place each time, which `slack` must not multiply
+        return self._pair(a.value, a.error, times * to.eps / (2 * self.slack), times * SMALLEST[to.name] / self.slack, to)
+
     def mask(self, keep: Array, a: Pair) -> Pair:
         return self.map(a, lambda x: np.where(keep, x, x.dtype.type(0)))
 
