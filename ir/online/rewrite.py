@@ -6,8 +6,12 @@ the expression (`online_expand`), so attention, its variants, log-sum-exp, cross
 here. Related: Milakov and Gimelshein (2018), Dao et al. (2022), Neptune's repair terms (arXiv 2510.08726), RedFuser's
 cascaded reductions (2603.10026).
 
-What the rewrite changes beside the order of additions: log(exp(x)) is x also where exp(x) is 0; and where all scores of
-a row are −∞ without a mask that says so, log-sum-exp is −∞ instead of NaN (`online_empty` has the masked ones)."""
+What was read under a condition stays under it: a coefficient that leaves a sum counts only where some element of the sum has the
+condition (`terms.Term.guarded`), and a tile without such an element is not rescaled.
+
+What the rewrite changes beside the order of additions: log(exp(x)) is x also where exp(x) is 0; where all scores of a row are −∞
+without a mask that says so, log-sum-exp is −∞ instead of NaN (`online_empty` has the masked ones), and weights that nothing divides are
+0; where a score is ∞, such weights may be NaN."""
 
 from __future__ import annotations
 

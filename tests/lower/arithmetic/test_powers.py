@@ -11,7 +11,28 @@ from tilewright.ir.functions import power
 
 WIDE = np.longdouble
 ULPS = {"float32": 0.75, "float64": 0.8}
-SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, -2.5, 1e300, -1e300, 5e-324, 2.0**53, 2.0**53 + 2]
+SPECIAL = [
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    0.5,
+    -0.5,
+    2.5,
+    -2.5,
+    1e300,
+    -1e300,
+    5e-324,
+    2.0**53,
+    2.0**53 + 2,
+]
 
 
 def powers(x: np.ndarray, y: np.ndarray, way: str, schedule: str = "lanes") -> np.ndarray:
