@@ -160,7 +160,18 @@ class MachineModel:
 
 
 SLOW = {name: name for name in ("exp", "log", "tanh", "erf", "div", "sqrt")}
-SLOW |= {"expm1": "exp", "log1p": "log", "sin": "erf", "cos": "erf", "atan": "erf", "floordiv": "div", "remainder": "div", "pow": "erf", "floor_div": "div", "floor_mod": "div"}
+SLOW |= {
+    "expm1": "exp",
+    "log1p": "log",
+    "sin": "erf",
+    "cos": "erf",
+    "atan": "erf",
+    "floordiv": "div",
+    "remainder": "div",
+    "pow": "erf",
+    "floor_div": "div",
+    "floor_mod": "div",
+}
 """The field of `Core` and `Gpu` that says what an operation costs; any other counts as one instruction."""
 
 DEFAULT = MachineModel()

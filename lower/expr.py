@@ -21,6 +21,7 @@ from .access.float_places import float_places
 from .access.memory_access import MemoryAccess
 from .access.present import read_masked
 from .access.transpose import transposed_read
+from .accumulated_terms import terms
 from .arithmetic import integers, shortcuts
 from .indices import unbounded
 from .lanes import lanes_of
@@ -45,6 +46,7 @@ class NestEval(MemoryAccess):
         self._climbing = False
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
+        self._joined: frozenset[Node] = frozenset()
 
     def reset(self) -> None:
         """Forget emitted values (the enclosing blocks changed), and which points exist."""
@@ -72,10 +74,11 @@ class NestEval(MemoryAccess):
         return found
 
     def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
-        """Expressions over placeholders that have these values, and over nothing else."""
+        """Expressions over placeholders that have these values, and over nothing else: the rule of a scan, which accumulates."""
         known, self._memo = self._memo, {(n,): v for n, v in given.items()}
+        self._joined = terms(nodes)
         found = [self.value(n, {}) for n in nodes]
-        self._memo = known
+        self._memo, self._joined = known, frozenset()
         return found
 
     def _climb(self, root: Node, asg: Assignment) -> Val:
@@ -120,6 +123,9 @@ class NestEval(MemoryAccess):
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not unbounded(node.src):
             return self._compare(op, node.src[0], node.src[1], asg)
+        if op == "add" and not self._joined.isdisjoint(node.src):
+            x, y = node.src if node.src[1] in self._joined else node.src[::-1]
+            return b.op("fma", *(self.value(s, asg) for s in y.src), self.value(x, asg))
         if op in shortcuts.KINDS and b.expand:
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:

@@ -13,6 +13,7 @@ from ..ir.body import COMBINES
 from ..ir.buffer import Buffer, load_parts
 from ..ir.errors import KernelError, VerifyError
 from ..ir.evaluation.algebra import UFUNC, Algebra
+from ..ir.evaluation.stores import unrounded
 from ..ir.kernel import Kernel
 from ..ir.node import Node, walk
 from .trace import LoopTrace, TileStore, Trace
@@ -71,7 +72,7 @@ class _Cells:
         return np.array(np.broadcast_to(found, sizes))
 
     def _store(self, s: TileStore, env: dict[Node, Array]) -> None:
-        value = self._over(s.value, s.lanes, env)
+        value = self._over(unrounded(s.value), s.lanes, env)
         at = [self._over(i, s.lanes, env) for i in s.indices]
         keep = np.ones(value.shape, bool) if s.mask is None else self._over(s.mask, s.lanes, env).astype(bool)
         out = self.outputs[s.buffer.name]

@@ -77,7 +77,7 @@ class _Values:
             else:
                 self._pair(item, self.of(item.expr))
         for s in kernel.stores:
-            got = self.of(unrounded(s))
+            got = self.of(unrounded(s.expr))
             for suffix, expr in (("", got.value), (ERROR, got.error if got.error is not None else number(0.0))):
                 buffer = replace(s.buffer, name=s.buffer.name + suffix, dtype=float64, alias="")
                 self.stores.append(replace(s, buffer=buffer, expr=expr))

@@ -30,9 +30,8 @@ class Output:
         return env.algebra.map(q, lambda x: x.reshape(self.shape))
 
 
-def unrounded(store: Store) -> Node:
-    """The stored expression without its final rounding to another float type (the verifier rounds)."""
-    e = store.expr
+def unrounded(e: Node) -> Node:
+    """A stored expression without its final rounding to another float type (the verifier rounds)."""
     return e.src[0] if e.op == "cast" and e.dtype.is_float and e.src[0].dtype.is_float else e
 
 
@@ -60,8 +59,8 @@ def _cut(env: Env, store: Store, out: Output, spans: tuple[Span, ...], total: in
 def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None:
     c = DenseContext(env, store.axes, spans)
     algebra = env.algebra
-    q = c.eval(unrounded(store))
-    source = unrounded(store).dtype
+    q = c.eval(unrounded(store.expr))
+    source = unrounded(store.expr).dtype
     if source is not out.dtype and not (source.is_float and out.dtype.is_float):
         q = algebra.cast(q, source, out.dtype)
     if apart(store):

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import jit, xp
+from tilewright.ir import float32
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import placeholder
 from tilewright.lower import lower
+from tilewright.lower.accumulated_terms import terms
 from tilewright.opts import apply
 from tilewright.program.program import Instr, statements
 from tilewright.targets import named
@@ -86,3 +89,10 @@ def test_only_what_a_sum_accumulates_is_joined() -> None:
     x, y = (Tensor(np.zeros((32, 32), np.float32)) for _ in range(2))
     assert all(fused(k) == 0 for k in kernels_of(x * y + x, x * x + y * y - 1, (x * y - x * x).sum(1)))
     assert all(fused(k) > 0 for k in kernels_of(x @ y, (x * y).sum(1)))
+
+
+def test_the_rule_of_a_scan_accumulates() -> None:
+    """h = a·h + b is joined; a product that the rule reads twice, or takes from another, is not."""
+    a, b, x, y = (placeholder(n, float32) for n in "abxy")
+    assert terms([a * x, a * y + b]) == {a * y}
+    assert not terms([a * y, a * y + b]) and not terms([a * x + b * y, a * x - b])
