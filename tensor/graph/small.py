@@ -107,8 +107,7 @@ def _elementwise(n: TensorNode, src: list[Array]) -> Array:
 
     if n.arg == "rounded":
         return narrowed(np.asarray(src[0], np.float64), n.dtype).astype(n.dtype.compute.np)
-    out = operator(n.arg)(*src)
-    return np.asarray(out, n.dtype.compute.np)
+    return np.asarray(operator(n.arg)(*src), n.dtype.compute.np)
 
 
 def _view(n: TensorNode, src: list[Array]) -> Array:
@@ -295,9 +294,7 @@ def _divisor(i: Node) -> tuple[int, ...]:
 def _index_operators() -> dict[str, Callable[..., Any]]:
     names = ("lt", "le", "eq", "ne", "and", "or", "not", "max", "min")
     table = {name: (lambda *a, name=name: operator(name)(*a)) for name in names}
-    table["div"] = lambda *a: operator("floordiv")(*a)
-    table["mod"] = lambda *a: operator("remainder")(*a)
-    return table
+    return table | {"div": lambda *a: operator("floordiv")(*a), "mod": lambda *a: operator("remainder")(*a)}
 
 
 _INDEX = _index_operators()
