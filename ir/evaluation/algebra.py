@@ -17,7 +17,7 @@ from ..errors import KernelError
 from . import twin
 from .contraction import ProductLayout, contract, contract_exact
 from .integers import COUNTS, INTEGER
-from .npmath import erf, narrowed
+from .npmath import erf, floor_quotient, narrowed
 
 Array = np.ndarray[Any, Any]
 Quantity = Any
@@ -41,7 +41,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "ne": np.not_equal,
     **INTEGER,
     "pow": np.power,
-    "floor_div": np.floor_divide,
+    "floor_div": floor_quotient,
     "floor_mod": np.remainder,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {

@@ -81,3 +81,12 @@ def exp_error(v: Array, e: Array) -> Array:
         at = np.broadcast_to(v, e.shape)[large]
         out[large] = np.where(at == 0.0, 0.0, at * np.expm1(e[large]))
     return np.asarray(out)
+
+
+def floor_quotient(x: Any, y: Any) -> Any:
+    """⌊x / y⌋ with the special values of the array API standard: an infinite dividend gives an infinity, an infinite divisor a zero. NumPy
+    pairs both with its remainder, and gives NaN and −1."""
+    found = np.floor_divide(x, y)
+    if not np.issubdtype(np.result_type(x, y), np.floating):
+        return found
+    return np.where(np.isinf(x) | np.isinf(y), np.floor(np.true_divide(x, y)), found)

@@ -1,4 +1,4 @@
-"""⌊x / y⌋ and x − y·⌊x / y⌋ of floats, with NumPy's results for zeros, infinities and NaN.
+"""⌊x / y⌋ and x − y·⌊x / y⌋ of floats, with the results of the array API standard for zeros, infinities and NaN.
 
 The quotient is computed in float64, and what is left is exact: the product of quotient and divisor is a sum of two numbers. What
 rounding carried over a whole number shows in the remainder's sign. All that holds while |x / y| < 2⁵³; beyond, the remainder is no
@@ -30,8 +30,7 @@ def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
     past = e.op("select", below, e.op("lt", zero, rest), e.op("lt", rest, zero))
     if op == "floor_div":
         found = e.op("select", past, e.op("sub", quotient, one), quotient)
-        endless = e.op("and", e.op("eq", e.op("abs", x), e.num(math.inf)), e.op("ne", y, zero))
-        found = e.op("select", endless, e.num(math.nan), found)
+        found = e.op("select", e.op("eq", e.op("abs", y), e.num(math.inf)), quotient, found)
     else:
         nothing = e.op("select", below, e.num(-0.0), zero)
         found = e.op("select", e.op("eq", rest, zero), nothing, e.op("select", past, e.op("add", rest, y), rest))

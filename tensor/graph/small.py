@@ -207,7 +207,7 @@ def operator(op: str) -> Callable[..., Any]:
     """What an elementwise operator is in NumPy."""
     import numpy as np
 
-    from ...ir.evaluation.npmath import erf
+    from ...ir.evaluation.npmath import erf, floor_quotient
 
     table: dict[str, Callable[..., Any]] = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "max": np.maximum, "min": np.minimum,
@@ -215,7 +215,7 @@ def operator(op: str) -> Callable[..., Any]:
         "xor": np.bitwise_xor, "not": np.invert, "neg": np.negative, "abs": np.abs, "where": np.where, "exp": np.exp,
         "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
         "erf": erf, "floor": np.floor, "trunc": np.trunc, "round": np.rint, "shl": np.left_shift, "shr": np.right_shift,
-        "floordiv": np.floor_divide, "remainder": np.remainder, "pow": np.power, "copysign": np.copysign, "tan": np.tan,
+        "floordiv": floor_quotient, "remainder": np.remainder, "pow": np.power, "copysign": np.copysign, "tan": np.tan,
         "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
         "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     }  # fmt: skip
