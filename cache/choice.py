@@ -52,6 +52,7 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
     schedules: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda r: (r.when, r.digest)):
         schedules.setdefault(row.opts, []).append(row)
+    ended = _ended(schedules.values())
     found = []
     beaten: dict[str, list[tuple[int, str]]] = {}
     for measured in schedules.values():
@@ -61,7 +62,7 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
             if not elsewhere and any(r.pinned for r in measured):
                 _fell(newest)
             continue
-        usable = [r for r in measured if r.usable]
+        usable = [r for r in measured if r.usable and not (r.provisional and r.run_id in ended)]
         if not usable:
             continue
         best = max(usable, key=lambda r: (r.pinned and not elsewhere, -_ORDER[standing(r, elsewhere=elsewhere)], r.when, r.digest))
@@ -81,6 +82,14 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         return not chosen, rank, lost, made_small, latest.t_med, latest.t_min or latest.t_med, best.digest
 
     return [best for best, _ in sorted(found, key=order)]
+
+
+def _ended(schedules: Iterable[list[Row]]) -> set[str]:
+    """Runs whose own answer still stands: what they said on the way to it counts no more. `schedules`: the rows of each, the newest last."""
+    stand = [rows for rows in schedules if rows[-1].outcome not in FAILED]
+    if not any(r.provisional for rows in stand for r in rows):
+        return set()
+    return {r.run_id for rows in stand for r in rows if r.usable and not r.provisional}
 
 
 def distance(row: Row, key: Key, shape: Mapping[str, int] | None, flops: int | None) -> float:

@@ -25,6 +25,8 @@ PINNED = "pinned"
 """The field of a provenance that says: chosen by hand, so it answers before all others."""
 OBJECTIVE = "objective"
 """The field of a provenance that says what was made small, where that was not the time."""
+PROVISIONAL = "provisional"
+"""The field of a provenance that says: the best so far of a search that went on. It answers until that search's own answer is there."""
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -116,6 +118,11 @@ class Row:
     def imported(self) -> bool:
         """Whether it came with a bundle."""
         return self.facts.get(IMPORTED) is True
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the search that wrote it went on."""
+        return f'"{PROVISIONAL}"' in self.provenance and self.facts.get(PROVISIONAL) is True
 
     @property
     def pinned(self) -> bool:

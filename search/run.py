@@ -13,10 +13,10 @@ from ..ir.errors import TilewrightError
 from ..log import logger
 from ..opts.opt import short
 from .aims import Aim
-from .budget import second_check
 from .builds.bulky import Bulky
 from .builds.candidate_cost import CandidateCost
 from .builds.pipeline import Pipeline, meanwhile, width_of
+from .decision.checkpoints import Checkpoints
 from .decision.conclusion import Ended, conclude, snapshot
 from .decision.deciding import Deciding
 from .decision.finals import Decision
@@ -82,6 +82,7 @@ class TuningRun:
         self._cost = CandidateCost()
         self._fault: TilewrightError | None = None
         self._early: dict[Schedule, Measurement] = {}
+        self._checkpoints = Checkpoints(measurer, self.so_far, self.recorder, meter, job, self.earlier)
         self._early_told = hasattr(measurer, "arrived")
         if hasattr(measurer, "arrived"):
             measurer.arrived = self._arrived
@@ -162,6 +163,7 @@ class TuningRun:
                 if hasattr(self.measurer, "expect_confirm"):
                     self.measurer.expect_confirm()
             self._measure(taken, pipe)
+            self._checkpoints.look(self._cost.each_s, lambda m: self._conclude(m, "confirm"))
 
     def _think(self, pipe: Pipeline, under_way: int) -> None:
         """Ask for more while `under_way` candidates are being timed, on a core that nobody else needs."""
@@ -254,7 +256,7 @@ class TuningRun:
                 meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
             measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
             self._cost.learn(self.meter.clock() - began, measured)
-            self.meter.check_s = second_check(self.measurer, self._cost.waited_s, self._cost.each_s, self.so_far.fastest_s)
+            self.meter.check_s = self._checkpoints.check_s(self._cost.waited_s, self._cost.each_s)
             for built, m in zip(batch, measured):
                 self.so_far.by_sha[built.sha] = m
                 self.so_far.keep(built, m, seed=self._asked[built.opts].by == "seed")
@@ -297,4 +299,4 @@ class TuningRun:
         """The winner; `quick` trusts single measurements and starts no process."""
         if not quick:
             self.progress.phase("deciding")
-        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost.each_s).decide(quick)
+        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost.each_s, self._checkpoints.checks).decide(quick)

@@ -91,6 +91,14 @@ class RunState:
             self._kept[built.opts] = f
             self._kept = {f.built.opts: f for f in self.aim.kept(list(self._kept.values()))}
 
+    def drop(self, opts: Schedule) -> None:
+        """Out for good: it was found wrong after it had been right."""
+        for kept in (self._kept, self._seeds):
+            kept.pop(opts, None)
+        if self.best is not None and self.best.opts == opts:
+            # what is better than the next one from now on is the best
+            self.best = min((f.measurement for f in self.everybody()), key=seconds, default=None)
+
     def finalist(self, built: Any, m: Measurement) -> Finalist:
         """A build and its measurement, as the finals compare it."""
         return Finalist(built, m, self.aim.decides(m))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cache.objectives import TIME
-from ...cache.rows import OBJECTIVE
+from ...cache.rows import OBJECTIVE, PROVISIONAL
 from .. import result as results
 from ..budget import SPENT
 from ..remembered.effort import Effort
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..result import Job, Result
     from ..run_state import RunState
     from ..space import Schedule
-    from .finals import Decision
+    from .finals import Decision, Finalist
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +62,55 @@ def effort(so_far: RunState, meter: Meter, earlier: Effort, ended: Ended) -> Eff
     return earlier.then(Effort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut))
 
 
+def provisional(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision) -> None:
+    """Record the answer so far of a search that goes on: were it killed now, this would be its answer."""
+    won = decision.winner
+    assert won is not None
+    seed_opts, seed_s = _seed(so_far, decision)
+    final = _final(won, so_far, decision, effort(so_far, meter, earlier, Ended(interrupted=True)))
+    _recorded(so_far, _OnTheWay(recorder), (seed_opts, seed_s), decision, final)
+
+
+class _Winners(Protocol):
+    """The part of a Recorder that takes answers."""
+
+    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _OnTheWay:
+    """A recorder whose winners are the answers so far."""
+
+    recorder: Recorder
+
+    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
+        self.recorder.winner(measurement, seed_opts, seed_s, {**final, PROVISIONAL: True})
+
+
+def _seed(so_far: RunState, decision: Decision) -> tuple[Schedule | None, float | None]:
+    """The seed that was to be beaten, and its seconds. Where one seed beat another, the winner is the best of them."""
+    won = decision.winner
+    seed = so_far.seed(None if won is None else won.measurement.opts)
+    if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
+        seed = decision.seed or seed
+    return (None, None) if seed is None else (seed.measurement.opts, seed.measurement.t_min)
+
+
+def _final(won: Finalist, so_far: RunState, decision: Decision, effort: Effort) -> dict[str, Any]:
+    """What a winner's row says beside its measurement."""
+    is_seed = _seed(so_far, decision)[0] == won.measurement.opts
+    gain = 1.0 if is_seed else None if decision.ratio is None else 1 / decision.ratio
+    checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or won.measurement.checks)}
+    return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json}
+
+
 def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision, ended: Ended) -> Result:
     """Record what the finals found, the winner last, and make the result."""
     for m in decision.failed:
         so_far.count(m)
         recorder.add(m, "confirm")
     won = decision.winner
-    # where one seed beat another, the winner is the best of them
-    seed = so_far.seed(None if won is None else won.measurement.opts)
-    if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
-        seed = decision.seed or seed
-    seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.measurement.t_min)
+    seed_opts, seed_s = _seed(so_far, decision)
     code = results.INTERRUPTED if ended.interrupted else results.FOUND if won is not None else results.NOTHING_VALID
     said = [str(ended.fault) if ended.fault else "", ended.why, decision.message]
     if code == results.NOTHING_VALID and not so_far.counts:
@@ -92,9 +131,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
     if won is None:
         return results.make(job, seconds=meter.elapsed, **common)
     m = won.measurement
-    gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
-    checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or m.checks)}
-    final = {"gain": gain, "paired": decision.paired, **checks, "effort": effort(so_far, meter, earlier, ended).json}
+    final = _final(won, so_far, decision, effort(so_far, meter, earlier, ended))
     told = _recorded(so_far, recorder, (seed_opts, seed_s), decision, final)
     return results.make(
         job,
@@ -105,8 +142,8 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         seconds=meter.elapsed,
         verified=True,
         confirmed=decision.confirmed,
-        significant=decision.significant and won is not seed,
-        gain=gain,
+        significant=decision.significant and m.opts != seed_opts,
+        gain=final["gain"],
         source_sha=m.sha,
         **told,
         **common,
@@ -115,7 +152,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
 
 def _recorded(
     so_far: RunState,
-    recorder: Recorder,
+    recorder: _Winners,
     seed: tuple[Schedule | None, float | None],
     decision: Decision,
     final: dict[str, Any],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,15 +17,25 @@ if TYPE_CHECKING:
     from ..remembered.record import Recorder
     from ..run_state import RunState
     from ..space import Schedule
+    from .second_checks import SecondChecks
 
 LONGEST_S = 20.0
 """Seconds that deciding may take where there is no limit."""
 
 
 class Deciding:
-    """One end of one search; `cost_s`: what a candidate costs, in seconds."""
+    """One end of one search; `cost_s`: what a candidate costs, in seconds; `checks`: the second checks."""
 
-    def __init__(self, measurer: MeasurerLike, so_far: RunState, recorder: Recorder, meter: Meter, cost_s: float) -> None:
+    def __init__(
+        self,
+        measurer: MeasurerLike,
+        so_far: RunState,
+        recorder: Recorder,
+        meter: Meter,
+        cost_s: float,
+        checks: SecondChecks,
+    ) -> None:
+        self.checks = checks
         self.measurer, self.so_far, self.recorder, self.meter, self.cost_s = measurer, so_far, recorder, meter, cost_s
         # what searching took of it does not leave a winner unconfirmed
         self.grace_s = GRACE_S + meter.share
@@ -34,6 +45,12 @@ class Deciding:
         left = (lambda: -1e9) if quick else (lambda: min(self.meter.left, LONGEST_S))
         if not quick:
             self._time_again()
+        decision = self._between(left)
+        return self._front(decision, left) if self.so_far.aim.front else decision
+
+    def on_the_way(self, left: Callable[[], float]) -> Decision:
+        """Who would win now; `left()`: how many seconds remain for duels. Second checks are made however long they take."""
+        self.grace_s = math.inf
         decision = self._between(left)
         return self._front(decision, left) if self.so_far.aim.front else decision
 
@@ -68,6 +85,7 @@ class Deciding:
                 check_s=self.meter.check_s,
                 grace_s=self.grace_s,
                 untuned=untuned if rival is not None and untuned in level else None,
+                checks=self.checks,
             )
             failed += decision.failed
             rest = [f for f in finalists if f not in level]
@@ -94,7 +112,7 @@ class Deciding:
         for f in self._below(won, second, out):
             if any(aim.value(m.measurement, second) <= aim.value(f.measurement, second) for m in members):
                 continue  # (another took the place of one that failed)
-            checked = self.measurer.confirm(f.built) if left() > -self.grace_s else None
+            checked = self.checks.of(f.built, left() > -self.grace_s)
             if checked is not None and checked.outcome != "ok":
                 failed.append(checked)
                 continue

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ...ir.errors import MeasureError
+from .second_checks import SecondChecks
 
 if TYPE_CHECKING:
     from ...measure import Duel, Measurement
@@ -93,11 +94,14 @@ def decide(
     check_s: float = 0.0,
     grace_s: float = GRACE_S,
     untuned: Finalist | None = None,
+    checks: SecondChecks | None = None,
 ) -> Decision:
     """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how
     many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
-    long. `untuned`: the seed that is used without tuning, which `seed` must beat to count."""
-    final = _Final(measurer, finalists, seed, left, check_s, grace_s)
+    long. `untuned`: the seed that is used without tuning, which `seed` must beat to count. `checks`: what makes
+    second checks, and knows which were made."""
+    checks = SecondChecks(measurer.confirm) if checks is None else checks
+    final = _Final(measurer, finalists, seed, left, check_s, grace_s, checks)
     if untuned is not None and seed is not None and untuned is not seed:
         final.choose_seed(untuned)
     return dataclasses.replace(final.decide(), seed=final.seed)
@@ -114,8 +118,9 @@ class _Final:
         left: Callable[[], float],
         check_s: float,
         grace_s: float,
+        checks: SecondChecks,
     ) -> None:
-        self.measurer, self.left, self.check_s, self.grace_s = measurer, left, check_s, grace_s
+        self.measurer, self.left, self.check_s, self.grace_s, self.checks = measurer, left, check_s, grace_s, checks
         self.standing, self.seed = list(finalists), seed
         self.challenged = bool(finalists)
         self.failed: list[Measurement] = []
@@ -128,11 +133,10 @@ class _Final:
         fastest, self.seed = self.seed, untuned
         assert fastest is not None
         self.standing = [f for f in self.standing if f is not untuned]
-        n = rounds(fastest, untuned, self._spare() / 3)
         try:
             if fastest.t * CLEAR < untuned.t:
                 better = True
-            elif n:
+            elif n := rounds(fastest, untuned, self._spare() / 3):
                 duel = self._duel(fastest, untuned, n)
                 better = duel.significant and duel.ratio < 1
             else:
@@ -151,7 +155,7 @@ class _Final:
             if champion is None:
                 break
             significant, ratio, paired, message = self._against_seed(champion)
-            if not self._stands(champion):
+            if champion not in self.standing:
                 continue
             if not significant:
                 break
@@ -189,7 +193,7 @@ class _Final:
         return self.left() - self.check_s
 
     def _second(self, f: Finalist) -> Measurement | None:
-        return self.measurer.confirm(f.built) if self.left() > -self.grace_s else None
+        return self.checks.of(f.built, self.left() > -self.grace_s)
 
     def _drop(self, f: Finalist, how: Measurement) -> None:
         """Out of the finals for good."""
@@ -197,9 +201,6 @@ class _Final:
         self.standing = [x for x in self.standing if x is not f]
         if f is self.seed:
             self.seed = None
-
-    def _stands(self, f: Finalist) -> bool:
-        return any(x is f for x in self.standing)
 
     def _champion(self, keep: float) -> Finalist | None:
         """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
@@ -219,7 +220,7 @@ class _Final:
                 continue
             if duel.significant and duel.ratio < 1:
                 champion = rival
-        return champion if self._stands(champion) else self.standing[0] if self.standing else None
+        return champion if champion in self.standing else self.standing[0] if self.standing else None
 
     def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
         """`n` rounds between two, about what is compared. Raises MeasureError."""

@@ -3,8 +3,9 @@
 Which rows may answer a look-up is settled here. A candidate's row is stored as it comes, but unverified in the
 cache's sense: it was checked in full against one set of inputs, and one unpaired time is not enough to call it better
 than the seed. The winner's row, written after the duel and the second check, is verified; its provenance says which
-checks were made, how thorough the search was, and which earlier answers it was preferred to. So a killed run leaves
-measurements to start from, and never an answer that is worse than no tuning.
+checks were made, how thorough the search was, and which earlier answers it was preferred to. While the search goes on,
+the start schedule and the best so far are recorded so too, as provisional (`decision.checkpoints`): a killed run leaves
+an answer, and never one that is worse than no tuning.
 
 A cache that cannot be written (a full disk, a lock, a server that went away) does not end a search: rows wait in
 memory and are tried again, and what is left at the end goes into a bundle, which the next run that can write takes
@@ -50,6 +51,10 @@ SHARE = 0.02
 class Recorder(Protocol):
     """Where measurements go."""
 
+    @property
+    def earlier(self) -> Collection[str]:
+        """The schedules, in canonical text, that answered before."""
+
     def add(self, measurement: Measurement, strategy: str) -> None:
         """One candidate of the search."""
 
@@ -65,6 +70,8 @@ class Recorder(Protocol):
 
 class NoRecord:
     """Keeps nothing (replays, tests)."""
+
+    earlier: Collection[str] = ()
 
     def add(self, measurement: Measurement, strategy: str) -> None:
         """Nothing."""

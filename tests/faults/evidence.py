@@ -17,6 +17,8 @@ from tilewright.cache.rows import COLUMNS
 from .kinds import Verdict
 
 TAILS = ("", "-wal", "-shm")
+ENOUGH = 12
+"""Right candidates that a search has recorded when its start schedule must have been measured."""
 Bad = Callable[[Row], bool]
 """Whether a row's candidate was made to give wrong results."""
 
@@ -109,6 +111,16 @@ def believed(v: Verdict, path: Path, rows: list[Row], bad: Bad = never) -> None:
             row = store.best(key)
             if row is not None:
                 judge(v, row, raw, bad)
+
+
+def answered(v: Verdict, path: Path) -> None:
+    """A search that was ended, however, answers by what it had measured: each key with a few right candidates has an answer."""
+    rows, _ = read(path)
+    with cache.open(path) as store:
+        for key in dict.fromkeys(r.key for r in rows):
+            right = sum(r.outcome == "ok" and r.key == key for r in rows)
+            if right >= ENOUGH and store.best(key) is None:
+                v.fail("lost", f"{right} right candidates of {rows[0].name} are recorded, and no schedule answers")
 
 
 def judge(v: Verdict, row: Row, raw: dict[str, Row], bad: Bad) -> None:

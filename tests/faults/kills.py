@@ -29,6 +29,7 @@ def kill_main(rng: random.Random, scratch: Path) -> Verdict:
     kill(s.tool.pid, signal.SIGKILL)
     s.tool.wait(v)
     s.settled(v, before)
+    evidence.answered(v, s.cache)
     if rng.random() < 0.1:
         again(v, scratch, rng)
     return v

@@ -52,7 +52,9 @@ class Frugal(FakeMeasurer):
 
 
 class Book:
-    """Keeps what is recorded."""
+    """Keeps what is recorded, but for what was provisional."""
+
+    earlier: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.winners: list[tuple[Measurement, Any]] = []
@@ -61,7 +63,8 @@ class Book:
         """Nothing."""
 
     def winner(self, measurement: Measurement, seed_opts: Any, seed_s: Any, final: Any) -> None:
-        self.winners.append((measurement, final))
+        if not final.get("provisional"):
+            self.winners.append((measurement, final))
 
     def flush(self) -> None:
         """Nothing."""
