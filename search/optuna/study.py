@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...files.secrets import hidden
 from ...ir.errors import UsageError
+from .opening import WAIT_S, opened, silenced, together
 from .parameters import TEMPLATE
-from .place import refuse_strangers
 from .samplers import quiet
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 FAILURES = ("wrong", "build", "timeout", "crash")
 OUTCOMES = ("ok", "slow", "illegal", *FAILURES)
-WAIT_S = 5
-"""Seconds to wait for a database that another process holds."""
 AGAIN_S = 0.5
 """Seconds until a storage that failed is tried again."""
 EACH_S = 0.1
@@ -68,18 +66,9 @@ class StudyKeeper:
         self._retry_at = 0.0
         self._error = ""
         self._file = file_of(url)
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        silenced()
         with quiet(), explained(f"cannot open the study {self.place}"):
-            self._storage = storage_of(url)
-            self._study = optuna.create_study(storage=self._storage, study_name=self.name, direction="minimize", load_if_exists=True)
-            known = self._study.user_attrs
-            for key, value in about.items():
-                if known.get(key) != value:
-                    self._study.set_user_attr(key, value)
-            if not known:
-                self._study.set_metric_names(["seconds"])
+            self._storage, self._study = together(lambda: opened(url, self.name, about))
 
     def load(self) -> list[Kept]:
         """The trials of earlier sessions, oldest first. What is not one of ours, or makes no sense, is left out."""
@@ -172,34 +161,6 @@ class StudyKeeper:
         if outcome in ("ok", "slow") and not (isinstance(t, float) and 0 < t < float("inf")):
             return None
         return Kept(template.name, params, outcome, t, dict(trial.user_attrs))
-
-
-def storage_of(url: str) -> Any:
-    """Optuna's storage for a URL or a path."""
-    from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
-
-    if "://" not in url:
-        if url.endswith((".db", ".sqlite", ".sqlite3")):
-            raise UsageError(
-                f"--study {url} looks like an SQLite file: write sqlite:///{url} (a plain path is an Optuna journal file, such as study.log)"
-            )
-        refuse_strangers(url, False, url)
-        return JournalStorage(JournalFileBackend(url))
-    if url.startswith("redis"):
-        return JournalStorage(JournalRedisBackend(url))
-    import sqlalchemy as sa
-
-    parsed = sa.make_url(url)
-    if (file := file_of(url)) not in (None, "", ":memory:"):
-        refuse_strangers(str(file), True, shown_url(url))
-    backend, driver = parsed.get_backend_name(), parsed.get_driver_name()
-    wait = {"sqlite": "timeout"}.get(backend) or {
-        "psycopg": "connect_timeout",
-        "psycopg2": "connect_timeout",
-        "pymysql": "connect_timeout",
-    }.get(driver)
-    return RDBStorage(url, engine_kwargs={"connect_args": {wait: WAIT_S}} if wait else None)
 
 
 def file_of(url: str) -> str | None:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sqlite3
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt, opt, parse
 from tilewright.search import Space, Strategy, create
+from tilewright.search.optuna import opening as optuna_opening
 from tilewright.search.optuna import samplers as optuna_samplers
 from tilewright.search.optuna import study as optuna_study
 from tilewright.search.optuna.fit import Fitter, distance, nearest
@@ -208,7 +210,7 @@ def kept_by(url: str, rounds: int = 4, engine: Matmulish | None = None, **more: 
 def trials_of(url: str) -> list[Any]:
     import optuna
 
-    storage = optuna_study.storage_of(url)
+    storage = optuna_opening.storage_of(url)
     (summary,) = optuna.get_all_study_summaries(storage)
     assert summary.study_name.startswith("gemm on fake ")
     return optuna.load_study(study_name=summary.study_name, storage=storage).trials
@@ -397,7 +399,7 @@ def test_a_file_that_is_not_a_study(tmp_path: Path) -> None:
 
 
 def test_a_locked_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optuna_study, "WAIT_S", 0.1)
+    monkeypatch.setattr(optuna_opening, "WAIT_S", 0.1)
     url = urls(tmp_path)[0]
     keeper(url).close()
     blocker = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
@@ -405,6 +407,98 @@ def test_a_locked_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(UsageError, match="database is locked; another process holds it: try again"):
         keeper(url)
     blocker.close()
+
+
+MEETING = """
+import sys, time
+from tilewright.search.optuna.study import StudyKeeper
+import optuna, sqlalchemy, alembic.command, optuna.storages._rdb.storage
+print("ready", flush=True)
+for url in sys.stdin.read().split():
+    StudyKeeper(url, "one", [], {"kernel": "matmul", "flops": 5})
+print("opened")
+"""
+
+
+def meet(urls: list[str]) -> list[str]:
+    """What four processes say that open studies together."""
+    made = [
+        subprocess.Popen(
+            [sys.executable, "-c", MEETING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(4)
+    ]
+    for p in made:
+        assert p.stdout is not None and p.stdout.readline() == "ready\n"
+    for p in made:
+        assert p.stdin is not None
+        p.stdin.write("\n".join(urls))
+    for p in made:  # they begin when the last word is read
+        assert p.stdin is not None
+        p.stdin.close()
+    return [p.stdout.read() for p in made if p.stdout is not None and p.wait(120) is not None]
+
+
+@pytest.mark.slow
+def test_searches_that_begin_together_share_a_new_study(tmp_path: Path) -> None:
+    said = meet([f"sqlite:///{tmp_path}/{i}.db" for i in range(4)])
+    assert said == ["opened\n"] * 4, [s[-300:] for s in said]
+
+
+@pytest.mark.skipif(not os.environ.get("TILEWRIGHT_TEST_POSTGRESQL"), reason="TILEWRIGHT_TEST_POSTGRESQL names no database")
+def test_searches_that_begin_together_share_a_new_study_on_a_server() -> None:
+    import sqlalchemy as sa
+
+    url = sa.make_url(os.environ["TILEWRIGHT_TEST_POSTGRESQL"])
+    names = [f"tilewright_meet_{i}" for i in range(3)]
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as c:
+        for n in names:
+            c.execute(sa.text(f"CREATE DATABASE {n}"))
+        try:
+            said = meet([url.set(database=n).render_as_string(hide_password=False) for n in names])
+        finally:
+            for n in names:
+                c.execute(sa.text(f"DROP DATABASE {n} WITH (FORCE)"))
+    engine.dispose()
+    assert said == ["opened\n"] * 4, [s[-300:] for s in said]
+
+
+def test_what_another_was_making_is_tried_again_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy.exc import IntegrityError, OperationalError
+
+    tries: list[str] = []
+
+    def failing(errors: list[Exception]) -> Any:
+        def make() -> str:
+            tries.append("")
+            if errors:
+                raise errors.pop(0)
+            return "made"
+
+        return make
+
+    monkeypatch.setattr(optuna_opening, "_PAUSE_S", (0.0, 0.001))
+    met = [
+        IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: alembic_version.version_num")),
+        OperationalError("CREATE", {}, Exception("table studies already exists")),
+        IntegrityError("CREATE", {}, Exception('duplicate key value violates unique constraint "pg_type_typname_nsp_index"')),
+    ]
+    assert optuna_opening.together(failing(met)) == "made" and len(tries) == 4
+    for other in (OperationalError("", {}, Exception("could not connect to server")), ValueError("already exists")):
+        tries.clear()
+        with pytest.raises(type(other)):
+            optuna_opening.together(failing([other]))
+        assert len(tries) == 1
+    clock = iter(range(0, 1000, 3))
+    with pytest.raises(OperationalError):  # not for ever
+        optuna_opening.together(failing([met_again() for _ in range(99)]), lambda: next(clock))
+
+
+def met_again() -> Exception:
+    from sqlalchemy.exc import OperationalError
+
+    return OperationalError("CREATE", {}, Exception("table studies already exists"))
 
 
 @pytest.mark.slow
