@@ -20,15 +20,17 @@ from .terminal.sanitised import Shown, brief, outside
 if TYPE_CHECKING:
     from ..ir.errors import TilewrightError
 
-OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
+OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, NO_TIME, INTERRUPTED = 0, 2, 3, 4, 5, 6, 130
 
 
 def exit_code(error: TilewrightError) -> int:
-    """The process's exit code for an error: 3 device missing, 4 nothing valid, 5 required but missing, else 2 (bad usage)."""
-    from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, VerifyError
+    """The process's exit code for an error: 3 device missing, 4 nothing valid, 5 required but missing, 6 no time, else 2 (bad usage)."""
+    from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, OutOfTimeError, VerifyError
 
     if isinstance(error, DeviceError):
         return NO_DEVICE
+    if isinstance(error, OutOfTimeError):
+        return NO_TIME
     if isinstance(error, (BuildError, MeasureError, VerifyError)):
         return NOTHING_VALID
     if isinstance(error, CacheMiss):

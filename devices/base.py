@@ -162,7 +162,8 @@ class Device(ABC):
         """Where a GPU is on the PCI bus ('domain:bus:device.function'), '' where nobody says. It may open the device."""
         return ""
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the
-        best figures seen so far (other work on the machine can only make one smaller)."""
+        best figures seen so far (other work on the machine can only make one smaller). A number says in about how
+        many seconds; a device may take what it needs."""
         return None

@@ -23,6 +23,10 @@ class MeasureError(TilewrightError):
     """A measurement could not be made (a failing candidate is an outcome, not an error)."""
 
 
+class OutOfTimeError(MeasureError):
+    """A budget of seconds was over before there was anything to answer."""
+
+
 class VerifyError(TilewrightError):
     """A result disagrees with the reference beyond its error bound."""
 

@@ -14,11 +14,11 @@ from ..cache.objectives import TIME
 from ..ir import given
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
-from ..opts import apply
 from ..opts.opt import parse
 from . import aims
 from . import strategy as strategies
 from .budget import Budget, Meter
+from .deadline import Deadline, late_s
 from .garbage import seldom_collected
 from .interrupts import SignalWatch, release
 from .notebook import shown
@@ -26,11 +26,11 @@ from .prepared import Measuring, begin_helpers, measurer_of, recorder_of
 from .progress import Progress
 from .remembered.effort import GLANCE, Effort
 from .remembered.known import known
-from .remembered.warm import answer, front_of, related, stored
+from .remembered.starts import starts_of
+from .remembered.warm import answer, front_of
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
 from .space import OptEngine, Space
-from .start import Start
 from .task import TuningTask
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ log = logger("search")
 
 Mode = Literal["use", "require", "record", "tune", "refresh"]
 MODES: tuple[str, ...] = get_args(Mode)
+_PREPARING = "the search was being prepared"
 OnInterrupt = Literal["raise", "return"]
-HOPELESS = 4.0
-"""Start schedules that the model expects to be this many times slower than the best of them are left out, but for the first few."""
-WORTH_A_LOOK_S = 2.0
-"""An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""
 
 
 def tune(
@@ -77,15 +74,17 @@ def tune(
     allow: Iterable[str] = (),
     objective: str | Sequence[str] = TIME,
     measuring: Measuring | None = None,
+    since: float | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
-    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol. `budget`:
-    seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
-    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the
-    seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a
-    symbolic extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
-    `study`: an Optuna storage (sqlite:///study.db, a journal file's path, …) where an `optuna:` strategy keeps and resumes its trials.
+    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol.
+    `budget`: seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything included,
+    counted from `since` (on `time.monotonic`; default: now) and kept to within a tenth or 2 s: what hangs is ended. `stop_at`: fraction
+    of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the seed schedules, "none" from
+    the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a symbolic extent is tuned
+    (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's). `study`: an Optuna storage
+    (sqlite:///study.db, a journal file's path, …) where an `optuna:` strategy keeps and resumes its trials.
 
     `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
     precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
@@ -95,18 +94,16 @@ def tune(
     `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and
     `trials` ask, else they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice,
     is checked and timed here first. "require" answers from the cache or raises CacheMiss; "record" measures only the start schedules;
-    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError,
-    CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
+    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError,
+    MeasureError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     given.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
-    started = time.monotonic()
-    show = shown(progress)
-    limit = Budget.make(budget, trials, stop_at, patience)
-    strategy = _checked(mode, seeds, retune, strategy, study)
+    started = time.monotonic() if since is None else since
+    limit, strategy = Budget.make(budget, trials, stop_at, patience), _checked(mode, seeds, retune, strategy, study)
     aims.check(objective, strategy, study, limit)
-    show.phase("preparing")
-    task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
-    with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
+    (show := shown(progress)).phase("preparing")
+    with Deadline(limit.seconds, started, _PREPARING), SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
+        task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
         result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
@@ -201,16 +198,16 @@ def _tune(
         show.done(found)
         return found
     aim = aims.measurable(job.objective, task.device, measuring is not None)
-    kept: dict[str, Any] = {"study": _study(task, job, study)} if study and mode != "record" else {}
+    kept: dict[str, Any] = {"study": _study(task, job, study, budget)} if study and mode != "record" else {}
     space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
     if fresh and seeds != "none":
         space.seeds()  # while the process that makes the measurer's does its imports
     # then the measurer, so that its processes start while the rest is prepared
     with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
-        recorder = recorder_of(task, cache, space, job)
+        recorder = recorder_of(task, cache, space, job, last_s=late_s(budget.seconds))
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
-        starts = _starts(task, space, cache, recorder.loose, job, seeds)
+        starts = starts_of(task, space, cache, recorder.loose, job, seeds)
         chosen = None
         if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the seeds
             kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
@@ -243,7 +240,7 @@ def covered(row: Row | None, asked: Budget | None) -> bool:
     return effort is None or effort.covers(asked)
 
 
-def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
+def _study(task: TuningTask, job: Job, url: str, budget: Budget) -> StudyKeeper:
     """The study of this kernel on this device, open."""
     from ..heuristics import templates
     from ..kernels import short_name
@@ -259,32 +256,14 @@ def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
         "threads": job.threads,
         "target": task.key.target,
     }
-    return StudyKeeper(
+    keeper = StudyKeeper(
         url,
         name,
         templates(task.kernel, task.device.target, task.threads, task.effects),
         {**about, "compiler": task.key.compiler, "flops": job.flops},
     )
-
-
-def _starts(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:
-    """What is measured first: the seeds, and what the cache remembers of this kernel and its relatives."""
-    if seeds == "none":
-        empty = space.state(())
-        return [Start(())] if empty is not None and empty.estimate < WORTH_A_LOOK_S else []
-    guesses = [g for g in map(space.state, space.seeds()) if g is not None]
-    fastest = min(g.estimate for g in guesses)
-    # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
-    out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
-    if seeds != "auto":
-        asked = parse(seeds)
-        if space.state(asked) is None:
-            apply(task.kernel, asked, task.device.target)  # says why, unless it is for its effects
-            raise OptError("the schedule to start from has an effect that is not allowed; see --allow")
-        out.setdefault(asked, Start(asked, "stored"))
-    for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
-        out.setdefault(opts, Start(opts, "stored"))
-    return list(out.values())
+    keeper.last_s = min(keeper.last_s, late_s(budget.seconds))
+    return keeper
 
 
 def _opened(cache: str | os.PathLike[str] | Cache | None) -> AbstractContextManager[Cache]:

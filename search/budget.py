@@ -11,6 +11,7 @@ from numbers import Real
 
 from ..ir import given
 from ..ir.errors import UsageError
+from .deadline import late_s
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0
@@ -145,7 +146,14 @@ class Meter:
         rest = self.left - self.reserve
         if self._first is None or self.budget.seconds is None:
             return rest
-        return max(rest, self.share - (self.elapsed - self._first)) if 3 * _CALLS * self._best < self.share else rest
+        if 3 * _CALLS * self._best >= self.share:
+            return rest
+        return max(rest, min(self.left, self.share - (self.elapsed - self._first)))
+
+    @property
+    def grace(self) -> float:
+        """Seconds past the budget in which a first answer may still come, infinity without a limit."""
+        return late_s(self.budget.seconds)
 
     @property
     def share(self) -> float:

@@ -120,6 +120,11 @@ def hold() -> None:
         SignalWatch._outermost._holding = True
 
 
+def holding() -> bool:
+    """Whether they are only noted at the moment."""
+    return SignalWatch._outermost is not None and SignalWatch._outermost._holding
+
+
 def release() -> None:
     """They interrupt again. Raises KeyboardInterrupt where one was noted."""
     watch = SignalWatch._outermost

@@ -10,7 +10,7 @@ from ..cache.objectives import TIME
 from ..cache.rows import OBJECTIVE
 from .aims import Aim
 from .budget import Budget
-from .remembered.record import CacheRecorder
+from .remembered.record import LAST_PATIENCE_S, CacheRecorder
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .task import TuningTask
 
 
+BUILD_S = 30.0
+"""Seconds that a build may take where there is no limit on all."""
 Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["MeasurerLike"]]
 """What makes a measurer of (task, budget, seed of the inputs, whether outputs are hashed)."""
 
@@ -28,6 +30,11 @@ Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["
 def deadline_s(budget: Budget) -> float:
     """Seconds that a call of a candidate may take: one endless loop must not cost the whole budget."""
     return 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+
+
+def build_deadline_s(budget: Budget) -> float:
+    """Seconds that a build may take: a third of the budget, within 5 s and what the largest kernels need."""
+    return BUILD_S if budget.seconds is None else min(BUILD_S, max(5.0, budget.seconds / 3))
 
 
 def begin_helpers() -> bool:
@@ -43,13 +50,15 @@ def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, build
     from ..measure import Measurer
 
     told: dict[str, Any] = {"seed": seed, "vars": task.vars, "hash_outputs": hashed, "reference": task.reference}
-    told["deadline_s"] = deadline_s(budget)
+    told["deadline_s"], told["build_deadline_s"] = deadline_s(budget), build_deadline_s(budget)
     told["energy"] = Aim(task.key.objective).energy
     return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
 
 
-def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:
-    """What writes a task's measurements into a cache. `facts`: more provenance of each row."""
+def recorder_of(
+    task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None, last_s: float = LAST_PATIENCE_S
+) -> CacheRecorder:
+    """What writes a task's measurements into a cache. `facts`: more provenance of each row; `last_s`: seconds that the last write may wait."""
     from ..ir.normal_form.canonical import loose
 
     roof = task.roofline()
@@ -69,4 +78,5 @@ def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: M
             **(facts or {}),
         },
         earlier={row.opts for row in cache.answers(task.key)},
+        last_s=min(last_s, LAST_PATIENCE_S),
     )

@@ -16,6 +16,7 @@ from .aims import Aim
 from .builds.bulky import Bulky
 from .builds.candidate_cost import CandidateCost
 from .builds.pipeline import Pipeline, meanwhile, width_of
+from .deadline import Deadline, OutOfTime
 from .decision.checkpoints import Checkpoints
 from .decision.conclusion import Ended, conclude, snapshot
 from .decision.deciding import Deciding
@@ -26,7 +27,7 @@ from .remembered.known import NOTHING, Known
 from .remembered.record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
-from .strategy import BUSY, Strategy, ask
+from .strategy import BUSY, Strategy, ask, asker
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -45,9 +46,9 @@ BATCH_S = 1.0
 """Seconds a batch should take at most: what a kill loses."""
 AHEAD = 24
 """Schedules being built or waiting to be timed, for each device."""
+_MEASURING = "candidates were being measured"
+_FIRST = "the inputs, the reference and the first candidate were being made and measured"
 EXHAUSTED = "there is nothing left to try"
-GRACE = 10.0
-"""Seconds past the budget that a run may take to get its first answer, and that of the seed that is used without tuning."""
 
 
 class TuningRun:
@@ -80,7 +81,6 @@ class TuningRun:
         self._bulky = Bulky(space, meter.budget.seconds)
         self._asked: dict[Schedule, Asked] = {}
         self._cost = CandidateCost()
-        self._fault: TilewrightError | None = None
         self._early: dict[Schedule, Measurement] = {}
         self._checkpoints = Checkpoints(measurer, self.so_far, self.recorder, meter, job, self.earlier)
         self._early_told = hasattr(measurer, "arrived")
@@ -96,30 +96,27 @@ class TuningRun:
         log.info(
             "%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts)
         )
-        interrupted, why, pipe = False, "", Pipeline(self.measurer)
+        why, pipe = "", Pipeline(self.measurer)
+        cut: BaseException | None = None
         try:
             why = self._search(pipe)
             log.info("searching ended after %.3g s: %s", self.meter.elapsed, why)
-        except KeyboardInterrupt:
-            interrupted = True
-        except TilewrightError as e:
-            self._fault = e
+        except (KeyboardInterrupt, TilewrightError) as e:
+            cut = e
         finally:
             pipe.close()
-        decision = Decision(None)
         try:
-            decision = self._decide(quick=interrupted or self._fault is not None)
-        except KeyboardInterrupt:
-            interrupted = True
+            decision = self._decide(quick=cut is not None)
+        except (KeyboardInterrupt, MeasureError) as e:
+            cut = e
             decision = self._decide(quick=True)
-        except MeasureError as e:
-            self._fault = e
-            decision = self._decide(quick=True)
-        if self._fault is not None and decision.winner is None:
+        fault = cut if isinstance(cut, TilewrightError) else None
+        if fault is not None and decision.winner is None:
             self.recorder.close()
-            raise self._fault
+            raise fault
         hold()
-        ended = Ended(why, interrupted, self._fault, exhausted=self.strategy is not None and why == EXHAUSTED)
+        late, exhausted = isinstance(cut, OutOfTime), self.strategy is not None and why == EXHAUSTED
+        ended = Ended(str(cut) if late else why, cut is not None and not (late or fault), fault, exhausted)
         result = conclude(self.job, self.so_far, self.meter, self.recorder, self.earlier, decision, ended)
         if said := self.recorder.close():
             result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
@@ -135,10 +132,11 @@ class TuningRun:
         while True:
             stop = self.meter.why_stop(self.job.roofline_s)
             answered = self.so_far.best is not None and not (self.so_far.first_is_coming and self.meter.trials_left > 0)
-            if stop is not None and (answered or not pipe.pending or self.meter.left < -GRACE):
+            if stop is not None and (answered or not pipe.pending or self.meter.left < -self.meter.grace):
                 return stop
             # with a start schedule on its way, think after it was measured
             if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
+                Deadline.doing = "the strategy was choosing"
                 new, asked = self._fill(pipe)
                 idle = 0 if new else idle + (asked or BATCH)
             if not pipe.pending:
@@ -156,6 +154,7 @@ class TuningRun:
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
+            Deadline.doing = "something was being built"
             taken = pipe.take(min(4 * width, most), most, max(0.02, min(left, 0.25)), max(0.02, left) if answered else float("inf"))
             if not searching and self.so_far.best is not None:
                 searching = True
@@ -198,7 +197,7 @@ class TuningRun:
 
         fresh: list[State] = []
         for opts in schedules:
-            by = origins.get(opts) or self._asker(opts)
+            by = origins.get(opts) or asker(self.strategy, opts)
             settled = None if opts in origins else self.known.settled(opts)
             if settled is not None:
                 self.so_far.repeated += 1
@@ -227,11 +226,6 @@ class TuningRun:
         pipe.submit([s.opts for s in now])
         return len(now)
 
-    def _asker(self, opts: Schedule) -> str:
-        owner = getattr(self.strategy, "owner", None)
-        name = owner(opts) if owner is not None else ""
-        return name or (self.strategy.name if self.strategy is not None else "")
-
     def _measure(self, taken: Sequence[tuple[Schedule, Any]], pipe: Pipeline) -> None:
         """Time what was built, except sources that were timed before."""
         from ..measure.outcome import Measurement
@@ -251,6 +245,7 @@ class TuningRun:
                 batch.append(built)
         if batch:
             began = self.meter.clock()
+            Deadline.doing = _MEASURING if self.so_far.best is not None else _FIRST
             fastest = self.so_far.fastest_s if self.so_far.best is not None else None
             if fastest:
                 meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
@@ -299,4 +294,5 @@ class TuningRun:
         """The winner; `quick` trusts single measurements and starts no process."""
         if not quick:
             self.progress.phase("deciding")
+            Deadline.doing = "the best were being compared and checked a second time"
         return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost.each_s, self._checkpoints.checks).decide(quick)

@@ -47,6 +47,13 @@ BUSY = 4
 """Schedules that are under way at least, where builders work beside what is measured."""
 
 
+def asker(strategy: Strategy | None, opts: Schedule) -> str:
+    """The name of the strategy that asked for a schedule: of a portfolio, the one in it; '' of none."""
+    owner = getattr(strategy, "owner", None)
+    name = owner(opts) if owner is not None else ""
+    return name or (strategy.name if strategy is not None else "")
+
+
 def ask(strategy: Strategy, most: int, least: int) -> list[Schedule]:
     """Up to `most` schedules. A strategy that asks for little while it knows little is asked again until `least` are
     there, so that no builder waits for it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..measure.measurer import Measurer
 from ..measure.processes.runner_setup import Data
+from ..search.prepared import build_deadline_s
 from . import building, preparing
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class SourceMeasurer(Measurer):
         # to a measurer its kernel is opaque: `build` and `prepare` alone look inside
         kernel = cast("Kernel", task)
         told: dict[str, Any] = {"compile": building.build, "prepare": preparing.prepare, "hash_outputs": hashed}
+        told["build_deadline_s"] = build_deadline_s(budget)
         super().__init__(kernel, what.device, what.threads, seed=seed, deadline_s=deadline, **told)
 
     def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:

@@ -34,7 +34,9 @@ def compute(task: SourceTask, device: SourceDevice, threads: int, seeds: tuple[i
                 break
             except TimeoutError:
                 if time.monotonic() - began > limit_s:
-                    raise UsageError(f"{what} did not end within {limit_s:g} s: give smaller sizes, or another reference") from None
+                    raise UsageError(
+                        f"{what} did not end within {limit_s:.3g} s: give smaller sizes, another reference, or more time"
+                    ) from None
     except Closed:
         how = process.how_it_ended(started.wait())
         raise UsageError(f"{what} ended its process ({how}){_hint(how)}") from None

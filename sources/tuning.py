@@ -16,6 +16,7 @@ from ..log import logger
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
+from ..search.deadline import Deadline, late_s
 from ..search.interrupts import SignalWatch, release
 from ..search.notebook import shown
 from ..search.progress import Progress
@@ -75,10 +76,11 @@ def tune_source(
     if mode not in ("use", "refresh", "require"):
         raise UsageError(f"mode is use, refresh or require, not {mode!r}")
     show.phase("preparing")
-    what = resolved(source, function, settings)
-    name = _strategy_name(what.spec, settings.get("strategy"), settings.get("study"), budget.trials)
-    job = what.job(name, settings.get("seed", 0), budget, command)
-    with SignalWatch((signal.SIGINT,)) as watch, opened(settings.get("cache")) as store:
+    with Deadline(budget.seconds, started), SignalWatch((signal.SIGINT,)) as watch, opened(settings.get("cache")) as store:
+        Deadline.doing = "the source was being read"
+        what = resolved(source, function, settings)
+        name = _strategy_name(what.spec, settings.get("strategy"), settings.get("study"), budget.trials)
+        job = what.job(name, settings.get("seed", 0), budget, command)
         release()
         again = mode == "refresh" or settings.get("retune", False)
         wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE
@@ -121,10 +123,11 @@ def _searched(
     with tempfile.TemporaryDirectory(prefix="tilewright-references-") as folder:
         task = building.SourceTask(spec, Path(folder))
         show.phase("computing the reference")
-        references.compute(task, what.device, what.threads, (job.seed, job.seed + 1))
+        Deadline.doing = "the reference was being computed"
+        left = references.LIMIT_S if budget.seconds is None else started + budget.seconds - time.monotonic()
+        references.compute(task, what.device, what.threads, (job.seed, job.seed + 1), min(references.LIMIT_S, max(0.0, left)))
         log.debug("%s: preparing and the reference took %.3f s", spec.function, time.monotonic() - started)
-        # what computing the reference took is no part of the search's budget
-        meter = Meter(budget, time.monotonic())
+        meter = Meter(budget, started)
         with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:
             names = cast("Canonical", ParameterNames())
             recorder = SourceRecorder(
@@ -138,6 +141,7 @@ def _searched(
                 earlier={row.opts for row in store.answers(what.key)},
             )
             recorder.spec = spec
+            recorder.last_s = min(recorder.last_s, late_s(budget.seconds))
             earlier = next((e for r in store.answers(what.key)[:1] if (e := Effort.of(r)) is not None), None)
             starts = _starts(spec, space, store, what.key, settings.get("first", ()))
             chosen = _strategy(job.strategy, space, starts, what, settings) if spec.parameters else None
@@ -177,6 +181,7 @@ def _strategy(name: str, space: Space, starts: Sequence[Start], what: SourceRun,
         job = what.job(name, 0, Budget())
         about = {"kernel": job.kernel, "device": job.device, "threads": job.threads, "compiler": what.key.compiler, "flops": job.flops}
         more["study"] = StudyKeeper(settings["study"], f"{job.kernel} {job.device} {what.key.hash[:8]}", space.templates(), about)
+        more["study"].last_s = min(more["study"].last_s, late_s(Budget.make(settings.get("budget"), settings.get("trials")).seconds))
     return strategies.create(name, space, seed=settings.get("seed", 0), start=[s.opts for s in starts], **more)
 
 

@@ -42,9 +42,9 @@ def believable(result: Result, args: Namespace) -> Result:
     return result if roof is None else replace(result, roofline_pct=roof.percent(result.t_min))
 
 
-def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
-    """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
-    share of the roofline to show, and the model ranks by guesses."""
+def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, seconds: float | None) -> None:
+    """Measure the machine's limits where that never happened (a part of the budget of `seconds`, kept) and a search is coming: without
+    them there is no share of the roofline to show, and the model ranks by guesses."""
     from ... import cache
     from ...cache.keys import allowed, policy
     from ...devices import get
@@ -53,6 +53,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     from ...measure.inputs import require_operands
     from ...plan import key_of
     from ...search.aims import Aim
+    from ...search.probing import measured, part_of
     from ...search.task import symbol_values
 
     device = get(args.device)
@@ -72,7 +73,6 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
         check(device)  # what cannot be measured is said before anything takes time
     progress.phase("measuring this machine's limits, once")
     try:
-        device.limits(probe=True)
+        measured(device, part_of(seconds))
     except DeviceError as error:  # a search works without them
         warnings.warn(str(error), stacklevel=2)
-    progress.restart()

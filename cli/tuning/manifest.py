@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from argparse import Namespace
 from collections import Counter
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ...search.manifest.tune_all import Done, Overall
 
 NOTHING_VALID, INTERRUPTED = 4, 130
-ELSEWHERE = "elsewhere"
+ELSEWHERE, LEFT = "elsewhere", "left"
 STATUS = {"cached": "green", "tuned": "bold green", "failed": "bold red", "elsewhere": "dim", "interrupted": "yellow", "left": "yellow"}
 NOT_WITH = ("kernel", "shape", "dtype", "device", "threads", "study", "seed", "seeds")
 SPELLED = {"seed": "random-seed", "seeds": "start"}
@@ -68,7 +69,7 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
     """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
     the exit code."""
     from ... import cache
-    from ...search.manifest.tune_all import tune_all
+    from ...search.manifest.tune_all import LEAST_S, tune_all
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
         return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
@@ -79,8 +80,10 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
 
     again = args.retune or args.mode == "refresh"
     with cache.open(args.cache) as store:
-        probe(found, out, args.quiet)
-        done = tune_all(found, store, seconds=seconds, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
+        began = time.monotonic()
+        probe(found, out, args.quiet, seconds)
+        left = None if seconds is None else max(LEAST_S, seconds - (time.monotonic() - began))
+        done = tune_all(found, store, seconds=left, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
     out.print(summary(found, done))
     return done, ending(found, done, out)
 
@@ -112,9 +115,10 @@ def keep_lock(found: Manifest) -> None:
         )
 
 
-def probe(found: Manifest, out: Console, quiet: bool) -> None:
-    """Measure the limits of the devices of this machine that the manifest names, where that never happened, before the budget begins."""
+def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> None:
+    """Measure the limits of the devices of this machine that the manifest names, where that never happened, in a part of the budget."""
     from ...search.manifest.tune_all import here
+    from ...search.probing import measured, part_of
 
     for place in found.places:
         try:
@@ -125,7 +129,7 @@ def probe(found: Manifest, out: Console, quiet: bool) -> None:
             if not quiet:
                 out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=whole(out))
             try:
-                device.limits(probe=True)
+                measured(device, part_of(seconds))
             except DeviceError as error:  # a search works without them
                 warnings.warn(str(error), stacklevel=2)
 
@@ -173,10 +177,13 @@ def ending(
         out.print(
             f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=whole(out)
         )
-    if counts["interrupted"] or counts["left"]:
+    spent = [d for d in done if d.status == LEFT and d.message]
+    if spent:
+        out.print(f"{len(spent)} were not begun: {spent[0].message}; the same command goes on with them", soft_wrap=whole(out))
+    if counts["interrupted"] or counts["left"] > len(spent):
         out.print("interrupted; what was tuned is saved, and the same command goes on from there")
         return INTERRUPTED
-    if failed:
+    if failed or spent:
         return NOTHING_VALID
     if counts[ELSEWHERE] == len(done):
         raise DeviceError(f"no target of {found.path} is {nowhere}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -90,11 +91,12 @@ def _run(args: Namespace) -> int:
     how = rivalry(args)
     budget = Budget.make(args.budget, args.trials)
     out = console(sys.stderr if args.json == "-" else None)
+    began = time.monotonic()
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
         warn_if_busy(args)
-        probe_once(args, shape, progress)
+        probe_once(args, shape, progress, budget.seconds)
         result = tune(
             args.kernel,
             shape=shape,
@@ -114,6 +116,7 @@ def _run(args: Namespace) -> int:
             objective=args.objective,
             progress=progress,
             interrupt="return",
+            since=began,
         )
     found = result.found and result.exit_code == 0
     lossy = "DOWNCONVERT" in allowed(args.allow or ())

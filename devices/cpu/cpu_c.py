@@ -39,7 +39,7 @@ class CpuCDevice(CpuDevice):
         super().check()
         cc.find()
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         return CpuDevice().limits(probe)
 
     def _compile(self, source: SourceLike) -> tuple[bytes, ...]:

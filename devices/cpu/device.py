@@ -128,16 +128,16 @@ class CpuDevice(Device):
 
         pool()
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         file = limits_file.path(self._identity())
         if not probe:
             kept = limits_file.read(file)
             # a file from before caches were measured: the next search probes, and keeps what is better in it
             return kept if kept is None or all(r.caches for r in kept.rates.values()) else None
-        from .probe import measure
+        from .probe import measure, slot
 
         self.check()
-        found = measure(self)
+        found = measure(self, slot(probe))
         try:
             before = limits_file.read(file)
         except DeviceError:  # damaged: this probe is the cure

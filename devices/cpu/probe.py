@@ -29,6 +29,8 @@ from . import probe_ir
 _MIB = 1 << 20
 _SLOT_S = 0.12
 """Seconds spent on each figure."""
+_ALL_S = 5.0
+"""About how long all of it takes with such slots."""
 _CACHE_SHARE = 0.15
 """Of that, the part for a cache's: a pass is short."""
 _CALL_BYTES = 4 * _MIB
@@ -50,6 +52,11 @@ class _Text:
     target: Target
     signature: Signature
     sha: str = ""
+
+
+def slot(seconds: bool | float) -> float:
+    """The time for each figure, where all of them take about so many seconds (True: as long as they need)."""
+    return _SLOT_S if seconds is True else _SLOT_S * min(1.0, seconds / _ALL_S)
 
 
 def measure(device: Device, slot_s: float = _SLOT_S, array_bytes: int | None = None) -> Limits:

@@ -159,7 +159,7 @@ class CudaDevice(Device):
 
         return CudaMemory(self._open())
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         file = limits_file.path(self._identity())
         if not probe:
             return limits_file.read(file)

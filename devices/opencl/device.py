@@ -144,7 +144,7 @@ class OpenClDevice(Device):
 
         return ClMemory(self.open())
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         d = self.found.about
         identity = {"device": "opencl", **{k: d[k] for k in ("platform", "name", "driver", "units")}}
         file = limits_file.path(identity)

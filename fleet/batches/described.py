@@ -73,7 +73,7 @@ class DescribedDevice(Device):
     def fingerprint(self) -> dict[str, Any]:
         return dict(self.facts.fingerprint)
 
-    def limits(self, probe: bool = False) -> Limits | None:
+    def limits(self, probe: bool | float = False) -> Limits | None:
         return self.facts.limits
 
     def build(self, source: SourceLike) -> bytes:

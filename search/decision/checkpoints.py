@@ -14,6 +14,7 @@ from ...ir.errors import MeasureError
 from ...log import logger
 from ...opts.opt import short
 from ..budget import second_check
+from ..deadline import Deadline
 from .conclusion import provisional
 from .deciding import Deciding
 from .finals import Decision, FrontMember
@@ -102,6 +103,7 @@ class Checkpoints:
         return left is not None and left(1.0) <= 0.0
 
     def _take(self, cost_s: float, fell: Callable[[Measurement], None]) -> None:
+        Deadline.doing = "the best so far was being checked a second time"
         began, self._looked_s = self._meter.clock(), self._meter.elapsed
         deciding = Deciding(self._measurer, self._so_far, self._recorder, self._meter, cost_s, self.checks)
         duels_s = min(_DUELS_S, _DUELS * (self._meter.budget.seconds or LONGEST_S))

@@ -55,7 +55,7 @@ def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Resu
 def effort(so_far: RunState, meter: Meter, earlier: Effort, ended: Ended) -> Effort:
     """How thorough all searches of this key were, this one included."""
     budget, spent = meter.budget, meter.elapsed
-    if ended.why == SPENT and budget.seconds is not None:
+    if ended.why.startswith(SPENT) and budget.seconds is not None:
         spent = max(spent, budget.seconds)
     gave_up = budget.patience if ended.why.startswith("no gain") and budget.patience else 0
     cut = ended.interrupted or ended.fault is not None

@@ -38,7 +38,7 @@ class Deciding:
         self.checks = checks
         self.measurer, self.so_far, self.recorder, self.meter, self.cost_s = measurer, so_far, recorder, meter, cost_s
         # what searching took of it does not leave a winner unconfirmed
-        self.grace_s = GRACE_S + meter.share
+        self.grace_s = min(GRACE_S + meter.share, meter.grace)
 
     def decide(self, quick: bool) -> Decision:
         """The winner; `quick` trusts single measurements and starts no process."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.dtypes import dtype
-from ...ir.errors import DeviceError, TilewrightError
+from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError
 from .. import strategy as strategies
-from ..budget import DEFAULT_SECONDS
+from ..budget import DEFAULT_SECONDS, SPENT
+from ..deadline import Deadline, OutOfTime
 from .required import like, target_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 LEAST_S = 1.0
 """Seconds that an entry gets at least, however little is left: enough for its seeds."""
 TUNED, CACHED, FAILED, ELSEWHERE, INTERRUPTED, LEFT = "tuned", "cached", "failed", "elsewhere", "interrupted", "left"
-"""What can come of an entry. 'elsewhere': its target is not here; 'left': not begun before Ctrl-C."""
+"""What can come of an entry. 'elsewhere': its target is not here; 'left': not begun before Ctrl-C, or, with
+a message, before the budget was spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def tune_all(
     Raises CacheError where the cache cannot be written; everything else is a Done."""
     overall = Overall(len(manifest.entries), seconds, clock)
     results: dict[int, Done] = {}
+    spent = ""
 
     def conclude(i: int, done: Done) -> None:
         results[i] = done
@@ -115,27 +118,33 @@ def tune_all(
     strategy = strategies.check(strategy) if strategy is not None else None
     cache.will_write = True
     try:
-        todo: list[tuple[int, Entry, Device, int]] = []
-        for i, entry, where in _located(manifest.entries):
-            if isinstance(where, str):
-                conclude(i, Done(entry, ELSEWHERE, message=where))
-            elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
-                conclude(i, found)
-            else:
-                todo.append((i, entry, *where))
-        if todo:
-            cache.ensure_writable()
-        for n, (i, entry, device, threads) in enumerate(todo):
-            overall.busy = True
-            share = _share(entry, overall.left, len(todo) - n, trials)
-            done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
-            overall.busy = False
-            conclude(i, done)
-            if done.status == INTERRUPTED:
-                break
+        with Deadline(seconds, time.monotonic()):
+            todo: list[tuple[int, Entry, Device, int]] = []
+            for i, entry, where in _located(manifest.entries):
+                if isinstance(where, str):
+                    conclude(i, Done(entry, ELSEWHERE, message=where))
+                elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
+                    conclude(i, found)
+                else:
+                    todo.append((i, entry, *where))
+            if todo:
+                cache.ensure_writable()
+            for n, (i, entry, device, threads) in enumerate(todo):
+                if overall.left is not None and overall.left <= 0:
+                    conclude(i, Done(entry, LEFT, message=SPENT))
+                    continue
+                overall.busy = True
+                share = _share(entry, overall.left, len(todo) - n, trials)
+                done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
+                overall.busy = False
+                conclude(i, done)
+                if done.status == INTERRUPTED:
+                    break
     except KeyboardInterrupt:  # between two entries
         pass
-    return [results.get(i) or Done(entry, LEFT) for i, entry in enumerate(manifest.entries)]
+    except OutOfTimeError as e:
+        spent = str(e)
+    return [results.get(i) or Done(entry, LEFT, message=spent) for i, entry in enumerate(manifest.entries)]
 
 
 def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Device, int] | str]]:
@@ -209,6 +218,8 @@ def _tune(
                 progress=progress,
                 interrupt="return",
             )
+    except OutOfTime:  # the whole run's
+        raise
     except KeyboardInterrupt:
         return Done(entry, INTERRUPTED)
     except TilewrightError as e:

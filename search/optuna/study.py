@@ -29,6 +29,8 @@ FAILURES = ("wrong", "build", "timeout", "crash")
 OUTCOMES = ("ok", "slow", "illegal", *FAILURES)
 AGAIN_S = 0.5
 """Seconds until a storage that failed is tried again."""
+LAST_S = 60.0
+"""Seconds that the last of it may take at the end; a search with a budget in seconds sets fewer (`StudyKeeper.last_s`)."""
 EACH_S = 0.1
 """Seconds that writing may take at a time while a search runs; the rest waits."""
 
@@ -66,6 +68,7 @@ class StudyKeeper:
         self._retry_at = 0.0
         self._error = ""
         self._file = file_of(url)
+        self.last_s = LAST_S
         silenced()
         with quiet(), explained(f"cannot open the study {self.place}"):
             self._storage, self._study = together(lambda: opened(url, self.name, about))
@@ -98,12 +101,13 @@ class StudyKeeper:
 
     def close(self) -> None:
         """Write the rest and let go. Warns about what could not be written."""
-        end = self._clock() + WAIT_S
+        began = self._clock()
+        end, held = began + self.last_s, began + min(WAIT_S, self.last_s)
         self._retry_at = 0.0
-        self.flush(60.0)
-        while (self._measured or self._illegal) and self._clock() < end:
+        self.flush(self.last_s)
+        while (self._measured or self._illegal) and self._clock() < held:
             time.sleep(0.05)
-            self.flush(60.0)
+            self.flush(end - self._clock())
         left = len(self._measured) + len(self._illegal)
         if left:
             warnings.warn(

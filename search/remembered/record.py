@@ -30,6 +30,7 @@ from ...cache.rows import OBJECTIVE
 from ...cache.server.errors import Unreachable
 from ...cache.strict import canon
 from ...ir.errors import CacheError, OptError
+from ..deadline import OutOfTime
 
 if TYPE_CHECKING:
     from ...cache import Cache, Key
@@ -101,6 +102,8 @@ class CacheRecorder:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     earlier: Collection[str] = ()
     clock: Callable[[], float] = time.monotonic
+    last_s: float = LAST_PATIENCE_S
+    """Seconds that the last write may wait for another writer; what is not written goes into a bundle."""
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     def __post_init__(self) -> None:
@@ -142,7 +145,7 @@ class CacheRecorder:
             self._write(PATIENCE_S)
 
     def close(self) -> str:
-        self._write(LAST_PATIENCE_S)
+        self._write(self.last_s)
         if not self._rows:
             return ""
         rows = len(self._rows)
@@ -172,7 +175,7 @@ class CacheRecorder:
             self._trouble, self._safe = "", 0
             while self._kept:
                 self._kept.pop().unlink(missing_ok=True)
-        except CacheError as e:
+        except (CacheError, OutOfTime) as e:  # (the budget is over while a writer or a server is waited for: the search ends by itself)
             self._rows = rows + self._rows
             self._next = self.clock() + max(RETRY_S, (self.clock() - begun) / SHARE)
             away = isinstance(e, Unreachable)

@@ -19,6 +19,7 @@ from ...ir.errors import UsageError
 from ...measure.inputs import require_operands
 from ..api import tune
 from ..budget import parse_seconds
+from ..deadline import Deadline
 from ..progress import Silent
 from ..task import TuningTask
 from .allowance import Allowance
@@ -132,8 +133,8 @@ def tune_shapes(
     against each shape's own best is least ("worst").
 
     The schedule is measured, checked twice and recorded for each shape, beside the best of each that tuning it alone found (which is
-    what `best()` goes on to answer where it is faster). `budget`: seconds or text; 60 s by default. The second checks
-    are made whatever it is, and the message says where they took longer than was left for them; with too little for searches of the single
+    what `best()` goes on to answer where it is faster). `budget`: seconds or text; 60 s by default; it is kept as `tune` keeps it, and a
+    MeasureError says so where it is over before the schedule was checked. With too little for searches of the single
     shapes, seeds and what the cache remembers are compared. Raises what `tune` raises."""
     from ... import cache as caches
 
@@ -145,12 +146,13 @@ def tune_shapes(
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
     allow = tuple(allow)
-    tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
-    for task in tasks:
-        require_operands(task.kernel, task.vars)
     allowance = Allowance(seconds, started)
-    search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show, allowance)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(Deadline(seconds, started))
+        tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
+        for task in tasks:
+            require_operands(task.kernel, task.vars)
+        search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show, allowance)
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
         store.will_write = True
         pool: list[Schedule] = []

@@ -20,6 +20,7 @@ from ...ir.errors import UsageError
 from ...measure.inputs import require_operands
 from ..api import Interrupted
 from ..budget import parse_seconds
+from ..deadline import Deadline, OutOfTime
 from ..progress import Silent
 from .allowance import LEAST_S, Allowance
 from .bucket_search import BucketSearch
@@ -70,8 +71,8 @@ def tune_buckets(
     """Tune `kernel`, whose size `varying.name` is known only at the call, in at most `most` buckets of that size.
 
     `kernel`: a name or `my.py:function`; `shape`: its other sizes. `budget`: seconds or text such as "60s" (the default), and
-    as many sizes, schedules and buckets are looked at as fit in it; the second checks are made whatever it is, and the message says where
-    they took longer than was left for them. The buckets' schedules are in the cache under kernels of their own; `best(kernel,
+    as many sizes, schedules and buckets are looked at as fit in it, and it is kept as `tune` keeps it: where it is over before the buckets
+    were checked, the best schedule so far is recorded for the whole range. The buckets' schedules are in the cache under kernels of their own; `best(kernel,
     {…, "m": ir.sym("m", lo, hi)})` with the whole range finds them, and so does this function unless `again`. Raises UsageError, KernelError, DeviceError, CacheError, and
     Interrupted, as `tune` does; what was recorded until then is kept."""
     from ... import cache as caches
@@ -85,8 +86,9 @@ def tune_buckets(
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
     allowance = Allowance(seconds, started)
     search = BucketSearch(kernel, shape, varying, dtype, device, threads, seed, allow, show, allowance)
-    whole = search.task(varying, varying.lo)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(Deadline(seconds, started))
+        whole = search.task(varying, varying.lo)
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
         store.will_write = True
         if not again and (answer := _known(search, whole, store, started)) is not None:
@@ -103,6 +105,10 @@ def tune_buckets(
             few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
             schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
             return _concluded(search, store, _timed(search, values, schedules, most), schedules, alone, most, whole, started)
+        except OutOfTime as e:
+            best = _best_so_far(search, e, pool)
+            _rescued(search, store, best)
+            return _result(search, whole, (), best[0] if best else (), None, (), started, str(e), 0 if best else 4)
         except KeyboardInterrupt as e:
             _rescued(search, store, _best_so_far(search, e, pool))
             raise
