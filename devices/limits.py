@@ -9,8 +9,8 @@ import math
 import os
 import stat
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,12 @@ class Rates:
     caches: tuple[Cached, ...] = ()
 
 
+PEAKS, MEMORY, CACHED = ("peak_f32", "peak_f64"), ("read", "copy", "copy_nt", "triad", "triad_nt"), "caches"
+"""The figures of arithmetic, those of memory, and what stands for all of the caches."""
+DOUBT = 0.05
+"""The share by which a figure may be off where nobody measured its spread."""
+_SPREADS = 0.02, 0.25
+"""The least and the most that a spread counts."""
 FIGURES = tuple(f.name for f in fields(Rates) if f.name != "caches")
 """The fields of Rates that are one number."""
 
@@ -67,6 +73,13 @@ class Limits:
 
     date: str
     rates: Mapping[int, Rates]
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """How far the runs of a figure (or of "caches") lay apart when it was measured: median ÷ best − 1. None is known of old files."""
+
+    def spread_of(self, figures: Iterable[str]) -> float:
+        """The share by which the largest of some figures may be off."""
+        least, most = _SPREADS
+        return min(most, max([least, *(self.spread.get(f, DOUBT) for f in figures)]))
 
     def bandwidth(self, threads: int, nt: bool = False, writes: bool = True) -> float:
         """The most bytes a second that `threads` threads move from and to memory: the better of copy and triad with that kind of
@@ -106,7 +119,8 @@ class Limits:
             a, b = (one.rates[n] if n in one.rates else two.rates[n] for one, two in ((self, other), (other, self)))
             return Rates(**{f: max(getattr(a, f), getattr(b, f)) for f in FIGURES}, caches=_faster(a.caches, b.caches))
 
-        return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})}).ordered()
+        spread = {**other.spread, **self.spread}
+        return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})}, spread).ordered()
 
     def ordered(self) -> Limits:
         """With no figure below what fewer threads gave."""
@@ -114,13 +128,14 @@ class Limits:
         for n, r in sorted(self.rates.items()):
             best = next(reversed(out.values()), r)
             out[n] = replace(r, **{f: max(getattr(r, f), getattr(best, f)) for f in FIGURES})
-        return Limits(self.date, out)
+        return Limits(self.date, out, self.spread)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_json`."""
         return {
             "schema": SCHEMA,
             "date": self.date,
+            "spread": dict(self.spread),
             "rates": {str(n): asdict(r) | {"caches": [asdict(c) for c in r.caches]} for n, r in sorted(self.rates.items())},
         }
 
@@ -131,7 +146,10 @@ class Limits:
             names = {*FIGURES, *(["caches"] if data["schema"] == SCHEMA else [])}
             if data["schema"] not in (SCHEMA, _OLD) or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
                 raise ValueError("other fields than this version writes")
-            found = Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()})
+            spread = {str(f): float(x) for f, x in data.get("spread", {}).items()}
+            if not all(0 <= x < math.inf for x in spread.values()):
+                raise ValueError("a spread that cannot be")
+            found = Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()}, spread)
             if min(found.rates) < 1:
                 raise ValueError("a number of threads that cannot be")
             return found.ordered()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..devices.limits import CACHED, DOUBT, MEMORY, PEAKS
+
 if TYPE_CHECKING:
     from ..devices import Limits
     from ..ir.cost import Cost
@@ -41,11 +43,24 @@ class Roofline:
     peak: float
     bandwidth: float
     place: str = "memory"
+    spread: float = DOUBT
+    """The share by which the limit behind the bound may be off."""
+
+    def passed(self, t: float) -> bool:
+        """Whether a call of `t` seconds says that the bound is wrong: it is shorter by more than the spread."""
+        return t * (1.0 + self.spread) < self.seconds
 
     @property
     def facts(self) -> dict[str, float | str]:
         """What a row of the cache keeps, so that a report can draw the roof that was over the kernel."""
-        return {"bound": self.bound, "peak": self.peak, "bandwidth": self.bandwidth, "flops": self.flops, "place": self.place}
+        return {
+            "bound": self.bound,
+            "peak": self.peak,
+            "bandwidth": self.bandwidth,
+            "flops": self.flops,
+            "place": self.place,
+            "spread": self.spread,
+        }
 
     def percent(self, t: float) -> float:
         """Share of the bound that a call of `t` seconds reaches, in %."""
@@ -90,7 +105,8 @@ def roofline(
     moving = c.bytes / bandwidth if bandwidth else 0.0
     flops = c.flops + c.poly_flops
     peak = flops / compute if compute else limits.peak(threads)
-    return Roofline(max(compute, moving), place if moving > compute else "compute", flops, c.bytes, peak, bandwidth, place)
+    spread = limits.spread_of(PEAKS if compute >= moving else MEMORY if place == "memory" else (CACHED,))
+    return Roofline(max(compute, moving), place if moving > compute else "compute", flops, c.bytes, peak, bandwidth, place, spread)
 
 
 def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[str, int], target: Target | None, lossy: bool) -> float:

@@ -19,6 +19,7 @@ from . import aims
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .deadline import Deadline, late_s
+from .doubted import DoubtedLimits
 from .garbage import seldom_collected
 from .interrupts import SignalWatch, release
 from .notebook import shown
@@ -213,10 +214,9 @@ def _tune(
             kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
             chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
         try:
-            before = known(cache, task.key, task.canonical)
-            return TuningRun(
-                space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, known=before, earlier=earlier
-            ).run()
+            about: dict[str, Any] = {"known": known(cache, task.key, task.canonical), "earlier": earlier}
+            about["doubted"] = DoubtedLimits(task, recorder, measurer, budget) if measuring is None else None
+            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, **about).run()
         finally:
             if chosen is not None:
                 chosen.close()

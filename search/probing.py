@@ -20,8 +20,8 @@ USUAL_S = 5.0
 """Seconds that measuring all limits thoroughly takes, about."""
 SHARE = 0.15
 """Of a search's budget, at most, is for them."""
-_STARTS_S = 3.0
-"""Seconds that the process may take beside: it imports, and compiles what it measures with."""
+LONGEST_S = 60.0
+"""Seconds that it may take on a machine that is very busy."""
 
 
 def part_of(budget_s: float | None) -> float:
@@ -29,12 +29,16 @@ def part_of(budget_s: float | None) -> float:
     return min(USUAL_S, SHARE * (DEFAULT_SECONDS if budget_s is None else budget_s))
 
 
-def measured(device: Device, seconds: float = USUAL_S) -> Limits | None:
+def longest_of(budget_s: float | None) -> float:
+    """The most that it may take then."""
+    return LONGEST_S if budget_s is None else min(LONGEST_S, max(1.0, 0.5 * budget_s))
+
+
+def measured(device: Device, seconds: float = USUAL_S, limit_s: float = LONGEST_S) -> Limits | None:
     """The limits of a device, measured now in about so many seconds and kept; better figures of earlier times stay. Raises DeviceError
-    where that fails, or takes many times as long."""
+    where that fails, or takes longer than `limit_s`."""
     if not device.spec:  # a device that exists in this process only
         return device.limits(probe=seconds)
-    limit_s = 3 * seconds + _STARTS_S
     try:
         helper, channel = process.start(MODULE, (device.spec, seconds))
     except MeasureError as e:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .builds.pipeline import MeasurerLike
+    from .doubted import DoubtedLimits
     from .progress import Progress
     from .remembered.record import Recorder
     from .result import Job, Result
@@ -67,13 +68,14 @@ class TuningRun:
         *,
         known: Known = NOTHING,
         earlier: Effort | None = None,
+        doubted: DoubtedLimits | None = None,
     ) -> None:
         """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key
-        measured; `earlier`: how thorough they were."""
+        measured; `earlier`: how thorough they were. `doubted`: measures the machine's limits again."""
         self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
-        self.known, self.earlier = known, earlier or Effort()
+        self.known, self.earlier, self.doubted = known, earlier or Effort(), doubted
         self.aim = Aim(job.objective)
         self.so_far = RunState(self.aim)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
@@ -232,16 +234,14 @@ class TuningRun:
 
         batch: list[Any] = []
         twins: list[tuple[Schedule, str]] = []
-        shas: set[str] = set()
         for opts, built in taken:
             self._bulky.learn(opts, built)
             if isinstance(built, Measurement):
                 self._conclude(built, self._asked[opts].by)
                 self.meter.generation(1, self.so_far.best_s)
-            elif built.sha in self.so_far.by_sha or built.sha in shas:
+            elif built.sha in self.so_far.by_sha or any(built.sha == b.sha for b in batch):
                 twins.append((opts, built.sha))
             else:
-                shas.add(built.sha)
                 batch.append(built)
         if batch:
             began = self.meter.clock()
@@ -287,6 +287,7 @@ class TuningRun:
         self.progress.candidate(m)
         if self.so_far.improves(m, by, self.meter.elapsed):
             log.info("best so far: %.6g us, %s", 1e6 * (m.t_min or 0.0), short(m.opts))
+            self.job = self.job if self.doubted is None else self.doubted.looked_at(m, self.job, self.so_far)
             self.progress.best(snapshot(self.job, self.so_far, m, self.meter.elapsed))
 
     # deciding -------------------------------------------------------------------------------------------------------

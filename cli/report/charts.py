@@ -48,7 +48,7 @@ def roofs(found: Sequence[ReportEntry]) -> list[Roof]:
     """A roof for each device and thread count whose kernels have a limit, as high as the largest limits that the rows recorded."""
     groups: dict[tuple[str, str, int], list[tuple[int, ReportEntry, float]]] = {}
     for i, e in enumerate(found):
-        share = ratio(e.best.roofline_s, e.seconds)
+        share = COLUMNS["roofline"](e)
         if share and e.best.bytes:
             groups.setdefault((e.best.device, e.best.target, e.best.threads), []).append((i, e, share))
     out = []

@@ -20,6 +20,7 @@ from ...measure.roofline import SURE, share
 from ...search.result import joules
 from ..remembered.query import same_kernel, shape_of
 from ..terminal.style import bytes_text, duration, factor, rate
+from .limits_now import roofline_s
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
@@ -136,7 +137,7 @@ COLUMNS: dict[str, Callable[[ReportEntry], Any]] = {
     "median": lambda e: timed(e.best)[1],
     "gflops": lambda e: ratio(e.best.flops, e.seconds, 1e-9),
     "gbs": lambda e: ratio(e.best.bytes, e.seconds, 1e-9),
-    "roofline": lambda e: ratio(e.best.roofline_s, e.seconds),
+    "roofline": lambda e: ratio(roofline_s(e.best, e.seconds), e.seconds),
     "gain": lambda e: e.gain and e.gain[0],
     "paired": lambda e: e.gain and e.gain[1],
     "plain": lambda e: ratio(e.plain_s, e.seconds),

@@ -1,45 +1,17 @@
-"""A machine's limits and a search: they are measured before the first one, and again where a result says that they cannot be right."""
+"""A machine's limits are measured before its first search. (`search.doubted` measures them again where they cannot be right.)"""
 
 from __future__ import annotations
 
-import sys
 import warnings
 from argparse import Namespace
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...cache.objectives import objective
 from ...ir.errors import DeviceError
 from ..terminal.live import Quiet
-from ..terminal.said import wrapped
 
 if TYPE_CHECKING:
-    from ...search import Result
-
-
-def believable(result: Result, args: Namespace) -> Result:
-    """The result, its share of the roofline corrected: more than the machine can do means that its limits were measured
-    while it was busy, so they are measured again."""
-    from ...devices import get
-    from ...measure.roofline import SURE
-
-    if result.roofline_pct is None or result.roofline_pct <= SURE or result.origin == "cached" or result.t_min is None:
-        return result
-    from ...kernels import is_path
-    from ...search.task import TuningTask
-
-    print(wrapped(f"{result.roofline_pct:.0f} % of the roofline cannot be: the machine's limits are measured again"), file=sys.stderr)
-    device = get(args.device)
-    try:
-        device.limits(probe=True)
-    except DeviceError as error:
-        warnings.warn(str(error), stacklevel=2)
-        return result
-    if is_path(args.kernel):
-        return result
-    task = TuningTask(args.kernel, dict(result.shape), args.dtype, device, args.threads, None, args.allow or ())
-    roof = task.roofline()
-    return result if roof is None else replace(result, roofline_pct=roof.percent(result.t_min))
+    pass
 
 
 def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, seconds: float | None) -> None:
@@ -53,7 +25,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, s
     from ...measure.inputs import require_operands
     from ...plan import key_of
     from ...search.aims import Aim
-    from ...search.probing import measured, part_of
+    from ...search.probing import longest_of, measured, part_of
     from ...search.task import symbol_values
 
     device = get(args.device)
@@ -73,6 +45,6 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, s
         check(device)  # what cannot be measured is said before anything takes time
     progress.phase("measuring this machine's limits, once")
     try:
-        measured(device, part_of(seconds))
+        measured(device, part_of(seconds), longest_of(seconds))
     except DeviceError as error:  # a search works without them
         warnings.warn(str(error), stacklevel=2)

@@ -118,7 +118,7 @@ def keep_lock(found: Manifest) -> None:
 def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> None:
     """Measure the limits of the devices of this machine that the manifest names, where that never happened, in a part of the budget."""
     from ...search.manifest.tune_all import here
-    from ...search.probing import measured, part_of
+    from ...search.probing import longest_of, measured, part_of
 
     for place in found.places:
         try:
@@ -129,7 +129,7 @@ def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> 
             if not quiet:
                 out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=whole(out))
             try:
-                measured(device, part_of(seconds))
+                measured(device, part_of(seconds), longest_of(seconds))
             except DeviceError as error:  # a search works without them
                 warnings.warn(str(error), stacklevel=2)
 

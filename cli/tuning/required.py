@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
 from ...cache.objectives import TIME
+from ..report.limits_now import roofline_s
 from ..terminal.json_file import write
 from ..terminal.style import console, duration, percent, shape_text, table, whole
 
@@ -54,9 +55,8 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
         listed = table(f"{found.path} in {place}", "kernel", "shape", "dtype?4", "for?2", "", ">time?1", ">roofline?3", "measured?5")
         for c in checked:
             e, r = c.entry, c.row
-            what = (
-                [duration(r.t_min or r.t_med or 0.0), percent(r.roofline_s, r.t_min or r.t_med or 1.0), r.when[:10]] if r else ["", "", ""]
-            )
+            t = (r.t_min or r.t_med or 1.0) if r else 1.0
+            what = [duration(t), percent(roofline_s(r, t), t), r.when[:10]] if r else ["", "", ""]
             listed.add_row(
                 Text(e.kernel),
                 Text(shape_text(e.shape)),

@@ -19,7 +19,7 @@ from ..terminal.live import display, outcomes, rates
 from ..terminal.said import wrapped
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
 from .beside import against, beside_rows, facts, peak_share, rivalry
-from .limits import believable, probe_once
+from .limits import probe_once
 from .objectives import about_time, front, only_time, shown_as
 from .objectives import rows as objective_rows
 
@@ -120,7 +120,6 @@ def _run(args: Namespace) -> int:
         )
     found = result.found and result.exit_code == 0
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
-    result = believable(result, args)
     rival = against(result, how) if how and found else None
     share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))

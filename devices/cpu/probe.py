@@ -23,7 +23,7 @@ from ...ir.node import const
 from ...program.program import Param, Signature
 from ...targets import Target
 from ..base import Device
-from ..limits import Cached, Limits, Rates
+from ..limits import CACHED, PEAKS, Cached, Limits, Rates
 from . import probe_ir
 
 _MIB = 1 << 20
@@ -74,9 +74,10 @@ def measure(device: Device, slot_s: float = _SLOT_S, array_bytes: int | None = N
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     ctypes.memset(base, 1, 3 * size)  # memory never written is one page of zeros that sits in the cache
     rates: dict[int, Rates] = {}
+    spread: dict[str, float] = {}
     for threads in sorted({1, device.threads}):
-        rates[threads] = _rates(_runner(device, target, threads, slot_s), target, threads, base, size, rates.get(1))
-    return Limits(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), rates).ordered()
+        rates[threads] = _rates(_runner(device, target, threads, slot_s, spread), target, threads, base, size, rates.get(1))
+    return Limits(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), rates, spread).ordered()
 
 
 def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: Rates | None) -> Rates:
@@ -131,14 +132,20 @@ def _cached(run: _Run, target: Target, threads: int, base: int, size: int) -> Ca
     return Cached(size, rate("read"), max(rate("copy"), rate("triad")))
 
 
-def _runner(device: Device, target: Target, threads: int, slot_s: float) -> _Run:
+def _runner(device: Device, target: Target, threads: int, slot_s: float, spread: dict[str, float]) -> _Run:
+    """What times a kernel on so many threads, and notes in `spread` how far its runs lie apart (`Limits.spread`)."""
+
     def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
         params = tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(pointers)))
         signature = Signature(name, params, (), (const(items),), probe_ir.CHAINS * target.vector_bytes, 0)
         executable = device.load(device.build(_Text(text, target, signature)), signature, threads)
         try:
             executable.run(pointers)
-            return min(executable.time([pointers], (), 10_000, share * slot_s))
+            times = sorted(executable.time([pointers], (), 10_000, share * slot_s))
+            for figure in PEAKS if name == "fma" else (name if share == 1.0 else CACHED,):
+                apart = times[len(times) // 2] / times[0] - 1.0
+                spread[figure] = round(apart if share == 1.0 else max(apart, spread.get(figure, 0.0)), 4)
+            return times[0]
         finally:
             executable.close()
 

@@ -96,28 +96,6 @@ def test_a_line_for_each_candidate() -> None:
     assert candidate_line(Measurement((), Outcome.wrong, detail="c differs"), 1e-6) == "         -       -  wrong    (none)  (c differs)"
 
 
-def test_a_share_above_the_roofline_is_measured_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from argparse import Namespace
-    from dataclasses import replace
-
-    from tilewright.cli.tuning.run import believable
-
-    from .test_run import FOUND
-
-    probed = []
-
-    class FakeDevice:
-        def limits(self, probe: bool = False) -> None:
-            probed.append(probe)
-
-    monkeypatch.setattr("tilewright.devices.get", lambda spec: FakeDevice())
-    args = Namespace(device="cpu", kernel="my.py:f", allow=None)
-    assert believable(FOUND, args) is FOUND and not probed
-    too_much = replace(FOUND, roofline_pct=187.0)
-    assert believable(too_much, args).roofline_pct == 187.0 and probed == [True]
-    assert "187 % of the roofline cannot be: the machine's limits are measured again" in capsys.readouterr().err
-
-
 def test_what_others_use_is_seen_where_the_system_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.measure import busy
 

@@ -80,7 +80,9 @@ def test_limits_without_caches_are_read_and_measured_again(tmp_path: Path, monke
     limits.write(file, Limits.from_json(old), {})
     file.write_text(json.dumps(old))
     assert device.limits() is None  # so that the next search probes
-    monkeypatch.setattr(probe, "measure", lambda device: Limits("2026-02-02", {1: dataclasses.replace(ONE, read=7.0, caches=CACHES)}))
+    monkeypatch.setattr(
+        probe, "measure", lambda device, slot_s: Limits("2026-02-02", {1: dataclasses.replace(ONE, read=7.0, caches=CACHES)})
+    )
     found = device.limits(probe=True)
     assert found is not None and found.rates[1] == dataclasses.replace(ONE, caches=CACHES) and device.limits() == found
 
@@ -98,7 +100,7 @@ def test_working_sets_lie_in_each_cache(machine: tuple[int, int, int, int]) -> N
 def test_two_threads_that_do_too_little_are_measured_again(monkeypatch: pytest.MonkeyPatch, kind: str, figure: str) -> None:
     asked: list[tuple[int, str]] = []
 
-    def runner(device: Device, target: targets.Target, threads: int, slot_s: float) -> probe._Run:
+    def runner(device: Device, target: targets.Target, threads: int, slot_s: float, spread: dict[str, float]) -> probe._Run:
         def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
             asked.append((threads, name))
             slow = threads == 2 and name == kind and asked.count((2, kind)) == 1
@@ -148,7 +150,7 @@ def test_the_file_depends_on_the_machine() -> None:
 def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     short = probe.measure
-    monkeypatch.setattr(probe, "measure", lambda device: short(device, slot_s=0.002, array_bytes=4 << 20))
+    monkeypatch.setattr(probe, "measure", lambda device, slot_s: short(device, slot_s=0.002, array_bytes=4 << 20))
     device = CpuDevice()
     assert device.limits() is None
     found = device.limits(probe=True)
