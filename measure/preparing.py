@@ -68,7 +68,8 @@ def _expects(
     """The references on the host: by compiled code where that is quicker than NumPy, and right. `once` is told what compiling took, which the
     inputs that are prepared next need not wait for again."""
     from .checking.compiled_reference import compiled_expectations
-    from .checking.verify import expectations, special_expectations
+    from .checking.special_references import special_expectations
+    from .checking.verify import expectations
 
     if data.special:
         return special_expectations(judged, values, vars, data.seed)

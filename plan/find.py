@@ -17,6 +17,7 @@ from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
 from ..ir.normal_form.resized import resized
 from ..log import logger
+from . import first_use
 from .artefacts import Artefacts
 from .bucketed import BucketedProg, divided
 from .compile import build, render
@@ -50,6 +51,7 @@ def best(
     opts: str | Sequence[Any] | None = None,
     objective: str | Sequence[str] = TIME,
     scratch_limit: int | None = None,
+    check: bool | None = None,
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
@@ -62,7 +64,10 @@ def best(
     other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then, nothing was measured, and `Prog.origin` is
     'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy", "dynamic-energy" or "scratch" asks for
     what a search with that objective found, or for that end of a front; of two ("time,scratch") the fastest of the front is taken.
-    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where none is known.
+    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where none is known. `check`: a
+    schedule that was not measured for this kernel (origin 'seed', 'nearest' or 'stale') is run on inputs of its own and compared with the
+    float64 reference before it answers (`plan.first_use`); one that is wrong is recorded as that with a FirstUseWarning, and the next
+    answers. Default: what TILEWRIGHT_CHECK says (1), else not.
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
@@ -84,7 +89,7 @@ def best(
     if scratch_limit is not None and opts is not None:
         raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
-    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow, aim, scratch_limit)
+    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow, aim, scratch_limit, first_use.wanted(check))
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
         return _looked_up(kernel, numbers, ask, exact_only)
@@ -108,6 +113,7 @@ class _Ask:
     allow: tuple[str, ...]
     objective: str = TIME
     scratch_limit: int | None = None
+    check: bool = False
 
 
 def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> Prog:
@@ -131,7 +137,13 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 failed.append(plan.opts)
                 continue
             built = build(code, place, ask.store)
-            return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, ask.threads)), ask)
+            executable = _loaded(place, built, ask.threads)
+            if ask.check and not first_use.passed(first_use.FirstUse(kernel, plan, built, executable, place, ask.cache, ask.store)):
+                failed.append(plan.opts)
+                continue
+            prog = Prog(kernel, plan, built, executable)
+            prog.checked = prog.checked or ask.check
+            return _with_buckets(prog, ask)
         except OptError:
             # what guesses a schedule asks whether it is legal, and only lowering knows whether it can be written
             if plan.origin != "seed" or plan.opts in failed:

@@ -40,6 +40,8 @@ class Prog:
     def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable) -> None:
         self.kernel, self.plan, self.built = kernel, plan, built
         self._executable = executable
+        self.checked = plan.origin == "exact"
+        """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use`)."""
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None

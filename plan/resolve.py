@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -88,8 +89,9 @@ def resolve(
         raise CacheMiss(
             f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`"
         )
-    if found is None and not own_only:
-        found = _nearest(seeded, cache, shape)
+    if found is None:
+        seeded = replace(seeded, excluded=[*excluded, *_wrong(seeded, cache)])
+        found = None if own_only else _nearest(seeded, cache, shape)
     found = found or seeded.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
@@ -136,6 +138,18 @@ def _own(
             return replace(plan, standing=cache.standing(row))
         stale = stale or plan
     return stale
+
+
+def _wrong(seed: _Seed, cache: Cache) -> list[tuple[Opt, ...]]:
+    """Schedules of this very key that today's code was found to compute wrong results with, in a search or when they were first used. (A
+    guess does not know what was measured.)"""
+    key, found = seed.key, []
+    about = {"kernel": key.kernel, "target": key.target, "threads": key.threads, "compiler": key.compiler, "policy": key.policy}
+    for row in cache.rows(**about, outcome="wrong"):
+        if row.tool_version == tool_version():
+            with suppress(OptError):  # it does not apply any more
+                found.append(_translated(seed.kernel, row))
+    return found
 
 
 def _pinned(kernel: Kernel, plan: Plan | None, standing: Standing) -> Plan:

@@ -214,9 +214,9 @@ def _tune(
             kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
             chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
         try:
-            about: dict[str, Any] = {"known": known(cache, task.key, task.canonical), "earlier": earlier}
-            about["doubted"] = DoubtedLimits(task, recorder, measurer, budget) if measuring is None else None
-            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, **about).run()
+            more: dict[str, Any] = {"known": known(cache, task.key, task.canonical), "earlier": earlier}
+            more["doubted"] = DoubtedLimits(task, recorder, measurer, budget) if measuring is None else None
+            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, **more).run()
         finally:
             if chosen is not None:
                 chosen.close()

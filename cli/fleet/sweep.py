@@ -105,7 +105,7 @@ def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJo
 
     seconds = _seconds(args)
     with cache.open(args.cache) as store:
-        shown.probe(ordered, out, args.quiet)
+        shown.probe(ordered, out, args.quiet, seconds)
         return tune_all(ordered, store, seconds=seconds, trials=args.trials, again=args.again, show=show, told=told)
 
 

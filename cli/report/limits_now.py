@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ...devices.limits import DOUBT
 from ...ir.errors import TilewrightError
-from ...measure.roofline import DOUBT
 
 if TYPE_CHECKING:
     from ...cache import Row

@@ -38,10 +38,6 @@ WORST = 1e30
 """Stands for an infinite ratio, so that an error is always a finite number."""
 _CHUNK = 1 << 16
 """Elements that NumPy looks at at a time: what it makes of them stays in a core's cache."""
-SPECIAL_WORK = 1 << 24
-"""Elements of arrays (`evaluation_work`) up to which a kernel's whole output is compared on special inputs: about a second of one core."""
-SAMPLED_WORK = 1 << 22
-"""The same of what is compared of larger kernels."""
 TINY, TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""
 HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
@@ -127,45 +123,6 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
         value, scale = results[b.name]
         e = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), drifted * np.asarray(scale), free.get(b.name), exact)
         out[b.name] = replace(e, note=noted(b.name, e.value, (e.special, e.free), written.get(b.name)))
-    return out
-
-
-def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], seed: int = 0) -> dict[str, Expect]:
-    """The same on inputs of `special.generate`. Of kernels that NumPy would take long for, parts of the outer axis alone: the first, the
-    last, and others by `seed`."""
-    import numpy as np
-
-    from ...ir.evaluation.reference import evaluate_kinds
-    from ...ir.evaluation.sampling import reached, sampled_slices
-    from ...ir.evaluation.work import evaluation_work
-
-    work = evaluation_work(kernel, in_order=True)
-    slices = sampled_slices(kernel, inputs, vars, SAMPLED_WORK / work, seed) if work > SPECIAL_WORK else None
-    with np.errstate(all="ignore"):
-        results = evaluate_kinds(kernel, inputs, vars, usable_cores(), slices)
-        free = unwritten(kernel, inputs, vars)
-        seen = {} if slices is None else reached(kernel, inputs, vars, slices)
-    drifted = drift(kernel, vars)  # few values, again and again
-    out = {}
-    for b in kernel.outputs:
-        value, scale, loose, unsure = results[b.name]
-        dims = shape(b, kernel, vars)
-        undefined = [m.reshape(-1) for m in (free.get(b.name), None if loose is None else np.broadcast_to(loose, dims)) if m is not None]
-        undefined += [~seen[b.name]] if b.name in seen else []
-        e = expected(
-            b.name,
-            b.dtype,
-            dims,
-            np.asarray(value),
-            drifted * np.asarray(scale),
-            np.logical_or.reduce(undefined) if undefined else None,
-            False,
-            np.dtype(np.float64),
-        )
-        if b.dtype.is_float:
-            zeros = e.value == 0
-            e = replace(e, signed=zeros if unsure is None else zeros & ~np.broadcast_to(unsure, dims).reshape(-1))
-        out[b.name] = replace(e, looked=float(seen[b.name].mean())) if b.name in seen else e
     return out
 
 

@@ -208,7 +208,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
     results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
     says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
-    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`.
+    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`;
+    so is `check`: schedules that nobody measured are compared with the reference before the first call answers.
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
     check("jit", function=function)

@@ -66,11 +66,14 @@ def looked_up(
     order = sorted(distinct, key=lambda k: -(weights[k][0] + 8 * weights[k][1]))
     if options.tune == "require":
         _require([distinct[k] for k in order], place)
+    for k in order if options.checks else ():
+        if (prog := known(k)) is not None and not prog.checked:
+            forget(k)  # what answers unchecked elsewhere
     missing = [k for k in order if known(k) is None]
     build_ahead([distinct[k] for k in missing], place)
     found: dict[ProgramKey, FoundKernel] = {}
     for k in order:
-        prog = known(k) or keep(k, _built(distinct[k], place))
+        prog = known(k) or keep(k, _built(distinct[k], place, options.checks))
         found[k] = described(distinct[k], prog, weights[k], sum(1 for v in keys.values() if v == k), place)
     return {i: found[k] for i, k in keys.items()}, [found[k] for k in order]
 
@@ -83,11 +86,11 @@ def looked_up_again(k: FoundKernel, device: str, place: BuildPlace) -> FoundKern
     return described(k.kernel, keep(key, _built(k.kernel, place)), (k.flops, k.nbytes), k.calls, place)
 
 
-def _built(kernel: Kernel, place: BuildPlace) -> Prog:
+def _built(kernel: Kernel, place: BuildPlace, check: bool = False) -> Prog:
     from ...plan import best
 
     with timed("build", kernel.name, place.device.spec or place.device.name, kernel, place.threads):
-        return best(kernel, device=place.device, threads=place.threads, cache=place.cache, store=place.store, seed="quick")
+        return best(kernel, device=place.device, threads=place.threads, cache=place.cache, store=place.store, seed="quick", check=check)
 
 
 def described(kernel: Kernel, prog: Prog, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from ...ir import given
 from ...ir.errors import UsageError
+from ...plan import first_use
 from .arguments import CallLayout
 
 TuneMode = Literal["use", "require", "record", "tune", "background"]
@@ -28,6 +29,7 @@ class JitSettings(TypedDict, total=False):
     cache: Any
     budget: float | str | None
     symbols: Mapping[str, Any]
+    check: bool | None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class JitOptions:
     budget: float | str | None = None
     parameters: tuple[str, ...] = ()
     symbols: Mapping[str, Any] = field(default_factory=dict)
+    check: bool | None = None
+
+    @property
+    def checks(self) -> bool:
+        """Whether schedules that nobody measured are checked before they answer."""
+        return first_use.wanted(self.check)
 
     def __post_init__(self) -> None:
         given.one_of("jit", "tune", self.tune, MODES)

@@ -12,9 +12,10 @@ from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, float64, in
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.ir.evaluation.work import evaluation_work, reduced_points
-from tilewright.measure.checking import compiled_reference, special_inputs, verify
+from tilewright.measure.checking import compiled_reference, special_inputs, special_references
 from tilewright.measure.checking.compiled_reference import compiled_expectations
-from tilewright.measure.checking.verify import expectations, special_expectations
+from tilewright.measure.checking.special_references import special_expectations
+from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate
 from tilewright.measure.processes import process
 
@@ -38,8 +39,8 @@ def forces(n: int = 70) -> Kernel:
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_reference, "HEAVY", 0)
-    monkeypatch.setattr(verify, "SPECIAL_WORK", 0)
-    monkeypatch.setattr(verify, "SAMPLED_WORK", 1)
+    monkeypatch.setattr(special_references, "SPECIAL_WORK", 0)
+    monkeypatch.setattr(special_references, "SAMPLED_WORK", 1)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -154,7 +155,7 @@ def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monk
     kernel = kb.build()
     inputs = special_inputs.generate(kernel, {}, 1)
     parts = special_expectations(kernel, inputs, {}, 1)["y"]
-    monkeypatch.setattr(verify, "SPECIAL_WORK", 1 << 40)
+    monkeypatch.setattr(special_references, "SPECIAL_WORK", 1 << 40)
     whole = special_expectations(kernel, inputs, {}, 1)["y"]
     assert parts.free is not None and whole.weight is not None and parts.weight is not None
     looked = ~parts.free.reshape(300, 9)[:, 8]

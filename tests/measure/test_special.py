@@ -17,7 +17,8 @@ from tilewright.ir.functions import erf, exp
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.checking.special_inputs import generate
-from tilewright.measure.checking.verify import check, special_expectations
+from tilewright.measure.checking.special_references import special_expectations
+from tilewright.measure.checking.verify import check
 from tilewright.measure.inputs import shape
 from tilewright.measure.memory import Operands
 from tilewright.opts import apply

@@ -18,7 +18,8 @@ from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.measure.checking.special_inputs import generate as special
-from tilewright.measure.checking.verify import check, expectations, special_expectations
+from tilewright.measure.checking.special_references import special_expectations
+from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
 
