@@ -56,18 +56,16 @@ def best(
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
 
-    `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
-    `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
-    between runs; default, the platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few
-    milliseconds, where 'ranked' has the model rank all that are known. `allow`: effects that are refused otherwise, as for
-    `tune`: ["downconvert"] for what a search found that was allowed to lower precision. `opts`: this schedule and no
-    other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then, nothing was measured, and `Prog.origin` is
-    'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy", "dynamic-energy" or "scratch" asks for
-    what a search with that objective found, or for that end of a front; of two ("time,scratch") the fastest of the front is taken.
-    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where none is known. `check`: a
-    schedule that was not measured for this kernel (origin 'seed', 'nearest' or 'stale') is run on inputs of its own and compared with the
-    float64 reference before it answers (`plan.first_use`); one that is wrong is recorded as that with a FirstUseWarning, and the next
-    answers. Default: what TILEWRIGHT_CHECK says (1), else not.
+    `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores. `cache`: a path,
+    a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept between runs; default, the
+    platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few milliseconds, where 'ranked' has the model rank
+    all that are known. `allow`: effects that are refused otherwise, as for `tune`: ["downconvert"] for what a search found that was
+    allowed to lower precision. `opts`: this schedule and no other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then,
+    nothing was measured, and `Prog.origin` is 'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy",
+    "dynamic-energy" or "scratch" asks for what a search with that objective found, or for that end of a front; of two ("time,scratch") the
+    fastest of the front is taken. `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where
+    none is known. `check` (default: whether TILEWRIGHT_CHECK is 1): a schedule that nobody measured for this kernel is compared with the
+    float64 reference before it answers (`plan.first_use`); one that is wrong is recorded so, with a FirstUseWarning, and the next answers.
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
