@@ -181,6 +181,7 @@ def _recorded(search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape
     """Check the best schedule on every shape, record it, and say what it costs."""
     found = search.best()
     bad: list[str] = []
+    late: list[str] = []
     ours: list[SizeLoss] = []
     for i, (task, s) in enumerate(zip(search.tasks, shapes, strict=True) if found else ()):
         assert found is not None
@@ -188,11 +189,12 @@ def _recorded(search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape
         result = record_given(task, cache, [search.space.at(i, found[0])], search.seed, search.show, {"shapes": [str(x) for x in shapes]})
         search.counts.update(result.counts)
         if not result.confirmed:
-            bad.append(str(s))
+            (late if result.found else bad).append(str(s))
         ours.append(SizeLoss(str(s), search.times[found[0], i], search.beside.get((found[0], i))))
     known = [(w, math.log1p(x.loss)) for w, x in zip(search.weights, ours, strict=False) if x.loss is not None]
     message = "no schedule works for all of the shapes" if found is None else ""
     message = f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else message
+    message = "; ".join(filter(None, (message, f"there was no time for the second check of {', '.join(late)}" if late else "")))
     message = "; ".join(filter(None, (message, search.allowance.said())))
     first = search.tasks[0]
     return ShapesResult(
@@ -210,5 +212,5 @@ def _recorded(search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape
         counts=dict(search.counts),
         seconds=time.monotonic() - started,
         message=message,
-        exit_code=4 if found is None or bad else 0,
+        exit_code=4 if found is None or bad or late else 0,
     )

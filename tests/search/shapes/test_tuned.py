@@ -77,7 +77,7 @@ def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(aggregated, "_COMMON", 0.0)
     monkeypatch.setattr(aggregated, "tune", lambda *a, **k: Result("softmax", {}, "float32", "cpu", 1, "none"))  # nothing found alone
     shapes = [WeightedShape({"m": 9, "n": 40}), WeightedShape({"m": 30, "n": 24}, 2.0)]
-    result = tune_shapes("softmax", shapes, "float32", budget=2, threads=1, cache=tmp_path / "cache.db")
+    result = tune_shapes("softmax", shapes, "float32", budget=10, threads=1, cache=tmp_path / "cache.db")
     assert result.exit_code == 0, result.message
     assert [x.label for x in result.losses] == ["m=9,n=40", "m=30,n=24"] and result.loss is None
     for s in shapes:
