@@ -28,13 +28,13 @@ def env(tmp_path: Path, known_limits: Path) -> dict[str, str]:
 def best(env: dict[str, str]) -> list[cache.Row]:
     """The usable rows of the cache."""
     with cache.open(env["TILEWRIGHT_CACHE"]) as store:
-        return [r for r in store.rows() if r.usable]
+        return [r for r in store.rows() if r.usable and not r.provisional]
 
 
 @pytest.mark.slow
 def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: Path) -> None:
     env["XDG_STATE_HOME"] = str(tmp_path / "state")  # where nobody measured limits yet
-    with Terminal(*SMALL, "--budget", "3s", env=env) as first:
+    with Terminal(*SMALL, "--budget", "12s", env=env) as first:  # a part of it is for the limits
         assert first.wait() == 0, first.text
     for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", " of roofline"):
         assert drawn in first.text
@@ -49,7 +49,7 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: 
     (row,) = best(env)
     assert row.verified and row.t_min and json.loads(row.shape) == {"m": 96, "n": 96, "k": 96}
 
-    with Terminal(*SMALL, "--budget", "3s", env=env) as second:
+    with Terminal(*SMALL, "--budget", "12s", env=env) as second:
         assert second.wait() == 0
     if confirmed:
         assert "1 thread: cached" in second.text and " with portfolio" not in second.text

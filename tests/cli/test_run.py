@@ -123,6 +123,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "scratch, time",
     )
     del search.given["progress"]
+    assert isinstance(search.given.pop("since"), float)
     assert search.given == {
         "kernel": "matmul",
         "shape": {"m": 64, "n": 48, "k": 32},
