@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ...ir.errors import UsageError
 from ...log import logger
+from .explained import file_of, shown_url
 from .place import refuse_strangers
 
 log = logger("search")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 WAIT_S = 5
 """Seconds to wait for a database that another process holds."""
-MAKING_S = 8.0
+MAKING_S = 20.0
 """Seconds for which a new database is tried again that others are making."""
 _PAUSE_S = 0.05, 0.25
 """The least and the most seconds between two tries: drawn at random, so that those that met do not meet again."""
@@ -57,8 +58,8 @@ def together(make: Callable[[], T], clock: Callable[[], float] = time.monotonic)
         try:
             return make()
         except Exception as e:
-            # where it has waited for a lock, somebody holds it
-            if clock() > end or clock() - began > 0.5 * WAIT_S or not met_others(e):
+            held = "locked" in str(e).lower() and clock() - began > 0.9 * WAIT_S  # it has waited for whoever holds it
+            if clock() > end or held or not met_others(e):
                 raise
             log.info("the study is being made by others as well (%s); trying again", type(e).__name__)
             time.sleep(random.uniform(*_PAUSE_S))
@@ -77,8 +78,6 @@ def storage_of(url: str) -> Any:
     """Optuna's storage for a URL or a path."""
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
-
-    from .study import file_of, shown_url
 
     if "://" not in url:
         if url.endswith((".db", ".sqlite", ".sqlite3")):

@@ -11,6 +11,9 @@ from pathlib import Path
 from ...files.kinds import APPLICATION, SQLITE, application, foreign, named, opened
 from ...ir.errors import UsageError
 
+_FIRST = {"version_info", "alembic_version"}
+"""Tables that a study's database may have before that of its studies."""
+
 
 def refuse_strangers(path: str, sqlite: bool, shown: str) -> None:
     """Raise UsageError where something is at `path` that is no study: for an SQLite URL, or the path of a journal file.
@@ -51,4 +54,5 @@ def _other_tables(path: str) -> str | None:
             return None
         except sqlite3.DatabaseError as e:
             return f"it cannot be read ({e})"
-    return None if not tables or "studies" in tables else "it is a database of another program"
+    # (another search may be making its tables at this moment)
+    return None if "studies" in tables or tables <= _FIRST else "it is a database of another program"

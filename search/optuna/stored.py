@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
+from .explained import explained, file_of, shown_url
 from .opening import storage_of
 from .parameters import TEMPLATE
 from .samplers import quiet
-from .study import explained, file_of, shown_url
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
