@@ -82,7 +82,7 @@ def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
     assert run(location, trials=25).origin == "cached"
     assert run(location).origin == "cached", "whoever names no budget is content with a search"
     with caches.open(location) as c:
-        told = [Effort.of(r) for r in c.rows(verified=True)]
+        told = [Effort.of(r) for r in c.rows(verified=True) if not r.provisional]
     assert [e.candidates for e in told if e] == [1, 26]
 
 
@@ -125,7 +125,7 @@ def test_an_imported_lie_is_found_out(tmp_path: Path) -> None:
     here = tmp_path / "here.db"
     tuned = run(here, trials=8)
     with caches.open(here) as c:
-        [row] = c.rows(verified=True)
+        [row] = [r for r in c.rows(verified=True) if not r.provisional]
         lie = dataclasses.replace(row, opts="[]", opts_display="[]", t_min=1e-9, t_med=1e-9)
         caches.bundles.write([lie], tmp_path / "lie.jsonl")
         c.import_(tmp_path / "lie.jsonl")
@@ -139,7 +139,7 @@ def test_a_fast_row_whose_options_are_illegal_hides_nothing(tmp_path: Path) -> N
     location = tmp_path / "c.db"
     tuned = run(location, trials=8)
     with caches.open(location) as c:
-        [row] = c.rows(verified=True)
+        [row] = [r for r in c.rows(verified=True) if not r.provisional]
         illegal = '[["TILE","a9",4]]'
         c.record(dataclasses.replace(row, opts=illegal, t_min=1e-9, t_med=1e-9, run_id="x"))
         stale = dataclasses.replace(
