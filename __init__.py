@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .ir import KernelError as KernelError
     from .ir import MeasureError as MeasureError
     from .ir import OptError as OptError
+    from .ir import OutOfRangeError as OutOfRangeError
     from .ir import TilewrightError as TilewrightError
     from .ir import UsageError as UsageError
     from .ir import VerifyError as VerifyError
@@ -72,7 +73,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "OptError",
-            "TilewrightError", "UsageError", "VerifyError",
+            "OutOfRangeError", "TilewrightError", "UsageError", "VerifyError",
         ),
         "ir",
     ),

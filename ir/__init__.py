@@ -30,6 +30,7 @@ from .errors import (
     KernelError,
     MeasureError,
     OptError,
+    OutOfRangeError,
     TilewrightError,
     UsageError,
     VerifyError,
@@ -84,7 +85,7 @@ from .rules import OPERATORS as OPERATORS
 
 __all__ = [
     "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",
-    "KernelError", "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError",
+    "KernelError", "MeasureError", "Monoid", "Node", "OptError", "OutOfRangeError", "Reduce", "Scan", "Store", "TilewrightError",
     "UsageError", "Value", "VerifyError", "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
     "axis", "bfloat16", "bool_", "cast", "ceil", "clip", "const", "copysign", "cos", "cosh", "dtype", "erf", "exp",
     "exp2", "expm1", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "int16", "int32",

@@ -51,5 +51,9 @@ class UsageError(TilewrightError):
     """Bad arguments on the command line or in the Python API."""
 
 
+class OutOfRangeError(UsageError, IndexError):
+    """An index, a label or another number that picks an element lies outside of what it picks from."""
+
+
 class InternalError(TilewrightError):
     """Tilewright made something that it must never make: a fault to report, not one of a kernel, an option or a device."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..fusion.calls import CallList, KernelCall, call_list
+from ..graph.checked import check_of
+from ..graph.node import interned_in
 from ..memory.buffers import BufferSpec
 from ..memory.devices import rooms_of
 from ..running.detached import detached
@@ -24,7 +26,8 @@ COLD = ("require", "tune", "background", "record")
 def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
     """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
     place = place_of(graph.device, options)
-    outs, leaves = detached(graph.outs)
+    with interned_in({}):  # nodes of its own: the constants of others may have memory
+        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
     sources = [graph.leaves[id(n)] for n in leaves]
     key = warm.key_of_graph(outs, graph, sources, donated, place)
     found = None if options.checks else warm.load(key, place, outs, graph)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import CacheMiss
 from ...search.ahead import BuildPlace, build_ahead
 from ..fusion.calls import Call, KernelCall
+from ..partition.rules import Rule
 from ..running.observe import timed
 from ..running.programs import ProgramKey, forget, keep, key_of_program, known
 from .options import JitOptions
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from ...devices import Executable
     from ...ir.kernel import Kernel
     from ...plan import Prog
+
+
+CHECKING = "check"
+"""The origin of kernels that only say whether indices lie inside: they read each once, and are not tuned."""
 
 
 @dataclass
@@ -37,8 +42,8 @@ class FoundKernel:
 
     @property
     def exact(self) -> bool:
-        """Whether it runs with a schedule that was measured for it."""
-        return self.origin == "exact"
+        """Whether it runs with a schedule that was measured for it, or needs none."""
+        return self.origin in ("exact", CHECKING)
 
 
 def weight(kernel: Kernel) -> tuple[int, int]:
@@ -57,15 +62,18 @@ def looked_up(
     """(by the position of a call its kernel, the distinct kernels, heaviest first). Raises CacheMiss with tune="require"."""
     keys: dict[int, ProgramKey] = {}
     distinct: dict[ProgramKey, Kernel] = {}
+    tuned: set[ProgramKey] = set()
     where = place.where or str(place.cache.location)
     for i, c in enumerate(calls):
         if isinstance(c, KernelCall):
             keys[i] = key_of_program(c.kernel, device, place.threads, where)
+            if any(r is not Rule.check for r in c.rules):
+                tuned.add(keys[i])
             distinct.setdefault(keys[i], c.kernel)
     weights = {k: weight(kernel) for k, kernel in distinct.items()}
     order = sorted(distinct, key=lambda k: -(weights[k][0] + 8 * weights[k][1]))
     if options.tune == "require":
-        _require([distinct[k] for k in order], place)
+        _require([distinct[k] for k in order if k in tuned], place)
     for k in order if options.checks else ():
         if (prog := known(k)) is not None and not prog.checked:
             forget(k)  # what answers unchecked elsewhere
@@ -75,6 +83,8 @@ def looked_up(
     for k in order:
         prog = known(k) or keep(k, _built(distinct[k], place, options.checks))
         found[k] = described(distinct[k], prog, weights[k], sum(1 for v in keys.values() if v == k), place)
+        if k not in tuned:
+            found[k].origin = CHECKING
     return {i: found[k] for i, k in keys.items()}, [found[k] for k in order]
 
 

@@ -17,6 +17,7 @@ from ...ir.dtypes import DType, bool_
 from ...ir.errors import KernelError
 from ...ir.node import Node
 from ..memory import buffers
+from .checked import IndexMark
 from .maps import IndexMap
 from .node import Loaded, TensorNode, walk
 
@@ -93,6 +94,8 @@ def _iota(n: TensorNode, src: list[Array]) -> Array:
 
 
 def _cast(n: TensorNode, src: list[Array]) -> Array:
+    if isinstance(n.arg, IndexMark):
+        n.arg.look(src[0], n.line)
     return src[0].astype(n.dtype.compute.np, copy=False)
 
 

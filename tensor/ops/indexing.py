@@ -1,5 +1,6 @@
-"""Reading by index: slices are index maps, index tensors are gathers. Nothing is read outside of an array: places that are
-not known before a kernel runs are kept inside of their dimension."""
+"""Reading by index: slices are index maps, index tensors are gathers. An index outside of its dimension is an OutOfRangeError,
+where its value is known already or when it is computed (`graph.checked`). Nothing is read outside of an array meanwhile:
+kernels keep places inside of their dimension."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph import maps
+from ..graph.checked import IndexMark, checked
 from ..graph.maps import Shape
 from ..graph.node import Gathered, Loaded, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, reshape, view
+from ..graph.ranges import interval
+from ..running.capturing import current
 from .elementwise import broadcast_shape, choose
 from .keys import IndexKey, parsed
 from .movement import dims
@@ -58,24 +62,30 @@ def _spread(index: TensorNode, inner: Shape, shape: Shape, front: int) -> Tensor
 
 def _wrapped(index: TensorNode, n: int) -> TensorNode:
     """Places counted from the end as places from the front."""
-    declared = getattr(index.data, "range", None)
-    if index.dtype.kind == "u" or (declared is not None and declared[0] >= 0):
+    if interval(index)[0] >= 0:
         return index
     index = cast(index, int64)
     return choose(elementwise("lt", index, const(0, int64, index.shape)), elementwise("add", index, const(n, int64, index.shape)), index)
 
 
 def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None) -> TensorNode:
-    """Elements at places along a dimension (None: of the flat array). Places outside are the nearest inside."""
+    """Elements at places along a dimension (None: of the flat array), counted from its end where they are below 0. Raises
+    OutOfRangeError for places outside."""
     if axis is None:
         x, axis = reshape(x, (x.count,)), 0
     _integer("take", indices)
     (d,) = dims(x, axis, "take")
-    return getitem(x, (*(slice(None) for _ in range(d)), indices))
+    return picked(x, parsed(x.shape, (*(slice(None) for _ in range(d)), indices), "take"))
+
+
+def within(what: str, name: str, index: TensorNode, d: int, n: int) -> TensorNode:
+    """Places in dimension `d` of `n` elements, checked: an index may be counted from the end, a label may not."""
+    return checked(index, IndexMark(what, name, d, n, what == "index"), current() is None)
 
 
 def take_along_axis(x: TensorNode, indices: TensorNode, /, *, axis: int = -1) -> TensorNode:
-    """Of every line along a dimension the elements at the places that `indices` has in the same line."""
+    """Of every line along a dimension the elements at the places that `indices` has in the same line, counted from its end where
+    they are below 0. Raises OutOfRangeError for places outside."""
     _integer("take_along_axis", indices)
     (d,) = dims(x, axis, "take_along_axis")
     if len(indices.shape) != len(x.shape):
@@ -83,15 +93,17 @@ def take_along_axis(x: TensorNode, indices: TensorNode, /, *, axis: int = -1) ->
     outer = broadcast_shape("take_along_axis", *((*a.shape[:d], 1, *a.shape[d + 1 :]) for a in (x, indices)))
     x = expand(x, (*outer[:d], x.shape[d], *outer[d + 1 :]))
     shape = (*outer[:d], indices.shape[d], *outer[d + 1 :])
-    index = expand(_wrapped(indices, x.shape[d]), shape)
+    index = expand(_wrapped(within("index", "take_along_axis", indices, d, x.shape[d]), x.shape[d]), shape)
     axes = maps.holes(shape)
     by = Gathered(axes, tuple(Loaded(0) if i == d else a for i, a in enumerate(axes)))
     return gather(x, by, (index,), shape)
 
 
 def embedding(weight: TensorNode, indices: TensorNode, /) -> TensorNode:
-    """Rows of a table (n, width) at integer places of any shape."""
-    return take(weight, indices, axis=0)
+    """Rows of a table (n, width) at integer places of any shape. Raises OutOfRangeError for places outside, as `take` does."""
+    _integer("embedding", indices)
+    dims(weight, 0, "embedding")
+    return picked(weight, parsed(weight.shape, indices, "embedding"))
 
 
 def _integer(name: str, indices: TensorNode) -> None:

@@ -213,4 +213,4 @@ def _counted(x: TensorNode, repeats: TensorNode, d: int) -> TensorNode:
     if counts.ndim > 1 or (counts.size and int(counts.min()) < 0):
         raise UsageError("repeat: the counts must be a vector of whole numbers of at least 0")
     counts = np.broadcast_to(counts, (x.shape[d],))
-    return take(x, from_numpy(np.repeat(np.arange(x.shape[d]), counts)), axis=d)
+    return take(x, from_numpy(np.repeat(np.arange(x.shape[d]), counts), range=(0, max(0, x.shape[d] - 1))), axis=d)

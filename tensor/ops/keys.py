@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
+from ..graph.checked import IndexMark, checked
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
 from ..graph.numbers import plain
 from ..graph.symbols import SymbolicSize, below, int_size, symbolic
 from ..leaves import from_data, from_numpy, values
-from ..running.capturing import check_captured
+from ..running.capturing import check_captured, current
 
 Pick = tuple[int, int, int]
 """(start, step, length) along a dimension."""
@@ -35,11 +36,13 @@ class IndexKey:
     flag: bool | None = None
 
 
-def parsed(shape: Shape, key: Any) -> IndexKey:
-    """The key of an array of a shape. Masks are read at once, since the result's shape depends on them."""
+def parsed(shape: Shape, key: Any, name: str = "getitem") -> IndexKey:
+    """The key of an array of a shape, given to the function `name`. Masks are read at once, since the result's shape depends on
+    them."""
     key = plain(key)
     items = list(key) if isinstance(key, tuple) else [key]
-    items = [_item(i) for i in items]
+    given, items = items, [_item(i) for i in items]
+    written = {id(n) for i, n in zip(given, items, strict=True) if isinstance(i, list)}
     used = 0
     for i in items:
         used += 0 if i is None or i is Ellipsis else len(i.shape) if _is_mask(i) else 1
@@ -49,12 +52,13 @@ def parsed(shape: Shape, key: Any) -> IndexKey:
         items.append(Ellipsis)
     if sum(i is Ellipsis for i in items) > 1:
         raise IndexError("an index can hold only one Ellipsis")
-    return _Parser(shape, len(shape) - used).parse(items)
+    return _Parser(name, shape, len(shape) - used, written).parse(items)
 
 
 class _Parser:
-    def __init__(self, shape: Shape, hidden: int) -> None:
-        self.shape, self.hidden = shape, hidden
+    def __init__(self, name: str, shape: Shape, hidden: int, written: Collection[int]) -> None:
+        """`hidden`: dimensions that the Ellipsis stands for; `written`: ids of index tensors that stand in the key as lists."""
+        self.name, self.shape, self.hidden, self.written = name, shape, hidden, written
         self.picks: list[Pick] = []
         self.layout: list[int | None] = []
         self.loaded: list[tuple[int, TensorNode]] = []
@@ -79,7 +83,7 @@ class _Parser:
                     self.flag = bool(values(item)) and self.flag is not False
                     continue
                 for index in _places(item, self.shape[d : d + len(item.shape)]) if item.dtype is bool_ else (item,):
-                    self._load(index)
+                    self._load(index, index is not item or id(item) in self.written)
             else:
                 self._integer(item)
                 if advanced:
@@ -110,15 +114,11 @@ class _Parser:
             raise IndexError(f"index {i} is out of bounds for dimension {d} of shape {list(self.shape)}")
         self.picks.append((i % n, 1, 1))
 
-    def _load(self, index: TensorNode) -> None:
+    def _load(self, index: TensorNode, own: bool) -> None:
+        """`own`: nobody else has the memory of the index tensor, so that it is checked here, once."""
         d = len(self.picks)
         n = self.shape[d]
-        if index.data is not None and index.size:
-            lo, hi = int(index.data.array.min()), int(index.data.array.max())
-            if lo < -n or hi >= n:
-                wrong = lo if lo < -n else hi
-                raise IndexError(f"index {wrong} is out of bounds for dimension {d} of shape {list(self.shape)}")
-        self.loaded.append((d, index))
+        self.loaded.append((d, checked(index, IndexMark("index", self.name, d, n, True), own or current() is None)))
         self.picks.append((0, 1, n))
 
 

@@ -11,7 +11,7 @@ from .activations import log_softmax
 from .creation import along
 from .elementary import times
 from .elementwise import Operand, choose, floats, like
-from .indexing import take_along_axis
+from .indexing import take_along_axis, within
 from .movement import dims, expand_dims
 from .reduction import mean, reduced, sum
 
@@ -84,7 +84,7 @@ def nll_loss(
     log_p: TensorNode, target: TensorNode, /, *, axis: int = 1, ignore_index: int | None = None, reduction: str = "mean"
 ) -> TensorNode:
     """−log_p at the target's class. log_p: classes along `axis`; target: integers of the other dimensions. What is
-    `ignore_index` counts neither in the loss nor in the mean."""
+    `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for another target that is no class."""
     (d,) = dims(log_p, axis if len(log_p.shape) > 1 else 0, "nll_loss")
     each = elementwise("neg", _at_target("nll_loss", log_p, target, d, ignore_index))
     return _counted(each, target, ignore_index, reduction)
@@ -96,6 +96,7 @@ def _at_target(name: str, x: TensorNode, target: TensorNode, d: int, ignore: int
     if target.shape != rest or not target.dtype.is_int:
         raise UsageError(f"{name}: {target.dtype} targets of {list(target.shape)} for {list(x.shape)}: integers of {list(rest)} are needed")
     place = target if ignore is None else choose(elementwise("eq", target, like(target, ignore)), 0, target)
+    place = within("label", name, place, d, x.shape[d])
     return reshape(take_along_axis(x, expand_dims(place, axis=d), axis=d), target.shape)
 
 
@@ -114,7 +115,8 @@ def cross_entropy(
     logits: TensorNode, target: TensorNode, /, *, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> TensorNode:  # fmt: skip
-    """−Σ target·log_softmax(logits) along `axis`. `target`: classes as integers, or probabilities in the shape of the logits."""
+    """−Σ target·log_softmax(logits) along `axis`. `target`: classes as integers, or probabilities in the shape of the logits. What is
+    `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for another target that is no class."""
     (d,) = dims(logits, axis if len(logits.shape) > 1 else 0, "cross_entropy")
     log_p = log_softmax(logits, d)
     if target.dtype.is_int:
@@ -158,8 +160,9 @@ def _smoothed(hard: TensorNode, log_p: TensorNode, target: TensorNode, d: int, s
 
 
 def one_hot(x: TensorNode, classes: int, /) -> TensorNode:
-    """Integers as rows of `classes` int64 elements with a 1 at their place: a comparison, no array."""
-    shape = (*x.shape, classes)
+    """Integers as rows of `classes` int64 elements with a 1 at their place: a comparison, no array. Raises OutOfRangeError for
+    integers that are no place."""
+    shape, x = (*x.shape, classes), within("label", "one_hot", x, len(x.shape), classes)
     wide = expand(reshape(cast(x, int64), (*x.shape, 1)), shape)
     hit = elementwise("eq", wide, along(classes, shape, len(shape) - 1))
     return choose(hit, const(1, int64, shape), 0)

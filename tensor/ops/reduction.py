@@ -12,9 +12,10 @@ from ...ir.errors import UsageError
 from ..graph import maps
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, rounded, scan, stop_gradient, view
+from ..graph.primitives import cast, const, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
 from ..graph.promotion import sum_type, to_float
-from ..graph.symbols import SymbolicSize, below, concrete, symbolic
+from ..graph.ranges import RangeMark
+from ..graph.symbols import SymbolicSize, below, concrete, most, symbolic
 from ..running.capturing import current
 from .creation import along
 from .elementary import length
@@ -154,7 +155,7 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
         hit = elementwise("or", hit, elementwise("ne", flat, flat))
     kind = int32 if n <= NOWHERE else int64
     places = choose(hit, cast(along(n, flat.shape, d), kind), NOWHERE if kind is int32 else n)
-    out = cast(reduce("min", places, (d,)), int64)
+    out = cast(marked(reduce("min", places, (d,)), RangeMark("place", 0, most(n) - 1)), int64)
     if not keepdims:
         return out
     return reshape(out, (1,) * rank) if axis is None else kept(out, x.shape, (d,))

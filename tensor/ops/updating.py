@@ -10,14 +10,15 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import maps
+from ..graph.checked import IndexMark, checked
 from ..graph.maps import Shape
 from ..graph.node import Gathered, Loaded, Scattered, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, rounded, scatter, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbols import number
 from .creation import along
-from .elementwise import broadcast_shape
-from .indexing import _spread, _wrapped, inner_shape, picked
+from .elementwise import broadcast_shape, choose
+from .indexing import _spread, _wrapped, inner_shape, picked, within
 from .keys import IndexKey, parsed
 from .movement import dims
 from .reduction import cumulative_sum
@@ -29,7 +30,7 @@ def setitem(x: TensorNode, key: Any, value: TensorNode | Scalar) -> TensorNode:
     """`x` after `x[key] = value`: the value broadcast and converted to the type of `x`. Of places named twice the last wins."""
     if isinstance(key, TensorNode) and key.dtype is bool_:
         return _masked(x, key, value)
-    at = parsed(x.shape, key)
+    at = parsed(x.shape, key, "setitem")
     if at.flag is False:
         _value(value, picked(x, at).shape, x)
         return x
@@ -104,6 +105,8 @@ def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> Tens
     node = _value(node, (node.shape[0], *inner), x)
     number = cumulative_sum(cast(reshape(mask, (mask.count,)), int64), axis=0)
     number = elementwise("sub", number, const(1, int64, number.shape))
+    number = choose(reshape(mask, number.shape), number, 0)
+    number = checked(number, IndexMark("value", "setitem", 0, node.shape[0], False), False)
     index = expand(reshape(reshape(number, mask.shape), (*mask.shape, *(1 for _ in inner))), x.shape)
     axes = maps.holes(x.shape)
     by = Gathered(axes, (Loaded(0), *axes[len(mask.shape) :]))
@@ -148,10 +151,15 @@ def _written(x: TensorNode, key: IndexKey) -> tuple[Shape, tuple[TensorNode, ...
 
 # scatters ---------------------------------------------------------------------------------------------------------
 def index_put(x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str = "add") -> TensorNode:
-    """`x` with values combined (add, mul, max, min) into the places of a key, in order; places named twice get both."""
+    """`x` with values combined (add, mul, max, min) into the places of a key, in order; places named twice get both. Raises
+    OutOfRangeError for places outside."""
     if combine not in COMBINES:
         raise UsageError(f"index_put: combine by one of {', '.join(COMBINES)}, not {combine!r}")
-    at = parsed(x.shape, key)
+    return _put("index_put", x, key, value, combine)
+
+
+def _put(name: str, x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str) -> TensorNode:
+    at = parsed(x.shape, key, name)
     if at.flag is False:
         _value(value, picked(x, at).shape, x)
         return x
@@ -162,12 +170,12 @@ def index_put(x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str 
 
 def scatter_add(x: TensorNode, indices: TensorNode, values: TensorNode | Scalar, /, *, axis: int = 0) -> TensorNode:
     """`x` plus, at place `indices` along a dimension, the values; `indices` and values have as many dimensions as `x`, or
-    `indices` has one, and values are slices. What lies outside is dropped."""
+    `indices` has one, and values are slices. Raises OutOfRangeError for places outside."""
     (d,) = dims(x, axis, "scatter_add")
     if not indices.dtype.is_int:
         raise UsageError(f"scatter_add: indices are integers, not {indices.dtype}")
     if len(indices.shape) == 1:
-        return index_put(x, (*(slice(None) for _ in range(d)), indices), values)
+        return _put("scatter_add", x, (*(slice(None) for _ in range(d)), indices), values, "add")
     if len(indices.shape) != len(x.shape):
         raise UsageError(f"scatter_add into {list(x.shape)} at {list(indices.shape)}: one dimension, or as many as the array's")
     node = values if isinstance(values, TensorNode) else const(values, x.dtype)
@@ -176,6 +184,6 @@ def scatter_add(x: TensorNode, indices: TensorNode, values: TensorNode | Scalar,
     if promote(node.dtype, x.dtype) is not x.dtype:
         raise UsageError(f"scatter_add of {node.dtype} values into a {x.dtype} array: cast them first")
     node = expand(rounded(node, x.dtype), indices.shape)
-    axes = maps.holes(indices.shape)
+    axes, at = maps.holes(indices.shape), within("index", "scatter_add", indices, d, x.shape[d])
     to = Scattered("add", axes, tuple(Loaded(0) if i == d else a for i, a in enumerate(axes)))
-    return elementwise("add", x, scatter(node, to, (_wrapped(indices, x.shape[d]),), x.shape))
+    return elementwise("add", x, scatter(node, to, (_wrapped(at, x.shape[d]),), x.shape))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DType
 from ...ir.errors import InternalError
+from ..graph.checked import CHECK
 from ..graph.lines import at
 from ..graph.maps import Indices
 from ..graph.node import TensorNode
@@ -68,7 +69,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
             heads[id(n)] = n
             for s in n.src if n.op == "host" else ():
                 if not graph.leaf(s):
-                    stored.setdefault(id(s), (s, Rule.host_input))
+                    stored.setdefault(id(s), (s, Rule.check if n.arg.name == CHECK else Rule.host_input))
             continue
         end = ends[id(n)] = epilogue(graph, n, taken)
         taken.update(id(m) for m in (n, *graph.between(n, end)))
@@ -143,11 +144,24 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
     size = {id(n): n.size * n.dtype.size for n in graph.order if id(n) in regions.stored}
     reads = {g: {s: size[s] for s in needs[g] if of[s] != g} for g in order}
     writes = {g: sum(size[id(n)] for n in groups[g].roots if id(n) not in graph.outputs) for g in order}
-    done = [groups[g] for g in by_memory(order, reads, writes, of, graph.outputs)]
+    done = [groups[g] for g in _checks_first(by_memory(order, reads, writes, of, graph.outputs), groups, needs, of)]
     for group in done:
         if group.folded and len(group.roots) > 1:
             _arrange(graph, group)
     return done
+
+
+def _checks_first(order: list[int], groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int]) -> list[int]:
+    """The same order, but that checks of indices, with what they need, come before everything else: nothing is written yet
+    when one fails."""
+    early: set[int] = set()
+    stack = [g for g in order if groups[g].roots[0].op == "host" and groups[g].roots[0].arg.name == CHECK]
+    while stack:
+        g = stack.pop()
+        if g not in early:
+            early.add(g)
+            stack += [of[s] for s in needs[g] if of[s] != g]
+    return [*(g for g in order if g in early), *(g for g in order if g not in early)]
 
 
 def _arrange(graph: Graph, group: Group) -> None:
@@ -210,7 +224,8 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
     alike: dict[tuple[object, ...], list[int]] = {}
     for g, group in groups.items():
         base = regions.regions[g].base
-        if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
+        alone = group.head is None and len(group.roots) == 1 and group.rules[0] is not Rule.check
+        if alone and base.op == "reduce" and base.src[0].size >= SHARED:
             over = {d: base.src[0].shape[d] for d in base.arg[1]}
             alike.setdefault((base.shape, tuple(over.values())), []).append(g)
     large: dict[int, set[int]] = {}

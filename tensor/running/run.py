@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..fusion.calls import Call, CallList, NumpyCall, call_list, key_of, leaves_of
 from ..graph import small
+from ..graph.checked import CHECK, check_of
 from ..graph.node import TensorNode
 from ..memory import buffers
 from .capturing import check_values, current
@@ -54,7 +56,7 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
 
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values. Raises UsageError where they are not known, as while a function is
-    captured."""
+    captured, and OutOfRangeError where an index is."""
     if current() is not None:
         check_values(outs)
     wanted = list({id(o): o for o in outs if o.data is None}.values())
@@ -68,11 +70,14 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         with timed("numpy", "small graph", device):
             small.compute(wanted, device)
         return
-    made = listed(wanted)
+    check = check_of(wanted)
+    made = listed([*wanted, *check])
     places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in leaves]
     places += [None] * (len(made.nodes) - len(leaves))
     last = _last_uses(made)
     for i, call in enumerate(made.calls):
+        if isinstance(call, NumpyCall) and call.call.name == CHECK:
+            call = replace(call, call=check[0].arg)  # the list may be of another graph like this one, with other lines
         for p in call.outputs:
             n = made.nodes[p]
             places[p] = buffers.new(n.shape, n.dtype, device, n.line)
@@ -82,7 +87,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
             _watched(call, places, device)
         for p in last.get(i, ()):
             places[p] = None
-    for n, p in zip(wanted, made.outs, strict=True):
+    for n, p in zip(wanted, made.outs[: len(wanted)], strict=True):
         n.data = places[p]
 
 

@@ -137,12 +137,6 @@ def test_wrong_keys_are_index_errors(key: Any) -> None:
         Tensor(X)[key]
 
 
-def test_places_that_a_kernel_computes_are_kept_inside(agree: Agree) -> None:
-    t = Tensor(np.arange(5.0, dtype=np.float32))
-    at = Tensor(np.array([0, 3, 4])) * 3
-    agree("clamped", t[at], np.float32([0, 4, 4]))
-
-
 def moved(x: Any, t: Tensor, rng: np.random.Generator) -> tuple[Any, Tensor]:
     """One random movement of both."""
     kind = rng.integers(0, 7)
