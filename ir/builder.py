@@ -57,7 +57,8 @@ class KernelBuilder:
         constant: bool = False,
         range: tuple[int, int] | tuple[float, float] | None = None,
     ) -> Buffer:
-        """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to."""
+        """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to. Calls
+        check it for integers that are indices or say where masks and loops end."""
         of = given.element_type(given.name("an input", name), dtype)
         buffer = Buffer(name, of, given.shape(name, shape), "in", constant, given.limits(name, of, range))
         self._buffers.append(buffer)

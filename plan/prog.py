@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
 from ..ir import html_text
+from ..ir.checks.operand_ranges import check_operands, highest, operand_ranges
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
 from .arguments import Binder, address, viewed
@@ -29,7 +30,8 @@ class Prog:
     """A compiled kernel. `prog(a, b)` returns the output (a tuple of them where the kernel has several); `prog(a, b, out=c)` writes into
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
     shape and dtype, be row-major contiguous, and no output may overlap another argument, but for one that may be written in place
-    of an input (`ir.in_place`): the same array is both then. Raises UsageError otherwise.
+    of an input (`ir.in_place`): the same array is both then. Raises UsageError otherwise, and OutOfRangeError where an integer
+    that is a place, or says how far a loop goes, lies outside of the range that its input states or its use implies.
 
     Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.
 
@@ -46,6 +48,7 @@ class Prog:
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
         self._inputs = len(kernel.inputs)
+        self._ranges = operand_ranges(kernel)
         self._same = SameArrays()
         self._shaped: dict[tuple[tuple[int, ...], ...], _Shaped] = {}
 
@@ -123,6 +126,8 @@ class Prog:
                 addresses = self._binder.quick(arrays, shaped.sizes)
                 if addresses is not None:
                     made: tuple[Any, ...] = ()
+                    if self._ranges:
+                        check_operands(self.kernel.name, self._ranges, shaped.high, inputs)
                     if out is None:
                         made = self._binder.allocate(shaped.out_shapes)
                         addresses += map(address, made)
@@ -130,7 +135,8 @@ class Prog:
                     call(*addresses)
                     if out is None:
                         return made if len(made) > 1 else made[0]
-                    self._same.met(key, arrays, call, addresses)
+                    if not self._ranges:  # (contents are looked at in every call)
+                        self._same.met(key, arrays, call, addresses)
                     return out
         return self._first_call(inputs, out, symbols)
 
@@ -142,6 +148,8 @@ class Prog:
         binder.check(inputs, outs)
         env = binder.values(inputs, outs, symbols)
         shapes = binder.shapes(env)
+        high = highest(self._ranges, env)
+        check_operands(self.kernel.name, self._ranges, high, inputs)
         made = binder.allocate(shapes[len(inputs) :]) if outs is None else outs
         addresses = binder.addresses((*inputs, *made), shapes)
         vars = tuple(env[s] for s in binder.symbols)
@@ -150,7 +158,7 @@ class Prog:
             if len(self._shaped) >= MEMO:
                 self._shaped.clear()
             given = shapes if outs is not None else shapes[: len(inputs)]
-            self._shaped[given] = _Shaped(call, vars, shapes[len(inputs) :], [a.nbytes for a in (*inputs, *made)])
+            self._shaped[given] = _Shaped(call, vars, shapes[len(inputs) :], [a.nbytes for a in (*inputs, *made)], high)
         if self._constants is not None:
             call = self._constants.call(inputs, addresses, vars)
         call(*addresses)
@@ -173,7 +181,7 @@ class Prog:
     def bound(self, *arrays: Any, **symbols: int) -> BoundCall:
         """A call for a `CallReplay`, after every check: inputs, then outputs. It keeps the arrays. What a schedule packs of
         constant inputs is packed now. Raises UsageError as a call does, and on a device with memory of its own: make a
-        BoundCall of `executable` and handles there."""
+        BoundCall of `executable` and handles there. (What integers are places is looked at now, and not by a replay.)"""
         if isinstance(self._executable, Copying):
             raise UsageError(f"{self._binder.usage()}: arrays are not in this device's memory; make a BoundCall of handles")
         first = self._inputs
@@ -183,6 +191,7 @@ class Prog:
         self._binder.check(inputs, outs)
         env = self._binder.values(inputs, outs, symbols)
         addresses = self._binder.addresses(arrays, self._binder.shapes(env))
+        check_operands(self.kernel.name, self._ranges, highest(self._ranges, env), inputs)
         vars = tuple(env[s] for s in self._binder.symbols)
         packed = self._executable.pack(addresses, vars) if self._constants is not None else None
         return BoundCall(self._executable, addresses, vars, packed, arrays)
@@ -196,9 +205,11 @@ class Prog:
 
 class _Shaped:
     """What is the same for all calls with arrays of the same shapes. `out_shapes`: of the outputs to make where none
-    are given; `sizes`: bytes of each parameter."""
+    are given; `sizes`: bytes of each parameter; `high`: upper ends of the ranges that inputs must keep to."""
 
-    __slots__ = ("call", "out_shapes", "sizes", "vars")
+    __slots__ = ("call", "high", "out_shapes", "sizes", "vars")
 
-    def __init__(self, call: Callable[..., None], vars: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...], sizes: list[int]) -> None:
-        self.call, self.vars, self.out_shapes, self.sizes = call, vars, out_shapes, sizes
+    def __init__(
+        self, call: Callable[..., None], vars: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...], sizes: list[int], high: list[int]
+    ) -> None:
+        self.call, self.vars, self.out_shapes, self.sizes, self.high = call, vars, out_shapes, sizes, high

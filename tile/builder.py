@@ -14,6 +14,7 @@ from ..ir.errors import KernelError
 from ..ir.node import Node, const
 from ..ir.operators import cast, where
 from .accumulator import Accumulator
+from .ends import check_end
 from .rebound import Rebound
 from .refs import Ref, as_place, places
 from .solve import solve_loop
@@ -65,7 +66,7 @@ class TileBuilder:
     # arrays -------------------------------------------------------------------------------------------------------------
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike = float32, *, constant: bool = False, range: Any = None) -> Ref:
         """An array that the kernel reads (row-major). `constant`: it keeps its contents from call to call. `range`: the least and
-        largest element it ever has; indices that are read from it are proved by that."""
+        largest element it ever has; indices that are read from it are proved by that, and calls check it then."""
         of = given.element_type(self.trace.claim(name, "an input"), dtype)
         buffer = Buffer(name, of, _shape(name, shape), "in", constant, given.limits(name, of, range))
         self.trace.buffers.append(buffer)
@@ -136,6 +137,8 @@ class TileBuilder:
         end = None if upto is None else as_place(upto, f"the end of {where_}")
         if end is not None and end.ndim:
             raise KernelError(f"{where_}: it goes up to {end!r}; give one place")
+        if end is not None:
+            check_end(where_, end.node, extent)
         step = Step(name, axis, None if block is None else size, extent, param, grid, None if end is None else end.node)
         self.trace.steps[axis] = step
         if block is None:
@@ -170,7 +173,8 @@ class TileBuilder:
     # loops --------------------------------------------------------------------------------------------------------------
     def loop(self, name: str, extent: int, block: int | None = None, *, upto: Any = None) -> Iterator[Any]:
         """`for ks in t.loop("k", k, bk)`: the blocks of an axis, one after the other; without a block size, the numbers below `extent`.
-        `upto`: a place of the cell; elements at or past it do not exist."""
+        `upto`: a place of the cell; elements at or past it do not exist. One that is read from memory must be at most `extent`, by the
+        range that its input states (calls check it): KernelError otherwise."""
         if upto is not None and block is None:
             raise KernelError(f"the loop over {name}: `upto` is for loops over blocks; mask what is not wanted here")
         step, at = self._step(name, extent if block is None else (extent, block), upto, grid=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..ir.body import COMBINES
 from ..ir.buffer import Buffer, load_parts
+from ..ir.checks.operand_ranges import OperandRange
 from ..ir.errors import KernelError, VerifyError
 from ..ir.evaluation.algebra import UFUNC, Algebra
 from ..ir.evaluation.stores import unrounded
@@ -158,7 +159,12 @@ def _all(items: list[LoopTrace | TileStore]) -> list[TileStore]:
 
 
 def run(trace: Trace, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of a trace by name, in float64, element after element as it is written. Raises KernelError for an access outside."""
+    """The outputs of a trace by name, in float64, element after element as it is written. Raises KernelError for an access outside,
+    and OutOfRangeError for an integer outside of the range that its input states."""
+    for n, b in enumerate(trace.buffers):
+        if b.role == "in" and b.whole_range is not None:
+            low, high = b.whole_range
+            OperandRange(n, b.name, low, high).check(trace.name, np.asarray(inputs[b.name]), high)
     return _Cells(trace, inputs).run()
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import index as ix
 from ..body import Fold, Scan
-from ..buffer import Buffer
 from ..errors import KernelError
 from ..kernel import Kernel
-from ..node import Node, walk
+from ..node import walk
+from .operands import bind, checked_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,41 +163,6 @@ def _plain(a: Array) -> Array:
     import numpy as np
 
     return a if a.dtype in (np.float64, np.uint32, np.uint64) else a.astype(np.int64)
-
-
-def bind(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[Node, int]:
-    """The value of every symbol: from `vars`, else from an input dimension that is that symbol."""
-    out: dict[Node, int] = {}
-    for s in kernel.symbols:
-        name = s.arg.name
-        found = vars.get(name)
-        if found is None:
-            dims = ((b, d) for b in kernel.inputs if b.name in inputs for d in range(len(b.shape)) if b.shape[d] is s)
-            found = next((inputs[b.name].shape[d] for b, d in dims if inputs[b.name].ndim == len(b.shape)), None)
-        if found is None:
-            raise KernelError(f"kernel {kernel.name}: give symbol {name} in vars")
-        if not s.arg.lo <= found <= s.arg.hi:
-            raise KernelError(f"kernel {kernel.name}: {name}={found} is outside [{s.arg.lo}, {s.arg.hi}]")
-        out[s] = int(found)
-    return out
-
-
-def checked_inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int]) -> dict[Buffer, Array]:
-    """The arrays by buffer, in the shapes that the kernel declares. Raises KernelError for those that are missing or misshapen."""
-    import numpy as np
-
-    out: dict[Buffer, Array] = {}
-    for b in kernel.inputs:
-        if b.name not in inputs:
-            raise KernelError(f"kernel {kernel.name}: input {b.name} is missing; give {', '.join(x.name for x in kernel.inputs)}")
-        a = np.asarray(inputs[b.name])
-        if b.dtype.foreign and a.dtype == np.dtype(f"u{b.dtype.size}"):
-            a = a.view(b.dtype.np)
-        shape = tuple(d if isinstance(d, int) else ix.evaluate(d, symbols) for d in b.shape)
-        if a.shape != shape:
-            raise KernelError(f"kernel {kernel.name}: input {b.name} has shape {a.shape}, expected {shape}")
-        out[b] = a
-    return out
 
 
 def run(

@@ -38,7 +38,8 @@ def sampled_slices(
 
     from .algebra import Algebra
     from .dense import Env
-    from .reference import bind, checked_inputs, cut_axes
+    from .operands import bind, checked_inputs
+    from .reference import cut_axes
 
     if any(s.combine is not None or _by_values(s) for s in kernel.stores):
         return None

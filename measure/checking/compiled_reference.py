@@ -193,7 +193,8 @@ def _mended(
 
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.reference import bind, checked_inputs, cut_axes, evaluate_kinds
+    from ...ir.evaluation.operands import bind, checked_inputs
+    from ...ir.evaluation.reference import cut_axes, evaluate_kinds
 
     symbols = bind(kernel, inputs, {})
     family = next((f for f, _ in cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")

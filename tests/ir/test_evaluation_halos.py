@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, exp, float32, int32, maximum, minimum
-from tilewright.ir.evaluation import reference
 from tilewright.ir.evaluation.algebra import Algebra
 from tilewright.ir.evaluation.dense import Env
 from tilewright.ir.evaluation.halos import families, needed
+from tilewright.ir.evaluation.operands import checked_inputs
 from tilewright.ir.evaluation.reference import evaluate_error, evaluate_kinds, evaluate_points
 from tilewright.ir.evaluation.sampling import reached, sampled_slices
 from tilewright.measure.inputs import generate
@@ -99,7 +99,7 @@ def test_slices_are_parts_of_the_whole(kernel: Kernel) -> None:
 
 def test_a_part_needs_its_border_of_what_it_reads() -> None:
     kernel = clamped(100, 100)
-    env = Env(Algebra(), reference.checked_inputs(kernel, generate(kernel, {}, 1), {}), {})
+    env = Env(Algebra(), checked_inputs(kernel, generate(kernel, {}, 1), {}), {})
     assert families(kernel, env) == [("h", 100), ("w", 100)]
     assert needed(kernel, env, {"h": (40, 42), "w": (0, 1)}) == {"a": {"h": (38, 43), "w": (0, 3)}}
     assert needed(kernel, env, {"h": (99, 100)}) == {"a": {"h": (97, 100)}}, "clamped, and all columns"
@@ -124,5 +124,5 @@ def test_scatters_are_not_cut_where_values_do_not_share_the_axis() -> None:
     top = kb.max("top", (), k, x[k])
     kb.store("y", float32, (4,), (i,), x[i] / top[()], indices=(bins[i],), combine="add")
     kernel = kb.build()
-    env = Env(Algebra(), reference.checked_inputs(kernel, generate(kernel, {}, 1), {}), {})
+    env = Env(Algebra(), checked_inputs(kernel, generate(kernel, {}, 1), {}), {})
     assert families(kernel, env) == []
