@@ -12,6 +12,7 @@ from ..graph.lines import at
 from ..graph.maps import Indices
 from ..graph.node import TensorNode
 from ..graph.order import Graph
+from .crowds import crowded
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types
@@ -85,6 +86,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in turned(graph, lambda n: id(n) in stored))
+    stored.update((id(n), (n, Rule.limit)) for n in crowded(graph, lambda n: id(n) in stored))
     # what is stored decides what else is worth storing: later rounds know the first one's answers
     likely = frozenset(Regions(graph, dict(stored), heads, plan).stored)
     over = cuts(graph, lambda n: id(n) in likely)
