@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
@@ -24,6 +24,7 @@ from .compile import build, render
 from .prog import Prog
 from .remote import Copying
 from .resolve import UNPIN, Choice, given, resolve
+from .shorter import in_time
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -127,6 +128,9 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
         try:
             rendered = plan.rendered if known is kernel else None
             code = rendered or render(normalise(kernel), plan.opts, place, ask.store)
+            if plan.origin == "seed":
+                code = in_time(normalise(kernel), code, place, ask.store)
+                plan = replace(plan, opts=code.opts)
             needs = code.signature.bytes_beside(ask.threads)
             if ask.scratch_limit is not None and needs > ask.scratch_limit:
                 least = needs if least is None else min(least, needs)

@@ -49,7 +49,7 @@ class Parted:
         """Absorbed contractions that a kernel without a fold would compute, whole: they are better stored."""
         absorbed = {id(s): s for heads in self.regions.plan.absorbed.values() for s in heads}
         inside = {id(root): {id(f) for f in g.folded} for g in self.groups for root in g.roots}
-        return [s for i, s in absorbed.items() if any(i not in inside[id(u.region.root)] for u in self.regions.uses[i].values())]
+        return [s for i, s in absorbed.items() if any(i not in inside.get(id(u.region.root), ()) for u in self.regions.uses[i].values())]
 
 
 def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parted:
@@ -118,6 +118,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
                 _join(groups, needs, of, a, b)
                 break
     _siblings(groups, regions, needs, of)
+    _forget(graph, groups, regions, needs, of)
     order: list[int] = []
     placed: set[int] = set()
     open_: set[int] = set()
@@ -257,6 +258,19 @@ def _covers(at: Indices | None, region: KernelRegion) -> bool:
     axes = [a for a in region.axes if a.op == "axis"]
     found = [i for i in at if i in axes]
     return len(found) == len(set(map(id, found))) == len(axes)
+
+
+def _forget(graph: Graph, groups: dict[int, Group], regions: Regions, needs: dict[int, set[int]], of: dict[int, int]) -> None:
+    """Pointwise results that several kernels were to read need no memory where these have become the one that computes them."""
+    for g, group in groups.items():
+        for n in [n for n, rule in zip(group.roots, group.rules, strict=True) if rule is Rule.readers and n.op == "elementwise"]:
+            uses = regions.readers[id(n)].values()
+            inside = all(of[id(u.region.root)] == g and u.indices == {u.region.axes} and u.region.base.shape == n.shape for u in uses)
+            if group.head is None and not group.folded and uses and inside and id(n) not in graph.outputs:
+                place = next(i for i, r in enumerate(group.roots) if r is n)
+                del group.roots[place], group.rules[place], regions.stored[id(n)], regions.readers[id(n)], of[id(n)]
+                for needed in needs.values():
+                    needed.discard(id(n))
 
 
 def _indirect(a: int, b: int, needs: dict[int, set[int]], of: dict[int, int]) -> bool:
