@@ -41,7 +41,7 @@ def test_a_long_start_schedule_has_fewer_copies(dtype: DType, seed: str, monkeyp
 
 def test_copies_go_down_to_one_vector_and_no_further() -> None:
     kernel, target = sines(4096, float32), named("avx2")
-    opts = tuple(tw.best(kernel, opts="Ud0:64 Pd0", threads=1).plan.opts)
+    opts = tuple(tw.best(kernel, opts="Un:64 Pn", threads=1).plan.opts)
     amounts = []
     found: tuple[tw.Opt, ...] | None = opts
     while found is not None:
