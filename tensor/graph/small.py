@@ -99,10 +99,6 @@ def _cast(n: TensorNode, src: list[Array]) -> Array:
     return src[0].astype(n.dtype.compute.np, copy=False)
 
 
-def _after(n: TensorNode, src: list[Array]) -> Array:
-    return src[0]
-
-
 def _elementwise(n: TensorNode, src: list[Array]) -> Array:
     import numpy as np
 
@@ -193,7 +189,7 @@ _EVALUATE: dict[str, Callable[[TensorNode, list[Any]], Any]] = {
     "given": _given,
     "iota": _iota,
     "cast": _cast,
-    "after": _after,
+    "after": lambda n, src: src[0],
     "elementwise": _elementwise,
     "view": _view,
     "reduce": _reduce,

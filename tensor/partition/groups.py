@@ -268,7 +268,7 @@ def _forget(graph: Graph, groups: dict[int, Group], regions: Regions, needs: dic
             inside = all(of[id(u.region.root)] == g and u.indices == {u.region.axes} and u.region.base.shape == n.shape for u in uses)
             if group.head is None and not group.folded and uses and inside and id(n) not in graph.outputs:
                 place = next(i for i, r in enumerate(group.roots) if r is n)
-                del group.roots[place], group.rules[place], regions.stored[id(n)], regions.readers[id(n)], of[id(n)]
+                del group.roots[place], group.rules[place], regions.stored[id(n)], regions.readers[id(n)]
                 for needed in needs.values():
                     needed.discard(id(n))
 

@@ -84,8 +84,7 @@ CHAINS: list[tuple[Callable[[int], Tensor], int]] = [
 def test_no_kernel_has_more_than_so_many_operations(make: Callable[[int], Tensor], n: int) -> None:
     made = listed(make(n))
     assert max(operations(made)) < 5000
-    # a longer chain is more kernels like these, and not larger ones
-    assert stored(listed(make(n // 2))) <= stored(made) <= 150
+    assert stored(made) <= 150
 
 
 @pytest.mark.slow
