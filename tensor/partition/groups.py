@@ -17,7 +17,7 @@ from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types
 from .limits import cuts, turned
-from .order import by_memory
+from .order import by_memory, early
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -147,24 +147,12 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
     size = {id(n): n.size * n.dtype.size for n in graph.order if id(n) in regions.stored}
     reads = {g: {s: size[s] for s in needs[g] if of[s] != g} for g in order}
     writes = {g: sum(size[id(n)] for n in groups[g].roots if id(n) not in graph.outputs) for g in order}
-    done = [groups[g] for g in _checks_first(by_memory(order, reads, writes, of, graph.outputs), groups, needs, of)]
+    checks = [g for g in order if groups[g].roots[0].op == "host" and groups[g].roots[0].arg.name == CHECK]
+    done = [groups[g] for g in early(checks, by_memory(order, reads, writes, of, graph.outputs), needs, of)]
     for group in done:
         if group.folded and len(group.roots) > 1:
             _arrange(graph, group)
     return done
-
-
-def _checks_first(order: list[int], groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int]) -> list[int]:
-    """The same order, but that checks of indices, with what they need, come before everything else: nothing is written yet
-    when one fails."""
-    early: set[int] = set()
-    stack = [g for g in order if groups[g].roots[0].op == "host" and groups[g].roots[0].arg.name == CHECK]
-    while stack:
-        g = stack.pop()
-        if g not in early:
-            early.add(g)
-            stack += [of[s] for s in needs[g] if of[s] != g]
-    return [*(g for g in order if g in early), *(g for g in order if g not in early)]
 
 
 def _arrange(graph: Graph, group: Group) -> None:

@@ -36,3 +36,16 @@ def by_memory(
                 ready.append(g)
         ready.sort(key=place.__getitem__)
     return done
+
+
+def early(wanted: Sequence[int], order: Sequence[int], needs: Mapping[int, set[int]], of: Mapping[int, int]) -> list[int]:
+    """The same order, but that the groups `wanted` (checks of indices), with what they need, come before everything else: nothing is
+    written yet when one fails. `needs`: by group the stored nodes it reads; `of`: the group that stores a node."""
+    found: set[int] = set()
+    stack = list(wanted)
+    while stack:
+        g = stack.pop()
+        if g not in found:
+            found.add(g)
+            stack += [of[s] for s in needs[g] if of[s] != g]
+    return [*(g for g in order if g in found), *(g for g in order if g not in found)]
