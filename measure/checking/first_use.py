@@ -90,7 +90,8 @@ def _thinned(kernel: Kernel, values: Mapping[str, Array], vars: Mapping[str, int
 
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.reference import bind, checked_inputs, cut_axes
+    from ...ir.evaluation.operands import bind, checked_inputs
+    from ...ir.evaluation.reference import cut_axes
 
     symbols = bind(kernel, values, vars)
     prefix = cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, values, symbols), symbols))

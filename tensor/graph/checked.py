@@ -62,7 +62,7 @@ class IndexMark(RangeMark):
 
 
 def switched_off() -> bool:
-    """TILEWRIGHT_INDEX_CHECKS=0: indices are not checked, and places outside are the nearest inside."""
+    """TILEWRIGHT_INDEX_CHECKS=0: indices are not checked; outside, the nearest place is read, and nothing is written."""
     return os.environ.get("TILEWRIGHT_INDEX_CHECKS", "1") == "0"
 
 
