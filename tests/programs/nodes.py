@@ -1,0 +1,75 @@
+"""A graph's values node by node, in the oracle's arithmetic: what unfused operations give, with bounds. It says whether fusion
+changed a result where NumPy has no text for it, as for gradients; whether the graph itself is right, others say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tilewright.tensor.graph import small
+from tilewright.tensor.graph.node import TensorNode, walk
+
+from . import noisy
+from .oracle import Expected, summed_up, use
+
+UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def results(outs: Sequence[TensorNode], runs: int, scale: float = 1.0, seed: int = 0) -> list[Expected]:
+    """What nodes whose leaves have memory may be."""
+    found: list[list[Any]] = []
+    with np.errstate(all="ignore"):
+        for number in range(runs + 3):
+            use(number, scale, seed)
+            found.append(values(outs))
+    return [summed_up([f[i] for f in found]) for i in range(len(outs))]
+
+
+def values(outs: Sequence[TensorNode]) -> list[Any]:
+    """One run."""
+    done: dict[int, Any] = {}
+    for n in walk(outs):
+        done[id(n)] = _stored(n) if n.data is not None else _value(n, [done[id(s)] for s in n.src])
+    return [done[id(o)] for o in outs]
+
+
+def _stored(n: TensorNode) -> Any:
+    return of(n, n.data.array)
+
+
+def of(n: TensorNode, x: Any) -> Any:
+    """An array as the oracle has those of the node's type."""
+    return noisy.noisy(np.asarray(x).astype(np.float64), n.dtype.name) if n.dtype.is_float else np.asarray(x).astype(n.dtype.np, copy=False)
+
+
+def _value(n: TensorNode, src: list[Any]) -> Any:
+    raw = [np.asarray(s) for s in src]
+    if n.op == "cast":
+        return noisy.cast(src[0], n.dtype.name) if n.arg is None else src[0]
+    if n.op == "after":
+        return src[0]
+    if n.op == "elementwise":
+        return of(n, found) if not isinstance(found := small.operator(n.arg)(*src), noisy.Noisy) else found
+    if n.op == "view":
+        return of(n, small.viewed(raw[0], n.arg))
+    if n.op in ("reduce", "scan"):
+        combine, dims = n.arg
+        call = UFUNCS[combine].reduce if n.op == "reduce" else UFUNCS[combine].accumulate
+        return of(n, found) if not isinstance(found := call(src[0], axis=dims, dtype=None if n.dtype.is_float else src[0].dtype), noisy.Noisy) else found
+    if n.op == "scatter":
+        return _scattered(n, src)
+    if n.op == "host":
+        return of(n, n.arg.function(*[np.asarray(s).astype(x.dtype.np) for s, x in zip(src, n.src)]))
+    return of(n, small._EVALUATE[n.op](n, raw))
+
+
+def _scattered(n: TensorNode, src: list[Any]) -> Any:
+    """As NumPy's evaluation does it, with the noise of its sums."""
+    found = of(n, small._EVALUATE["scatter"](n, [np.asarray(s) for s in src]))
+    if n.arg.combine != "add" or not n.dtype.is_float:
+        return found
+    sizes = np.asarray(small._EVALUATE["scatter"](n, [np.abs(np.asarray(src[0])), *[np.asarray(s) for s in src[1:]]]))
+    kind = n.dtype.name
+    amplitude = noisy._sum_eps(kind, 64) * sizes + noisy.EPS[kind] * np.abs(np.asarray(found))
+    return of(n, noisy._now().result(np.asarray(found), kind, amplitude))

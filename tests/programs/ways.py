@@ -1,0 +1,161 @@
+"""How the library computes a program: eager or captured, by kernels that are compiled, by NumPy node by node, or by kernels that
+the reference evaluates, which compiles nothing and still sees the partition, the fusion and the pulled kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tilewright as tw
+from tilewright import nn, xp
+from tilewright.ir import index as ix
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.tensor.capture.arguments import read
+from tilewright.tensor.capture.capture import CapturedGraph, capture
+from tilewright.tensor.capture.options import JitOptions
+from tilewright.tensor.capture.symbols import SymbolReader
+from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list
+from tilewright.tensor.graph import small
+from tilewright.tensor.graph.node import TensorNode
+from tilewright.tensor.graph.symbols import concrete
+from tilewright.tensor.running.detached import detached
+
+from . import noisy
+from .leaves import values
+from .program import Leaf, Program
+
+
+def put(x: Any, key: Any, value: Any) -> Any:
+    """`x[key] = value` on a copy."""
+    found = xp.asarray(x, copy=True)
+    found[key] = value
+    return found
+
+
+NAMES: dict[str, Any] = {"np": np, "xp": xp, "nn": nn, "tw": tw, "put": put}
+
+
+def tensor(leaf: Leaf) -> Any:
+    """A leaf as a tensor in memory of its own."""
+    if leaf.what.startswith("below"):
+        return tw.Tensor(np.random.default_rng(leaf.seed).integers(0, max(1, int(leaf.what.split()[1])), leaf.shape))
+    found = values(leaf.what, leaf.seed, leaf.shape, leaf.dtype)
+    return tw.Tensor(np.asarray(found, noisy.NUMPY.get(leaf.dtype)), dtype=leaf.dtype)
+
+
+def compiled(program: Program, numbers: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """The program's text for tensors as a function; `numbers` as in `Program.function`."""
+    names = {**NAMES}
+    exec(program.function("tw", numbers=numbers), names)
+    found: Callable[..., tuple[Any, ...]] = names["f"]
+    return found
+
+
+# by the reference --------------------------------------------------------------------------------------------------
+def stored(x: Any, n: TensorNode) -> Any:
+    """What memory holds of a result of the reference. Results of 32 and 64 bits that are no conversions stay as exact as the reference
+    computes them: else what is stored would differ from what another kernel computes again, which it does not on a processor."""
+    wide = n.dtype.is_float and n.dtype.size >= 4 and n.op != "cast"
+    with np.errstate(all="ignore"):
+        return np.asarray(x, np.float64) if wide else np.asarray(x).astype(n.dtype.np)
+
+
+RunsKernel = Callable[[Any, dict[str, Any], dict[str, int]], dict[str, Any]]
+"""(kernel, arrays of its inputs by name, symbols) → arrays of its outputs by name."""
+
+
+def run_list(made: CallList, given: Sequence[Any], sizes: dict[Any, int] | None = None, runs: RunsKernel = evaluate) -> list[Any]:
+    """The outs of a call list whose leaves are `given` (arrays), each kernel run by `runs`: the reference in float64, where elements
+    that no store writes are NaN."""
+    names = {s.arg.name: v for s, v in (sizes or {}).items()}
+    places: list[Any] = [*given] + [None] * (len(made.nodes) - made.leaves)
+    for call in made.calls:
+        out = [made.nodes[p] for p in call.outputs]
+        shapes = [concrete(n.shape, sizes or {}) for n in out]
+        if not isinstance(call, KernelCall):
+            places[call.outputs[0]] = np.asarray(call.call.function(*[places[p] for p in call.inputs])).astype(out[0].dtype.np)
+            continue
+        if all(0 in s for s in shapes):
+            found = [np.empty(s) for s in shapes]
+        else:
+            inputs = {}
+            for b, p in zip(call.kernel.inputs, call.inputs, strict=True):
+                shape = [d if isinstance(d, int) else ix.evaluate(d, sizes or {}) for d in b.shape]
+                inputs[b.name] = places[p].reshape(shape)
+            done = runs(call.kernel, inputs, names)
+            found = [done[b.name] for b in call.kernel.outputs]
+        for p, n, s, x in zip(call.outputs, out, shapes, found, strict=True):
+            places[p] = stored(x, n).reshape(s)
+    return [places[p].astype(made.nodes[p].dtype.np, copy=False) for p in made.outs]
+
+
+def evaluated(outs: Sequence[TensorNode], runs: RunsKernel = evaluate) -> list[Any]:
+    """Lazy nodes by the reference, or kernels run otherwise. What has memory already is read."""
+    wanted = [n for n in outs if n.data is None]
+    if not wanted:
+        return [n.data.array for n in outs]
+    bare, leaves = detached(wanted)
+    found = iter(run_list(call_list(bare), [n.data.array for n in leaves], None, runs))
+    return [n.data.array if n.data is not None else next(found) for n in outs]
+
+
+def captured(function: Any, args: Sequence[Any], dynamic: Sequence[int] = (), symbols: dict[str, Any] | None = None) -> tuple[list[Any], list[str]]:
+    """(arrays, types) that a captured function returns, by the reference. `dynamic`: numbers among the arguments that are
+    parameters, as those are that changed between calls; `symbols` as for `jit`."""
+    options = JitOptions(symbols=symbols or {}).of(function)
+    given = SymbolReader("f", options).read(read(tuple(args), {}, None))
+    graph: CapturedGraph = capture(function, "f", given, dynamic, "cpu", {})
+    bare, leaves = detached(graph.outs)
+    sources = [graph.leaves[id(n)] for n in leaves]
+
+    def there(s: Any) -> tuple[Any, str]:
+        if s.kind == "number":
+            slot = graph.slots[len(given.buffers) + s.place]
+            return np.asarray(given.numbers[graph.dynamic[s.place]], slot.dtype.np), slot.dtype.name
+        b = given.buffers[s.place] if s.kind == "argument" else graph.closures[s.place].buffer
+        return b.array, b.dtype.name
+
+    made = call_list(bare) if bare else CallList([], 0, [], ())
+    # the list numbers its leaves as it meets them, by the numbers of their slots
+    order = [there(sources[n.arg.number])[0] for n in made.nodes[: made.leaves]]
+    found = run_list(made, order, dict(given.values))
+    results = [(found[s.place], graph.outs[s.place].dtype.name) if s.kind == "out" else there(s) for s in graph.results]
+    return [a for a, _ in results], [t for _, t in results]
+
+
+# natively ----------------------------------------------------------------------------------------------------------
+class Kernels:
+    """Small arrays are kernels too, inside."""
+
+    def __enter__(self) -> None:
+        self.before = os.environ.get("TILEWRIGHT_SMALL")
+        os.environ["TILEWRIGHT_SMALL"] = "0"
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before is None:
+            del os.environ["TILEWRIGHT_SMALL"]
+        else:
+            os.environ["TILEWRIGHT_SMALL"] = self.before
+
+
+def native(outs: Sequence[Any]) -> list[Any]:
+    """Lazy tensors by compiled kernels, in one run."""
+    with Kernels():
+        tw.compute(*outs)
+        return [t.numpy() for t in outs]
+
+
+def by_qemu(kernel: Any, inputs: dict[str, Any], symbols: dict[str, int]) -> dict[str, Any]:
+    """A kernel with the start schedule of an AArch64 processor, run by qemu."""
+    import aarch64
+    from tilewright.heuristics import seeds
+    from tilewright.lower import lower
+    from tilewright.opts import apply
+
+    program = lower(apply(kernel, seeds(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
+    program.name = "kernel"  # a linker's name
+    arrays = {b.name: np.ascontiguousarray(inputs[b.name], b.dtype.np) if b.name in inputs else np.full(b.shape, 7, b.dtype.np) for b in kernel.buffers}
+    aarch64.run(program, list(arrays.values()), [symbols[s.arg.name] for s in program.symbols])
+    return {b.name: arrays[b.name] for b in kernel.outputs}
