@@ -72,8 +72,9 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         return
     check = check_of(wanted)
     made = listed([*wanted, *check])
-    places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in leaves]
-    places += [None] * (len(made.nodes) - len(leaves))
+    read = [leaves[n.arg.number] for n in made.nodes[: made.leaves]]
+    places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in read]
+    places += [None] * (len(made.nodes) - len(read))
     last = _last_uses(made)
     for i, call in enumerate(made.calls):
         if isinstance(call, NumpyCall) and call.call.name == CHECK:

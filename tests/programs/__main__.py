@@ -19,6 +19,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--start", type=int, default=0, help="the first program's number")
     p.add_argument("--only", type=int, help="this program alone, shown")
     p.add_argument("--way", help="always this way: eager, jit, grad, vmap, ... (default: by the number)")
+    p.add_argument("--without", default="", help="leave out programs with any of these operations (names with commas)")
     p.add_argument("--engine", choices=("evaluate", "native", "neon"), default="evaluate", help="evaluate compiles nothing")
     p.add_argument("--level", help="a processor: v2, v3, v4 (default: this one)")
     p.add_argument("--seconds", type=float, help="end after so long")
@@ -42,6 +43,8 @@ def main() -> int:
         if a.seconds and time.perf_counter() - began > a.seconds:
             break
         program = run.numbered(a.seed, number, a.way, run.LAZY if a.engine == "neon" else run.WAYS)
+        if any(s.op in a.without.split(",") for s in program.steps):
+            continue
         if a.only is not None:
             print(program.function("tw"), *program.leaves, sep="\n")
         found = run.one(program, a.engine, tally)
@@ -50,7 +53,14 @@ def main() -> int:
             if a.out is not None:
                 print(f"  {run.kept(program, found, a.engine, a.out, a.seed, number)}", flush=True)
     seconds = time.perf_counter() - began
-    figures: dict[str, Any] = {**tally.figures(), "seconds": round(seconds, 1), "engine": a.engine, "level": a.level or "host", "seed": a.seed, "first": first}
+    figures: dict[str, Any] = {
+        **tally.figures(),
+        "seconds": round(seconds, 1),
+        "engine": a.engine,
+        "level": a.level or "host",
+        "seed": a.seed,
+        "first": first,
+    }
     print(json.dumps(figures))
     if a.json is not None:
         a.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -23,6 +23,14 @@ class Refused(Exception):
 def check(program: Program, engine: str = "evaluate") -> str:
     """What is wrong with a program; '' where nothing is. `engine`: evaluate (no kernel is compiled), native, or neon (by
     qemu). Raises Refused."""
+    found = _checked(program, engine)
+    if found and engine == "evaluate" and any(leaf.what == "special" for leaf in program.leaves):
+        # the reference takes factors out of sums, where an infinity times a sum of zeros is another thing than zeros of infinities
+        return _checked(program, "native")
+    return found
+
+
+def _checked(program: Program, engine: str) -> str:
     how = str(program.options.get("way", "eager"))
     try:
         return WAYS[how](program, engine)
@@ -88,10 +96,10 @@ def jit(program: Program, engine: str) -> str:
 
 def grad(program: Program, engine: str) -> str:
     """Gradients: fused against node by node, and the graph against differences."""
-    outs = gradients.graph(program)
-    wrong = gradients.differ(program, outs)
+    wrong = gradients.differ(program)
     if wrong:
         return wrong
+    outs = gradients.graph(program)
     flat = [o.node for o in outs]
     right: Callable[[int, float, int], list[oracle.Expected]] = lambda runs, scale, seed: nodes.results(flat, runs, scale, seed)  # noqa: E731
     known = {(runs, scale, seed): right(runs, scale, seed) for runs, scale, seed in ((oracle.FEW, 1.0, 0),)}
@@ -123,8 +131,6 @@ def batch(program: Program, size: int) -> list[Any]:
     return [replace(program.leaves[0], seed=program.leaves[0].seed + i) for i in range(size)]
 
 
-
-
 def numbers(program: Program, engine: str) -> str:
     """Python numbers as arguments of a captured function, which change between its calls."""
     found = program.numbers()
@@ -149,7 +155,9 @@ def symbols(program: Program, engine: str) -> str:
     f, named = ways.compiled(program), {f"v{i}": {0: size} for i in places}
     g = tw.jit(f, symbols=named) if engine == "native" else None
     for m in (n, n - 1):
-        there = replace(program, leaves=tuple(replace(x, shape=(m, *x.shape[1:])) if i in places else x for i, x in enumerate(program.leaves)))
+        there = replace(
+            program, leaves=tuple(replace(x, shape=(m, *x.shape[1:])) if i in places else x for i, x in enumerate(program.leaves))
+        )
         if not shrink.means_something(there):
             continue
         if g is None:

@@ -31,9 +31,10 @@ def weights(shape: tuple[int, ...]) -> Any:
     return (np.arange(int(np.prod(shape)), dtype=np.int64) % 7 - 2.0).reshape(shape) / 4
 
 
-def graph(program: Program) -> list[Any]:
-    """Lazy gradients of Σ results · weights."""
-    f, given, at = ways.compiled(program), [ways.tensor(leaf) for leaf in program.leaves], floats(program)
+def graph(program: Program, given: list[Any] | None = None) -> list[Any]:
+    """Lazy gradients of Σ results · weights, at the program's leaves or at others."""
+    f, at = ways.compiled(program), floats(program)
+    given = [ways.tensor(leaf) for leaf in program.leaves] if given is None else given
 
     def loss(*changed: Any) -> Any:
         args = list(given)
@@ -51,25 +52,38 @@ def graph(program: Program) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
-def differ(program: Program, outs: list[Any]) -> str:
-    """Compare directions of the graph's gradient, node by node in float64, with central differences of the NumPy text. Where the two
-    sides of a difference, or two steps of it, do not agree, the function has a corner or a jump there, and nothing is said."""
+def moved(program: Program) -> list[Any]:
+    """The program's leaves, floats in float64 and a little off where they are: not at a corner, where a gradient is agreed upon."""
+    rng = np.random.default_rng(1)
+    found = []
+    for leaf in program.leaves:
+        x = np.asarray(oracle.array(leaf))
+        found.append(x + 1e-3 * rng.standard_normal(x.shape) if leaf.dtype in noisy.EPS else x)
+    return found
+
+
+def differ(program: Program) -> str:
+    """Compare directions of the graph's gradient, node by node in float64, with central differences of the NumPy text. Where the
+    steps of a difference do not agree, the function has a corner or a jump near, and nothing is said."""
     if any(s.op in CONVENTIONS for s in program.steps):
         return ""
-    f, at = oracle.compiled(program), floats(program)
-    arrays = [oracle.array(leaf) for leaf in program.leaves]
-    wide = [noisy.noisy(np.asarray(a), "float64") if isinstance(a, noisy.Noisy) else a for a in arrays]
+    f, at, arrays = oracle.compiled(program), floats(program), moved(program)
+    wide = [noisy.noisy(x, "float64") if i in at else x for i, x in enumerate(arrays)]
+    tensors = [
+        tw.Tensor(np.asarray(x), dtype=leaf.dtype if i in at else None).realise() for i, (x, leaf) in enumerate(zip(arrays, program.leaves))
+    ]
 
     def loss(scale: float, direction: list[Any]) -> float:
         args = list(wide)
         for i, d in zip(at, direction, strict=True):
-            args[i] = noisy.noisy(np.asarray(wide[i]) + scale * d, "float64")
+            args[i] = noisy.noisy(arrays[i] + scale * d, "float64")
         results = [np.asarray(o) for o in f(*args) if isinstance(o, noisy.Noisy)]
         return float(sum((o * weights(o.shape)).sum() for o in results))
 
     with np.errstate(all="ignore"):
         oracle.use(-1)
-        gradient = [np.asarray(v) for v in nodes.values([o.node for o in outs])]
+        exact = {id(t.node.data): arrays[i] for i, t in enumerate(tensors) if i in at}
+        gradient = [np.asarray(v) for v in nodes.values([o.node for o in graph(program, tensors)], exact)]
         rng = np.random.default_rng(0)
         for _ in range(2):
             direction = [rng.standard_normal(np.shape(g)) for g in gradient]

@@ -3,7 +3,7 @@ changed a result where NumPy has no text for it, as for gradients; whether the g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,13 @@ def results(outs: Sequence[TensorNode], runs: int, scale: float = 1.0, seed: int
     return [summed_up([f[i] for f in found]) for i in range(len(outs))]
 
 
-def values(outs: Sequence[TensorNode]) -> list[Any]:
-    """One run."""
+def values(outs: Sequence[TensorNode], exact: Mapping[int, Any] | None = None) -> list[Any]:
+    """One run. `exact`: by the id of a leaf's memory other values than it has."""
     done: dict[int, Any] = {}
     for n in walk(outs):
+        if exact and n.data is not None and id(n.data) in exact:
+            done[id(n)] = noisy.noisy(exact[id(n.data)], "float64")
+            continue
         done[id(n)] = _stored(n) if n.data is not None else _value(n, [done[id(s)] for s in n.src])
     return [done[id(o)] for o in outs]
 
@@ -56,7 +59,11 @@ def _value(n: TensorNode, src: list[Any]) -> Any:
     if n.op in ("reduce", "scan"):
         combine, dims = n.arg
         call = UFUNCS[combine].reduce if n.op == "reduce" else UFUNCS[combine].accumulate
-        return of(n, found) if not isinstance(found := call(src[0], axis=dims, dtype=None if n.dtype.is_float else src[0].dtype), noisy.Noisy) else found
+        return (
+            of(n, found)
+            if not isinstance(found := call(src[0], axis=dims, dtype=None if n.dtype.is_float else src[0].dtype), noisy.Noisy)
+            else found
+        )
     if n.op == "scatter":
         return _scattered(n, src)
     if n.op == "host":

@@ -40,9 +40,11 @@ class Run:
         self.number, self.scale = number, scale
         self.rng = np.random.default_rng([seed, number]) if number > 2 else None
 
-    def result(self, value: Any, kind: str, amplitude: Any) -> Any:
-        """A value with this run's noise, of at most `amplitude`, or rounded."""
+    def result(self, value: Any, kind: str, amplitude: Any, sums: bool = False) -> Any:
+        """A value with this run's noise, of at most `amplitude`, or rounded. `sums`: it was added up."""
         if self.rng is not None:
+            if sums:  # whether a sum of zeros is 0 or −0 depends on where it begins
+                value = np.where(value == 0, np.copysign(0.0, self.rng.uniform(-1.0, 1.0, np.shape(value))), value)
             size = np.where(np.isfinite(value), amplitude, 0.0) * self.scale
             return value + size * self.rng.uniform(-1.0, 1.0, np.shape(value))
         if self.number == 1 or (self.number == 2 and kind in ("float32", "float64")):
@@ -89,13 +91,14 @@ class Noisy(np.ndarray):
             target = inputs[0]
             size = np.zeros(target.shape)
             np.add.at(size, raw[1], np.abs(raw[2]))
-            target[...] = noisy(_now().result(np.asarray(target), kind, _sum_eps(kind, 64) * size), kind)
+            target[...] = noisy(_now().result(np.asarray(target), kind, _sum_eps(kind, 64) * size, True), kind)
             return None
         if isinstance(value, tuple) or np.asarray(value).dtype.kind != "f":
             return value
         name = ufunc.__name__
         if name not in EXACT or (method == "reduce" and name in ("add", "multiply")):
-            value = _now().result(value, kind, _amplitude(ufunc, method, raw, options, value, kind))
+            sums = name == "matmul" or (name == "add" and method != "__call__")
+            value = _now().result(value, kind, _amplitude(ufunc, method, raw, options, value, kind), sums)
         found = noisy(value, kind)
         if out is not None:
             out[0][...] = found
@@ -116,7 +119,9 @@ class Noisy(np.ndarray):
         if function is np.einsum:
             value = np.einsum(*raw)
             terms = max(max(np.shape(a), default=1) for a in raw[1:]) ** 2
-            value = _now().result(value, kind, _sum_eps(kind, terms) * np.einsum(raw[0], *map(np.abs, raw[1:])) + EPS[kind] * np.abs(value))
+            value = _now().result(
+                value, kind, _sum_eps(kind, terms) * np.einsum(raw[0], *map(np.abs, raw[1:])) + EPS[kind] * np.abs(value), True
+            )
             return noisy(value, kind)
         if function in (np.shape, np.ndim, np.size):
             return function(*raw, **named)

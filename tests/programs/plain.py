@@ -1,7 +1,6 @@
 """Functions that tensors have and NumPy lacks, in plain NumPy: what a program's NumPy text may call beside `np`. Files of found
 faults hold the text of those that they use."""
 
-# ruff: noqa: E731
 from __future__ import annotations
 
 from typing import Any

@@ -54,7 +54,15 @@ class Program:
         """What shrinking makes less."""
         plain = sum(leaf.dtype != "float32" for leaf in self.leaves), sum(leaf.what != "whole" for leaf in self.leaves)
         parameters = sum(len(repr(s.params)) for s in self.steps)
-        return len(self.steps), len(self.outs), len(self.leaves), len(self.how), sum(sum(leaf.shape) for leaf in self.leaves), *plain, parameters
+        return (
+            len(self.steps),
+            len(self.outs),
+            len(self.leaves),
+            len(self.how),
+            sum(sum(leaf.shape) for leaf in self.leaves),
+            *plain,
+            parameters,
+        )
 
     def function(self, language: str, name: str = "f", numbers: bool = False) -> str:
         """The text of a function of the leaves that returns a tuple of the outs. `numbers`: the Python numbers of steps are arguments

@@ -40,7 +40,9 @@ LINEAR: dict[str, Function] = {
     "mean": lambda x, w, b: x.mean(0),
     "product": lambda x, w, b: x @ w,
     "running": lambda x, w, b: x.cumsum(0),
-    "windows": lambda x, w, b: nn.conv(x[None], w[:3, :2][None].expand(x.shape[0], x.shape[0], 3, 2).reshape(x.shape[0], x.shape[0], 6)[:, :, :2]),
+    "windows": lambda x, w, b: nn.conv(
+        x[None], w[:3, :2][None].expand(x.shape[0], x.shape[0], 3, 2).reshape(x.shape[0], x.shape[0], 6)[:, :, :2]
+    ),
     "differences": lambda x, w, b: x - x.mean(-1, keepdims=True),
     "joined": lambda x, w, b: xp.concat([x[:, 1:], x[:, :1] * b[0]], axis=1),
     "positive": lambda x, w, b: (x.relu() + x.max(0)).tril(),

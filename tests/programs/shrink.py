@@ -110,11 +110,10 @@ def _narrower(p: Program) -> Iterator[Program]:
             if 0 < m < n:
                 to = lambda x, n=n, m=m: m if x == n else x  # noqa: E731
                 leaves = tuple(
-                    replace(leaf, shape=tuple(map(to, leaf.shape)), what=f"below {m}" if leaf.what == f"below {n}" else leaf.what) for leaf in p.leaves
+                    replace(leaf, shape=tuple(map(to, leaf.shape)), what=f"below {m}" if leaf.what == f"below {n}" else leaf.what)
+                    for leaf in p.leaves
                 )
-                steps = tuple(
-                    replace(s, params=tuple((k, tuple(map(to, v)) if k == "shape" else v) for k, v in s.params)) for s in p.steps
-                )
+                steps = tuple(replace(s, params=tuple((k, tuple(map(to, v)) if k == "shape" else v) for k, v in s.params)) for s in p.steps)
                 yield replace(p, leaves=leaves, steps=steps)
     for i, leaf in enumerate(p.leaves):
         for d, n in enumerate(leaf.shape):

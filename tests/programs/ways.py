@@ -17,7 +17,6 @@ from tilewright.tensor.capture.capture import CapturedGraph, capture
 from tilewright.tensor.capture.options import JitOptions
 from tilewright.tensor.capture.symbols import SymbolReader
 from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list
-from tilewright.tensor.graph import small
 from tilewright.tensor.graph.node import TensorNode
 from tilewright.tensor.graph.symbols import concrete
 from tilewright.tensor.running.detached import detached
@@ -97,11 +96,14 @@ def evaluated(outs: Sequence[TensorNode], runs: RunsKernel = evaluate) -> list[A
     if not wanted:
         return [n.data.array for n in outs]
     bare, leaves = detached(wanted)
-    found = iter(run_list(call_list(bare), [n.data.array for n in leaves], None, runs))
+    made = call_list(bare)
+    found = iter(run_list(made, [leaves[n.arg.number].data.array for n in made.nodes[: made.leaves]], None, runs))
     return [n.data.array if n.data is not None else next(found) for n in outs]
 
 
-def captured(function: Any, args: Sequence[Any], dynamic: Sequence[int] = (), symbols: dict[str, Any] | None = None) -> tuple[list[Any], list[str]]:
+def captured(
+    function: Any, args: Sequence[Any], dynamic: Sequence[int] = (), symbols: dict[str, Any] | None = None
+) -> tuple[list[Any], list[str]]:
     """(arrays, types) that a captured function returns, by the reference. `dynamic`: numbers among the arguments that are
     parameters, as those are that changed between calls; `symbols` as for `jit`."""
     options = JitOptions(symbols=symbols or {}).of(function)
@@ -156,6 +158,9 @@ def by_qemu(kernel: Any, inputs: dict[str, Any], symbols: dict[str, int]) -> dic
 
     program = lower(apply(kernel, seeds(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
     program.name = "kernel"  # a linker's name
-    arrays = {b.name: np.ascontiguousarray(inputs[b.name], b.dtype.np) if b.name in inputs else np.full(b.shape, 7, b.dtype.np) for b in kernel.buffers}
+    arrays = {
+        b.name: np.ascontiguousarray(inputs[b.name], b.dtype.np) if b.name in inputs else np.full(b.shape, 7, b.dtype.np)
+        for b in kernel.buffers
+    }
     aarch64.run(program, list(arrays.values()), [symbols[s.arg.name] for s in program.symbols])
     return {b.name: arrays[b.name] for b in kernel.outputs}

@@ -49,7 +49,9 @@ def text(program: Program, message: str, seed: int, number: int, engine: str) ->
     """The file's text."""
     way = str(program.options.get("way", "eager"))
     used = program.function("np", "right")
-    parts = [HEAD.format(what=title(program), message=message, seed=seed, number=number, way=way, small='os.environ["TILEWRIGHT_SMALL"] = "0"\n')]
+    parts = [
+        HEAD.format(what=title(program), message=message, seed=seed, number=number, way=way, small='os.environ["TILEWRIGHT_SMALL"] = "0"\n')
+    ]
     names = {n for n, f in vars(plain).items() if inspect.isfunction(f)}
     needed: list[str] = []
 
@@ -62,12 +64,23 @@ def text(program: Program, message: str, seed: int, number: int, engine: str) ->
 
     need(used)
     parts += [inspect.getsource(getattr(plain, n)).replace(": Any", "").replace(" -> Any", "") + "\n\n" for n in sorted(needed)]
-    parts += [program.function("tw"), "\n\n\n", used, "\n\n\n", inspect.getsource(leaves.values).replace(": Any", "").replace(" -> Any", ""), "\n\n"]
+    parts += [
+        program.function("tw"),
+        "\n\n\n",
+        used,
+        "\n\n\n",
+        inspect.getsource(leaves.values).replace(": Any", "").replace(" -> Any", ""),
+        "\n\n",
+    ]
     parts.append("given = [" + ", ".join(leaf_text(leaf) for leaf in program.leaves) + "]\n")
     types = ["int64" if leaf.what.startswith("below") else leaf.dtype for leaf in program.leaves]
     kinds = [f"np.{t}" if t not in ("bfloat16", "bool") else {"bfloat16": "ml_dtypes.bfloat16", "bool": "np.bool_"}[t] for t in types]
     parts.append(f"types, kinds = {types!r}, [{', '.join(kinds)}]\n")
-    parts.append(GRAD.format(weights=inspect.getsource(gradients.weights).replace(": Any", "").replace(" -> Any", "")) if way == "grad" else PLAIN.format(call=call(program, way)))
+    parts.append(
+        GRAD.format(weights=inspect.getsource(gradients.weights).replace(": Any", "").replace(" -> Any", ""))
+        if way == "grad"
+        else PLAIN.format(call=call(program, way))
+    )
     return "".join(parts)
 
 

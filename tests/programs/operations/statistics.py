@@ -72,10 +72,22 @@ row("extreme", filled, 3, max=("{a}.max(axis={axis}, keepdims={keep})", "top({a}
 row("moments", moments, 5, mean=("{a}.mean(axis={axis}, keepdims={keep})", "mean({a}, {axis}, {keep})"),
     var=("{a}.var(axis={axis}, keepdims={keep})", "var({a}, {axis}, {keep})"), std=("{a}.std(axis={axis}, keepdims={keep})", "std({a}, {axis}, {keep})"),
     logsumexp=("{a}.logsumexp(axis={axis}, keepdims={keep})", "logsumexp({a}, {axis}, {keep})"))  # fmt: skip
-row("rows", row_of, 4, softmax=("{a}.softmax({axis})", "softmax({a}, {axis})"), log_softmax=("{a}.log_softmax({axis})", "log_softmax({a}, {axis})"))
+row(
+    "rows",
+    row_of,
+    4,
+    softmax=("{a}.softmax({axis})", "softmax({a}, {axis})"),
+    log_softmax=("{a}.log_softmax({axis})", "log_softmax({a}, {axis})"),
+)
 row("place", place, 1.5, argmax=("{a}.argmax(axis={axis}, keepdims={keep})", "np.argmax({a}, {axis}, keepdims={keep})"),
     argmin=("{a}.argmin(axis={axis}, keepdims={keep})", "np.argmin({a}, {axis}, keepdims={keep})"))  # fmt: skip
 row("scan", along, 1.5, cumsum=("{a}.cumsum({axis})", "running({a}, {axis})"))
-row("sorted", ordered, 0.7, sort=("{a}.sort(axis={axis})", "np.sort({a}, {axis})"), argsort=("{a}.argsort(axis={axis})", "np.argsort({a}, {axis}, kind='stable')"))
+row(
+    "sorted",
+    ordered,
+    0.7,
+    sort=("{a}.sort(axis={axis})", "np.sort({a}, {axis})"),
+    argsort=("{a}.argsort(axis={axis})", "np.argsort({a}, {axis}, kind='stable')"),
+)
 row("truth", truth, 1, any=("{a}.any(axis={axis})", "some({a}, {axis})"), all=("{a}.all(axis={axis})", "every({a}, {axis})"))
 row("norm", normal, 3, layer_norm=("nn.layer_norm({a})", "layer_norm({a})"), rms_norm=("nn.rms_norm({a})", "rms_norm({a})"))

@@ -73,7 +73,9 @@ def widths(d: Any) -> Drawn:
 def joined(d: Any) -> Drawn:
     a, v = some(d)
     at = d.n(v.ndim)
-    b = d.pick(lambda w: w.dtype == v.dtype and w.ndim == v.ndim and all(m == n or e == at for e, (m, n) in enumerate(zip(w.shape, v.shape))))
+    b = d.pick(
+        lambda w: w.dtype == v.dtype and w.ndim == v.ndim and all(m == n or e == at for e, (m, n) in enumerate(zip(w.shape, v.shape)))
+    )
     return (a, b), {"axis": at}
 
 
