@@ -34,7 +34,7 @@ def vector(d: Any) -> Drawn:
 
 def heads(d: Any) -> Drawn:
     a = d.pick(lambda v: v.float and v.ndim == 3)
-    b, t, c = d.values[a].shape
+    b, _, c = d.values[a].shape
     return (a, d.some((b, d.extent(), c), d.values[a].dtype)), {}
 
 
