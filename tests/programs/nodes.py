@@ -49,7 +49,9 @@ def of(n: TensorNode, x: Any) -> Any:
 def _value(n: TensorNode, src: list[Any]) -> Any:
     raw = [np.asarray(s) for s in src]
     if n.op == "cast":
-        return noisy.cast(src[0], n.dtype.name) if n.arg is None else src[0]
+        return src[0] if n.arg is not None else _converted(src[0], n.dtype.name)
+    if n.op == "elementwise" and n.arg == "rounded":
+        return noisy.cast(src[0], n.dtype.name)
     if n.op == "after":
         return src[0]
     if n.op == "elementwise":
@@ -69,6 +71,14 @@ def _value(n: TensorNode, src: list[Any]) -> Any:
     if n.op == "host":
         return of(n, n.arg.function(*[np.asarray(s).astype(x.dtype.np) for s, x in zip(src, n.src)]))
     return of(n, small._EVALUATE[n.op](n, raw))
+
+
+def _converted(x: Any, to: str) -> Any:
+    """A conversion inside of an operation: a kernel may leave the rounding out, and compute on in a wider type."""
+    if to not in noisy.EPS or not isinstance(x, noisy.Noisy) or noisy.EPS[to] <= noisy.EPS[x.kind]:
+        return noisy.cast(x, to)
+    value = np.asarray(x)
+    return noisy.noisy(noisy._now().result(value, to, noisy.EPS[to] * np.abs(value)), to)
 
 
 def _scattered(n: TensorNode, src: list[Any]) -> Any:
