@@ -69,7 +69,8 @@ def _value(n: TensorNode, src: list[Any]) -> Any:
     if n.op == "scatter":
         return _scattered(n, src)
     if n.op == "host":
-        return of(n, n.arg.function(*[np.asarray(s).astype(x.dtype.np) for s, x in zip(src, n.src)]))
+        exact = noisy._now().number < 0  # no rounding, so that what is sorted is sorted as differences see it
+        return of(n, n.arg.function(*[r if exact and x.dtype.is_float else r.astype(x.dtype.np) for r, x in zip(raw, n.src)]))
     return of(n, small._EVALUATE[n.op](n, raw))
 
 

@@ -58,7 +58,12 @@ class _Now:
 
 def rounded(x: Any, kind: str) -> Any:
     """The nearest numbers of a type, in float64; the same ones in a smooth run."""
-    return x if kind == "float64" or _Now.run.number < 0 else np.asarray(x, np.float64).astype(NUMPY[kind]).astype(np.float64)
+    return x if _Now.run.number < 0 else nearest(x, kind)
+
+
+def nearest(x: Any, kind: str) -> Any:
+    """The nearest numbers of a type, in float64."""
+    return x if kind == "float64" else np.asarray(x, np.float64).astype(NUMPY[kind]).astype(np.float64)
 
 
 def promoted(kinds: list[str]) -> str:
@@ -86,6 +91,8 @@ class Noisy(np.ndarray):
         raw = [np.asarray(i) if isinstance(i, Noisy) else i for i in inputs]
         if "where" in options and isinstance(options["where"], Noisy):
             raise TypeError("a mask is boolean")
+        if ufunc is np.copysign and _now().rng is not None:  # the sign of NaN is nobody's promise
+            raw[1] = np.where(np.isnan(raw[1]), _now().rng.choice([-1.0, 1.0], np.shape(raw[1])), raw[1])
         value = getattr(ufunc, method)(*raw, **options)
         if method == "at":
             target = inputs[0]
@@ -165,7 +172,7 @@ def cast(x: Any, to: str) -> Any:
 
 def number(k: float, kind: str) -> Any:
     """A Python number beside an array of a type has that type."""
-    return noisy(rounded(np.float64(k), kind), kind) if kind in EPS else np.dtype(kind).type(k)
+    return noisy(nearest(np.float64(k), kind), kind) if kind in EPS else np.dtype(kind).type(k)
 
 
 def _sum_eps(kind: str, terms: int) -> float:

@@ -125,15 +125,10 @@ def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1) -
 
 
 def conv_transpose(x: Any, w: Any, stride: int = 1) -> Any:
-    """x (batch, in, width) and w (in, out, taps)."""
-    parts = np.einsum("biw,iot->botw", x, w)
-    width = (x.shape[2] - 1) * stride + w.shape[2]
-    found = 0.0
-    for t in range(w.shape[2]):
-        spread = np.stack([parts[:, :, t], *([np.zeros_like(parts[:, :, t])] * (stride - 1))], axis=3)
-        spread = spread.reshape(*parts.shape[:2], -1)[:, :, : width - t if stride == 1 else (x.shape[2] - 1) * stride + 1]
-        found = found + np.pad(spread, ((0, 0), (0, 0), (t, width - t - spread.shape[2])))
-    return found
+    """x (batch, in, width) and w (in, out, taps): windows over an array with zeros between its elements and around it."""
+    apart = np.stack([x, *([np.zeros_like(x)] * (stride - 1))], axis=3).reshape(*x.shape[:2], -1)
+    wide = apart[:, :, : (x.shape[2] - 1) * stride + 1]
+    return conv(wide, np.swapaxes(w, 0, 1)[:, :, ::-1], 1, w.shape[2] - 1)
 
 
 def pool(x: Any, size: int, stride: int, how: str) -> Any:

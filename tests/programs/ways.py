@@ -54,9 +54,9 @@ def compiled(program: Program, numbers: bool = False) -> Callable[..., tuple[Any
 
 # by the reference --------------------------------------------------------------------------------------------------
 def stored(x: Any, n: TensorNode) -> Any:
-    """What memory holds of a result of the reference. Results of 32 and 64 bits that are no conversions stay as exact as the reference
+    """What memory holds of a result of the reference. Results of 32 and 64 bits that nobody rounds stay as exact as the reference
     computes them: else what is stored would differ from what another kernel computes again, which it does not on a processor."""
-    wide = n.dtype.is_float and n.dtype.size >= 4 and n.op != "cast"
+    wide = n.dtype.is_float and n.dtype.size >= 4 and n.arg != "rounded"
     with np.errstate(all="ignore"):
         return np.asarray(x, np.float64) if wide else np.asarray(x).astype(n.dtype.np)
 
