@@ -11,7 +11,8 @@ from ..graph.node import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
 
 def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorNode]]:
     """Copies of `outs` and all behind them, in which leaves are slots; and the leaves, by the numbers of their slots. Leaves
-    on one memory are one slot, and those behind what has no elements are none. Marks of casts, which say something of gradients only and may know other nodes, stay behind."""
+    on one memory are one slot, and those behind what has no elements are none. Marks of casts, which say something of gradients
+    only and may know other nodes, stay behind."""
     copies: dict[int, TensorNode] = {}
     leaves: dict[int, TensorNode] = {}
     found: list[TensorNode] = []

@@ -84,9 +84,7 @@ def eager(program: Program, engine: str) -> str:
 
 def jit(program: Program, engine: str) -> str:
     f, given = ways.compiled(program), tensors(program)
-    if engine == "evaluate":
-        return agree(by_numpy(program), ways.captured(f, given))
-    with ways.Kernels():
+    with ways.computing(engine):
         g = tw.jit(f)
         first, again = of_arrays(g(*given)), of_arrays(g(*given))
     if not all(np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True) for a, b in zip(first[0], again[0])):
@@ -137,9 +135,7 @@ def numbers(program: Program, engine: str) -> str:
     if not found:
         return jit(program, engine)
     f, given, ks = ways.compiled(program, numbers=True), tensors(program), list(found.values())
-    if engine == "evaluate":
-        return agree(by_numpy(program), ways.captured(f, [*given, *ks], range(len(ks))))
-    with ways.Kernels():
+    with ways.computing(engine):
         g = tw.jit(f)
         g(*given, *[k + 1 for k in ks])
         return agree(by_numpy(program), of_arrays(g(*given, *ks)))
@@ -153,18 +149,15 @@ def symbols(program: Program, engine: str) -> str:
         return jit(program, engine)
     size = tw.Var("n", 1, n + 3)
     f, named = ways.compiled(program), {f"v{i}": {0: size} for i in places}
-    g = tw.jit(f, symbols=named) if engine == "native" else None
+    g = tw.jit(f, symbols=named)
     for m in (n, n - 1):
         there = replace(
             program, leaves=tuple(replace(x, shape=(m, *x.shape[1:])) if i in places else x for i, x in enumerate(program.leaves))
         )
         if not shrink.means_something(there):
             continue
-        if g is None:
-            got = ways.captured(f, tensors(there), symbols=named)
-        else:
-            with ways.Kernels():
-                got = of_arrays(g(*tensors(there)))
+        with ways.computing(engine):
+            got = of_arrays(g(*tensors(there)))
         found = agree(by_numpy(there), got)
         if found:
             return f"{found} where n is {m}"
@@ -184,7 +177,7 @@ def state(program: Program, engine: str) -> str:
         kept.assign(kept + outs[0])
         return outs
 
-    with ways.Kernels():
+    with ways.computing(engine):
         g = tw.jit(step)
         g(*given)
         kept.assign(kept * 0 + tw.xp.where(tw.xp.isfinite(kept), 0, kept))

@@ -4,7 +4,8 @@ the reference evaluates, which compiles nothing and still sees the partition, th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ import tilewright as tw
 from tilewright import nn, xp
 from tilewright.ir import index as ix
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.tensor.capture.arguments import read
-from tilewright.tensor.capture.capture import CapturedGraph, capture
-from tilewright.tensor.capture.options import JitOptions
-from tilewright.tensor.capture.symbols import SymbolReader
+from tilewright.tensor.capture import decorator
+from tilewright.tensor.capture.arguments import Arguments
+from tilewright.tensor.capture.capture import CapturedGraph
 from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list
+from tilewright.tensor.graph import small
 from tilewright.tensor.graph.node import TensorNode
 from tilewright.tensor.graph.symbols import concrete
 from tilewright.tensor.running.detached import detached
+from tilewright.tensor.trees import unflatten
 
 from . import noisy
 from .leaves import values
@@ -97,34 +99,70 @@ def evaluated(outs: Sequence[TensorNode], runs: RunsKernel = evaluate) -> list[A
         return [n.data.array for n in outs]
     bare, leaves = detached(wanted)
     made = call_list(bare)
-    found = iter(run_list(made, [leaves[n.arg.number].data.array for n in made.nodes[: made.leaves]], None, runs))
+    given = [leaves[n.arg.number] for n in made.nodes[: made.leaves]]
+    found = iter(run_list(made, [n.data.array if n.data is not None else small.evaluate([n])[0] for n in given], None, runs))
     return [n.data.array if n.data is not None else next(found) for n in outs]
 
 
-def captured(
-    function: Any, args: Sequence[Any], dynamic: Sequence[int] = (), symbols: dict[str, Any] | None = None
-) -> tuple[list[Any], list[str]]:
-    """(arrays, types) that a captured function returns, by the reference. `dynamic`: numbers among the arguments that are
-    parameters, as those are that changed between calls; `symbols` as for `jit`."""
-    options = JitOptions(symbols=symbols or {}).of(function)
-    given = SymbolReader("f", options).read(read(tuple(args), {}, None))
-    graph: CapturedGraph = capture(function, "f", given, dynamic, "cpu", {})
-    bare, leaves = detached(graph.outs)
-    sources = [graph.leaves[id(n)] for n in leaves]
+class ReferenceProgram:
+    """What `jit` compiles a captured graph to, here by the reference: it takes the place of `JitProgram`, so that all else that a
+    captured function does is the library's own. It updates no tensors."""
 
-    def there(s: Any) -> tuple[Any, str]:
-        if s.kind == "number":
-            slot = graph.slots[len(given.buffers) + s.place]
-            return np.asarray(given.numbers[graph.dynamic[s.place]], slot.dtype.np), slot.dtype.name
-        b = given.buffers[s.place] if s.kind == "argument" else graph.closures[s.place].buffer
-        return b.array, b.dtype.name
+    bindings: Any = None
 
-    made = call_list(bare) if bare else CallList([], 0, [], ())
-    # the list numbers its leaves as it meets them, by the numbers of their slots
-    order = [there(sources[n.arg.number])[0] for n in made.nodes[: made.leaves]]
-    found = run_list(made, order, dict(given.values))
-    results = [(found[s.place], graph.outs[s.place].dtype.name) if s.kind == "out" else there(s) for s in graph.results]
-    return [a for a, _ in results], [t for _, t in results]
+    def __init__(self, graph: CapturedGraph, sizes: Mapping[Any, int] | None = None) -> None:
+        bare, leaves = detached(graph.outs)
+        self.graph, self.sizes = graph, dict(sizes or {})
+        self.made = call_list(bare) if bare else CallList([], 0, [], ())
+        # the list numbers its leaves as it meets them, by the numbers of their slots
+        sources = [graph.leaves[id(n)] for n in leaves]
+        self.sources = [sources[n.arg.number] for n in self.made.nodes[: self.made.leaves]]
+
+    def sized(self, values: Mapping[Any, int]) -> ReferenceProgram:
+        for holds in self.graph.checks:
+            holds(values)
+        return ReferenceProgram(self.graph, values)
+
+    def quick(self, tensors: Sequence[Any]) -> Any:
+        return self._called([t.node.data for t in tensors], ())
+
+    def call(self, arguments: Arguments) -> Any:
+        return self._called(arguments.buffers, arguments.numbers)
+
+    def _called(self, buffers: Sequence[Any], numbers: Sequence[Any]) -> Any:
+        graph = self.graph
+
+        def there(s: Any) -> tuple[Any, str]:
+            if s.kind == "number":
+                slot = graph.slots[len(graph.slots) - len(graph.parameters) + s.place]
+                return np.asarray(numbers[graph.parameters[s.place]], slot.dtype.np), slot.dtype.name
+            b = buffers[s.place] if s.kind == "argument" else graph.closures[s.place].buffer
+            return b.array, b.dtype.name
+
+        found = run_list(self.made, [there(s)[0] for s in self.sources], self.sizes)
+        leaves = []
+        for s in graph.results:
+            if s.kind in ("constant", "value"):
+                leaves.append(s.value if s.kind == "constant" else numbers[s.place])
+                continue
+            array, kind = (found[s.place], graph.outs[s.place].dtype.name) if s.kind == "out" else there(s)
+            leaves.append(tw.Tensor(np.array(array), dtype=kind))
+        return unflatten(graph.structure, leaves)
+
+
+@contextmanager
+def computing(engine: str) -> Iterator[None]:
+    """Captured functions are computed by the reference, or small arrays by kernels too."""
+    if engine == "native":
+        with Kernels():
+            yield
+        return
+    before = decorator.compiled
+    decorator.compiled = lambda graph, name, options, donated: ReferenceProgram(graph)
+    try:
+        yield
+    finally:
+        decorator.compiled = before
 
 
 # natively ----------------------------------------------------------------------------------------------------------
