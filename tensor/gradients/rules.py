@@ -82,6 +82,8 @@ def _exclusive(x: TensorNode, dim: int) -> TensorNode:
 
 def shifted(shape: maps.Shape, dim: int) -> maps.IndexMap:
     """Each element is the one before it along a dimension; the first is 0."""
+    if shape[dim] == 0:
+        return maps.strided(shape, [(0, 1, n) for n in shape])
     short = maps.strided(shape, [(0, 1, n - (d == dim)) for d, n in enumerate(shape)])
     return maps.compose(maps.padded(short.shape, [int(d == dim) for d in range(len(shape))], [0] * len(shape)), short)
 

@@ -83,6 +83,11 @@ def rms_norm(x: Any, eps: float = 1e-6) -> Any:
     return x / np.sqrt(mean(x * x, -1, True) + eps)
 
 
+def power(x: Any, k: Any) -> Any:
+    """C's powers: NumPy takes a root where a single number is 0.5, whose value at −inf is another."""
+    return np.power(x, np.broadcast_to(k, x.shape) * np.ones(x.shape))
+
+
 def sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 

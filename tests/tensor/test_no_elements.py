@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import jit
+from tilewright import grad, jit
 from tilewright.tensor import Tensor
 
 
@@ -24,3 +24,11 @@ def test_products_of_what_has_no_elements(monkeypatch: pytest.MonkeyPatch, m: in
     assert [f.numpy().shape for f in found] == [(m, k), (m,), (m, n), (m, k)]
     assert np.allclose(found[0].numpy(), np.tanh(x) @ y) and np.allclose(found[1].numpy(), (np.exp(y.T) @ x.T).sum(0))
     assert (found[3].numpy() == (1 + np.full((m, k), -np.log(max(m, 1)) if n > 1 else 0.0))).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("function", ["prod", "cumprod", "sum", "cumsum", "softmax"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gradients_of_what_has_no_elements(function: str, shape: tuple[int, int], axis: int) -> None:
+    found = grad(lambda x: getattr(x, function)(axis).sum())(Tensor(np.ones(shape, np.float32)))
+    assert found.numpy().shape == shape
