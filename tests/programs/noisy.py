@@ -103,6 +103,9 @@ class Noisy(np.ndarray):
         if isinstance(value, tuple) or np.asarray(value).dtype.kind != "f":
             return value
         name = ufunc.__name__
+        if name in ("maximum", "minimum") and _now().rng is not None:  # which of 0 and −0 is the larger is not defined
+            ties = value == 0 if method != "__call__" else (value == 0) & (raw[0] == raw[1])
+            value = np.where(ties, np.copysign(0.0, _now().rng.uniform(-1.0, 1.0, np.shape(value))), value)
         if name not in EXACT or (method == "reduce" and name in ("add", "multiply")):
             sums = name == "matmul" or (name == "add" and method != "__call__")
             value = _now().result(value, kind, _amplitude(ufunc, method, raw, options, value, kind), sums)
