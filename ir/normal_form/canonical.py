@@ -119,7 +119,8 @@ def _canonical(k: Kernel) -> Canonical:
     families = {f: w.axes[axes[0]] if len(axes) == 1 else w.families[f] for f, axes in k.families.items()}
     axes = sites | families
     text = f"kernel {VERSION}\n{w.text}{_decided(k, axes)}"
-    identity = _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values, *_aliases(k))))
+    places = [(b.name, w.buffers[b], repr(b.shape)) for b in k.buffers]  # also which parameter is which: factors have no order in the text
+    identity = _sha(repr((text, k.name, places, _given(k), w.values, *_aliases(k))))
     return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
 
 

@@ -28,8 +28,10 @@ def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, pa
     inside = inside_windows(seen.shape, w)
     if inside is not None and lowest != 0:
         seen = choose(inside, seen, lowest)
-    rule = _FIRST.setdefault(len(size), partial(_first_gradient, len(size)))
-    return with_gradient(reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape))), (seen,), rule)
+    largest = reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape)))
+    if prod(size) == 1:  # a view of what was seen, whose gradient is a view's: `seen` may be no node behind it
+        return largest
+    return with_gradient(largest, (seen,), _FIRST.setdefault(len(size), partial(_first_gradient, len(size))))
 
 
 _FIRST: dict[int, Callable[..., tuple[TensorNode]]] = {}

@@ -565,3 +565,20 @@ def test_stores_to_parts_of_one_output_may_follow_one_reduction(kind: str) -> No
     assert output.dtype.name == kind
     # an epilogue is left out where its result has the type that the other part's has
     assert (loose(rows(0.5))["epilogue"] == loose(rows(0.25))["epilogue"]) == (kind == "float32")
+
+
+def three_factors(roles: tuple[int, int, int]) -> Kernel:
+    """out[i] = Σ over j of three factors, of which the one at place 1 of `roles` is read at i: one computation for all orders."""
+    kb = KernelBuilder("three")
+    i, j = kb.axis("i", 3), kb.axis("j", 3)
+    a, b, c = (kb.input(f"in{n}", (3,), float32) for n in range(3))
+    x, y, z = ((a, b, c)[n] for n in roles)
+    product = x[j] * y[i] * z[j] if roles[0] < roles[1] else y[i] * x[j] * z[j]
+    kb.store("out", float32, (3,), (i,), kb.sum("dot", (i,), j, product)[i])
+    return kb.build()
+
+
+def test_which_parameter_is_which_is_part_of_the_identity() -> None:
+    """Programs are shared by identity, and called with arrays in the kernel's own order."""
+    made = [three_factors(r) for r in ((0, 1, 2), (0, 2, 1), (1, 0, 2))]
+    assert len({canonical(k).hash for k in made}) == 1 and len({canonical(k).identity for k in made}) == 3

@@ -66,7 +66,7 @@ CASES: dict[str, Case] = {
     "conv 2d": (lambda x, w: V.conv(x, w, padding=1), [IMAGE, apart(2, 2, 3, 3)]),
     "conv groups": (lambda x, w: V.conv(x, w, groups=2, dilation=2), [IMAGE, apart(4, 1, 2, 2)]),
     "conv_transpose": (lambda x, w: V.conv_transpose(x, w, stride=2), [apart(1, 2, 3), apart(2, 2, 2)]),
-    "max_pool": (lambda x: P.max_pool(x, 2), [IMAGE]), "max_pool overlapping": (lambda x: P.max_pool(x, 3, stride=1, padding=1), [IMAGE]),
+    "max_pool of one": (lambda x: P.max_pool(x, 1, stride=2), [IMAGE]), "max_pool": (lambda x: P.max_pool(x, 2), [IMAGE]), "max_pool overlapping": (lambda x: P.max_pool(x, 3, stride=1, padding=1), [IMAGE]),
     "avg_pool": (lambda x: P.avg_pool(x, 2), [IMAGE]), "global_avg_pool": (P.global_avg_pool, [IMAGE]),
     "tril": (C.tril, [apart(3, 3)]), "triu": (C.triu, [apart(3, 3)]),
     "take": (lambda x: I.take(x, ids(2, 0, 2), axis=1), [X]), "getitem": (lambda x: I.getitem(x, (1, slice(None, None, -2))), [X]),
