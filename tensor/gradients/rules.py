@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ..graph import maps
 from ..graph.lines import at
 from ..graph.node import HostCall, Loaded, Scattered, TensorNode
-from ..graph.primitives import cast, const, iota, reduce, reshape, scan, scatter, view
+from ..graph.primitives import cast, const, iota, reduce, reshape, rounded, scan, scatter, view
 from ..ops import elementwise as E
 from .elementwise import ELEMENTWISE, mul
 from .host import HOST_RULES
@@ -56,7 +56,9 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Backward
     if combine == "mul":
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
-        here = cast(E.binary("eq", x, spread(p.value(n), x.shape, over)), dy.dtype)
+        # of the numbers that users see: a kernel may have the elements in a wider type than the extreme that was stored
+        same = E.binary("eq", rounded(x, x.dtype), spread(rounded(p.value(n), x.dtype), x.shape, over))
+        here = cast(same, dy.dtype)
         out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
 

@@ -151,7 +151,7 @@ def _host(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
 
 
 _RULES: dict[str, Batched] = {
-    "elementwise": lambda n, src, new: P.elementwise(n.arg, *src),
+    "elementwise": lambda n, src, new: P.rounded(src[0], n.dtype) if n.arg == "rounded" else P.elementwise(n.arg, *src),
     "cast": lambda n, src, new: make("cast", tuple(src), n.arg, src[0].shape, n.dtype),
     "after": lambda n, src, new: P.after(*src),
     "view": lambda n, src, new: P.view(src[0], _lifted(n.arg, src[0].shape[0])),

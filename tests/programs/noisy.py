@@ -133,7 +133,7 @@ class Noisy(np.ndarray):
                 value, kind, _sum_eps(kind, terms) * np.einsum(raw[0], *map(np.abs, raw[1:])) + EPS[kind] * np.abs(value), True
             )
             return noisy(value, kind)
-        if function in (np.shape, np.ndim, np.size):
+        if function in (np.shape, np.ndim, np.size, np.result_type):
             return function(*raw, **named)
         if function not in MOVES:
             raise TypeError(f"{function.__name__} of noisy arrays: write it with ufuncs in plain.py")

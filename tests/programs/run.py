@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import check, draw, known, shrink, written
+from . import check, draw, shrink, written
 from .program import Program
 
 WAYS = ("eager", "jit", "grad", "numbers", "grad", "vmap", "jit", "symbols", "grad", "eager", "grad", "state")
@@ -26,11 +26,10 @@ class Tally:
     ways: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    known: Counter[str] = field(default_factory=Counter)
 
     def figures(self) -> dict[str, Any]:
         return {
-            "programs": sum(self.ways.values()), "ways": dict(self.ways), "failures": dict(self.failures), "known": dict(self.known),
+            "programs": sum(self.ways.values()), "ways": dict(self.ways), "failures": dict(self.failures), 
             "refused": dict(self.refused.most_common(20)),
         }  # fmt: skip
 
@@ -47,9 +46,6 @@ def one(program: Program, engine: str, tally: Tally) -> str:
         found = check.check(program, engine)
     except check.Refused as e:
         tally.refused["".join(c for c in str(e).splitlines()[0] if not c.isdigit())[:80]] += 1
-        return ""
-    if found and (row := known.known(program, found)):
-        tally.known[row] += 1
         return ""
     if found:
         tally.failures[shrink.kind(found)] += 1
