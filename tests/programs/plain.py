@@ -88,6 +88,11 @@ def power(x: Any, k: Any) -> Any:
     return np.power(x, np.broadcast_to(k, x.shape) * np.ones(x.shape))
 
 
+def floor_divided(x: Any, k: Any) -> Any:
+    """The array API's: an infinity stays one (NumPy says NaN)."""
+    return np.where(np.isinf(x) & np.isfinite(k), x / k, np.floor_divide(x, k))
+
+
 def sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 

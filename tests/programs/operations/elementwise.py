@@ -100,7 +100,7 @@ row("number", number, 4, add_k=("{a} + {k}", "{a} + number({k}, '{kind}')"), mul
     eq_k=("{a} == {k}", "{a} == number({k}, '{kind}')"), max_k=("{a}.maximum({k})", "np.maximum({a}, number({k}, '{kind}'))"),
     clip_k=("{a}.clip(0, {k})", "np.minimum(np.maximum({a}, number(0, '{kind}')), number({k}, '{kind}'))"))  # fmt: skip
 row("quarters", quarters, 1.5, div_k=("{a} / {k}", "{a} / number({k}, '{kind}')"), k_div=("{k} / {a}", "number({k}, '{kind}') / {a}"),
-    mod_k=("{a} % {k}", "np.remainder({a}, number({k}, '{kind}'))"), floordiv_k=("{a} // {k}", "np.floor_divide({a}, number({k}, '{kind}'))"),
+    mod_k=("{a} % {k}", "np.remainder({a}, number({k}, '{kind}'))"), floordiv_k=("{a} // {k}", "floor_divided({a}, number({k}, '{kind}'))"),
     pow_k=("{a} ** {k}", "power({a}, number({k}, '{kind}'))"))  # fmt: skip
 row("whole", whole, 1.5, imod=("{a} % {k}", "np.remainder({a}, number({k}, '{kind}'))"), ifloordiv=("{a} // {k}", "np.floor_divide({a}, number({k}, '{kind}'))"),
     shl=("{a} << 1", "{a} << number(1, '{kind}')"), shr=("{a} >> 1", "{a} >> number(1, '{kind}')"))  # fmt: skip
