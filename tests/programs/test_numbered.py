@@ -40,9 +40,10 @@ def test_by_the_reference(request: pytest.FixtureRequest, tmp_path: Path, chunk:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.covering
-def test_natively(request: pytest.FixtureRequest, tmp_path: Path, chunk: int, level: str) -> None:
+def test_natively(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chunk: int, level: str) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TARGET", level)
     try:
-        targets.lowered(targets.machine(), level)
+        targets.host()
     except DeviceError as e:
         pytest.skip(str(e))
     count = amount(request, 96, 20000) // CHUNKS
