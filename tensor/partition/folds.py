@@ -169,11 +169,13 @@ def _last(graph: Graph, f: Frontier) -> TensorNode | None:
 
 
 def _pair(graph: Graph, found: Folds, first: list[Frontier]) -> None:
-    """Contractions over the same dimension of the same head share a kernel where neither needs the other."""
+    """Contractions over the same dimension of the same head share a kernel where neither needs the other. One that another fold
+    computes in tiles itself has no kernel to share."""
     for f in first:
         by: dict[frozenset[int], list[TensorNode]] = {}
         for h, over in f.heads.values():
-            by.setdefault(over, []).append(h)
+            if id(h) not in found.inside:
+                by.setdefault(over, []).append(h)
         for heads in by.values():
             kept: list[TensorNode] = []
             for h in heads:

@@ -23,7 +23,11 @@ def results(outs: Sequence[TensorNode], runs: int, scale: float = 1.0, seed: int
         for number in range(runs + 3):
             use(number, scale, seed)
             found.append(values(outs))
-    return [summed_up([f[i] for f in found]) for i in range(len(outs))]
+    expected = [summed_up([f[i] for f in found]) for i in range(len(outs))]
+    for e in expected:  # 0 · ∞ of what is masked or stands between: a kernel that does not compute it is not wrong
+        if e.kind in noisy.EPS:
+            e.open = e.open | np.isnan(e.value)
+    return expected
 
 
 def values(outs: Sequence[TensorNode], exact: Mapping[int, Any] | None = None) -> list[Any]:

@@ -76,7 +76,7 @@ def run_list(made: CallList, given: Sequence[Any], sizes: dict[Any, int] | None 
         out = [made.nodes[p] for p in call.outputs]
         shapes = [concrete(n.shape, sizes or {}) for n in out]
         if not isinstance(call, KernelCall):
-            places[call.outputs[0]] = np.asarray(call.call.function(*[places[p] for p in call.inputs])).astype(out[0].dtype.np)
+            places[call.outputs[0]] = stored(call.call.function(*[places[p] for p in call.inputs]), out[0])
             continue
         if all(0 in s for s in shapes):
             found = [np.empty(s) for s in shapes]
