@@ -86,7 +86,7 @@ def gain(entries: int, seconds: float) -> dict[str, Any]:
     """Entries an hour on one slot and on two."""
     from tilewright.cache import Cache
     from tilewright.fleet.engine import DaskEngine
-    from tilewright.fleet.many import tune_on_fleet
+    from tilewright.fleet.sweep import tune_on_fleet
     from tilewright.fleet.tls import security
     from tilewright.fleet.under_way import FleetOptions
     from tilewright.search.manifest.manifest import load
@@ -113,7 +113,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     from tilewright.cache import Cache
     from tilewright.fleet import jobs, scheduler, settings, tls
     from tilewright.fleet.engine import DaskEngine
-    from tilewright.fleet.many import tune_on_fleet
+    from tilewright.fleet.sweep import tune_on_fleet
     from tilewright.fleet.under_way import FleetOptions
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
     from tilewright.search.manifest.entries import Entry, Manifest, Place

@@ -15,10 +15,7 @@ import json
 from collections.abc import Iterator
 from statistics import fmean
 
-from tilewright.search.bench.families_rugged import RUGGED
-from tilewright.search.bench.families_unseen import UNSEEN
-from tilewright.search.bench.families_whole import WHOLE_SPACES
-from tilewright.search.bench.made_up import made_up
+from tilewright.search.bench.made_up import RUGGED, UNSEEN, WHOLE_SPACES, made_up
 from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.bench.scores import available, score_all
 from tilewright.search.recording import Recording

@@ -91,11 +91,12 @@ def one(python: str, script: str, *words: str) -> dict[str, Any]:
 def duel(path: Path, check: str, a: dict[str, str], b: dict[str, str]) -> float:
     """The time of configuration `a` over that of `b`, in paired rounds; 1.0 where they are one configuration."""
     from tilewright.search.budget import Budget
-    from tilewright.sources import references, t1
+    from tilewright.sources import t1
+    from tilewright.sources import tuning as references
     from tilewright.sources.building import SourceTask
     from tilewright.sources.configurations import schedule
-    from tilewright.sources.measuring import SourceMeasurer
     from tilewright.sources.resolving import resolved
+    from tilewright.sources.tuning import SourceMeasurer
 
     if a == b:
         return 1.0

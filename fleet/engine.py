@@ -5,20 +5,138 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import InvalidStateError
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import FleetError
-from . import settings, site
-from .facts import dask, slot_of, versions
+from ..log import logger
+from . import jobs, settings
+from .facts import dask, difference, slot_of, versions
 from .keys import key_of
 from .lost import TOPIC as LOST
 from .lost import LostSlot, lost_slots
+from .machine_lock import held
 from .scheduler import ENDS, TOPIC, reach, unreachable
 from .seam import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLeft, SlotLost
-from .settled import settle, trouble
 
+if TYPE_CHECKING:
+    from .worker import SlotWorker
+
+
+# site -------------------------------------------------------------------------------------------------------
+# A job on a Dask worker: `perform` is the one function that a client ever submits.
+#
+# What a job sends, and how it ended, go to the client as events of the scheduler, in order, over the connection that
+# also says that the task is done. So nothing is fetched from workers, and a worker that dies takes no result with it.
+
+
+log = logger("fleet")
+_UNDER_WAY: dict[str, DaskSite] = {}
+"""The jobs that run in this process."""
+_LEFT = ("cancelled", "released", "forgotten", "error")
+"""States of a task that nobody wants any more."""
+
+
+class DaskSite:
+    """Where a job runs: a thread of a Dask worker."""
+
+    def __init__(self, worker: SlotWorker, envelope: Mapping[str, Any]) -> None:
+        self._worker, self._topic, self._id, self._key = worker, envelope["topic"], envelope["id"], envelope["key"]
+        device = worker.facts["device"]
+        self.device: str = "" if device is None else device["spec"]
+        self.threads: int = 1 if device is None else device["threads"]
+        self.folder: str = worker.local_directory
+        self.flag = threading.Event()
+        self.leaving = False
+        """Whether it is stopped only since its worker ends. What it has by then is no answer: others do the job again."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the client asked for it, or let go of the task, or is gone (the scheduler lets go for it then), or the worker ends."""
+        if not self.flag.is_set():
+            task = self._worker.state.tasks.get(self._key)
+            self.leaving = str(self._worker.status.name) in ("closing", "closed", "failed")
+            if self.leaving or task is None or task.state in _LEFT:
+                self.flag.set()
+        return self.flag.is_set()
+
+    def send(self, message: Any) -> None:
+        self.tell("message", message)
+
+    def tell(self, what: str, value: Any) -> None:
+        """`what`: message, done, failed, refused or left. As JSON text, for Dask's own encoding makes tuples of lists. TypeError for what is no
+        JSON data."""
+        self._worker.log_event(self._topic, {"job": self._id, what: json.dumps(value)})
+
+
+def perform(envelope: Mapping[str, Any]) -> None:
+    """Run the job in an envelope: `id`, `kind`, `payload`, `key` of the task, `topic` of its messages, `versions` of the client."""
+    from distributed import get_worker
+
+    worker: SlotWorker = get_worker()  # type: ignore[assignment]
+    site = DaskSite(worker, envelope)
+    if why := difference(versions(), envelope["versions"]):
+        site.tell("refused", f"the worker at {worker.facts['host']} refuses the job: {why}")
+        return
+    _UNDER_WAY[site._id] = site
+    try:
+        what, value = "done", _alone(worker, envelope, site)
+    except KeyboardInterrupt:
+        what, value = "failed", ["it was stopped", "KeyboardInterrupt"]
+    except Exception as e:
+        log.info("job %s failed: %s: %s", envelope["kind"], type(e).__name__, e)
+        what, value = "failed", [str(e) or type(e).__name__, type(e).__name__]
+    finally:
+        _UNDER_WAY.pop(site._id, None)
+    site.tell(*("left", None) if site.leaving else (what, value))
+
+
+def _alone(worker: SlotWorker, envelope: Mapping[str, Any], site: DaskSite) -> Any:
+    """The job's result, made while nothing runs on this machine that would disturb it, or that it would."""
+    kind, payload = envelope["kind"], envelope["payload"]
+    with held(worker.facts["lock"], alone=kind != "build" and worker.facts["exclusive"], stopped=lambda: site.stopped):
+        return jobs.perform(kind, payload, site)
+
+
+def stop(job: str) -> None:
+    """Ask a job of this process to end. The client runs this on the worker; a job that is over, or not begun, hears nothing."""
+    if (site := _UNDER_WAY.get(job)) is not None:
+        site.flag.set()
+
+
+def check_kind(kind: str) -> None:
+    """Raise FleetError for a kind of job that does not exist."""
+    if kind not in jobs.FUNCTIONS:
+        raise FleetError(f"there are no jobs of the kind {kind!r}; known: {', '.join(jobs.FUNCTIONS)}")
+
+
+# settled ----------------------------------------------------------------------------------------------------
+# How a job on its way ends, and what a task's error means.
+
+
+def settle(running: Running, value: Any = None, error: BaseException | None = None) -> None:
+    """Give it a value or an error, unless it has one."""
+    with suppress(InvalidStateError):  # the other way in was first
+        if error is not None:
+            running.set_exception(error)
+        else:
+            running.set_result(value)
+
+
+def trouble(future: Any, slot: FleetSlot) -> FleetError:
+    """The error of a task of Dask's."""
+    from distributed import KilledWorker
+
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return SlotLost(f"the worker {slot.address} on {slot.host} is gone")
+    return JobFailed(f"the worker on {slot.host} could not run the job: {error}", type(error).__name__)
+
+
+# engine -----------------------------------------------------------------------------------------------------
 ASK_S = 15.0
 """Seconds that the scheduler may take to answer; one that went away may be started again within them."""
 AGAIN_S = 0.2
@@ -132,7 +250,7 @@ class DaskEngine:
 
     def submit(self, slot: FleetSlot, job: FleetJob) -> Running:
         """Send a job to a slot (see the seam)."""
-        site.check_kind(job.kind)
+        check_kind(job.kind)
         running = Running(slot, job, stop=lambda: self._ask_to_stop(job.id))
         if slot.refused:
             running.set_exception(FleetError(f"the worker at {slot.host or slot.address} cannot be used: {slot.refused}"))
@@ -156,7 +274,7 @@ class DaskEngine:
         running.set_running_or_notify_cancel()
         try:
             future = self._client.submit(
-                site.perform, envelope, key=key, workers=[slot.address], allow_other_workers=False, pure=False, retries=0,
+                perform, envelope, key=key, workers=[slot.address], allow_other_workers=False, pure=False, retries=0,
                 resources={"timing" if job.kind != "build" else "build": 1},
             )  # fmt: skip
         except Exception as e:  # a client that lost its scheduler says so in several ways
@@ -283,7 +401,7 @@ class DaskEngine:
 
     async def _tell_to_stop(self, job: str, address: str) -> None:
         with suppress(Exception):  # this client may leave meanwhile
-            await self._client._run(site.stop, job, workers=[address], on_error="ignore")
+            await self._client._run(stop, job, workers=[address], on_error="ignore")
 
     def _agree(self) -> None:
         """FleetError where the scheduler has another version of Dask."""

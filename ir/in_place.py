@@ -14,7 +14,7 @@ from .rewrite import Rewriter
 def in_place(kernel: Kernel, aliases: Mapping[str, str]) -> Kernel:
     """`kernel` with outputs (by name) that may share the memory of the inputs that they are mapped to: the very same
     memory, or none of it. Its key stays what it is. Raises KernelError for a name that is not an output, and where an
-    output cannot be written in place (`ir.checks.aliases`)."""
+    output cannot be written in place (`ir.checks.check`)."""
     outputs = {b.name: b for b in kernel.outputs}
     for name in aliases:
         if name not in outputs:

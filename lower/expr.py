@@ -4,6 +4,7 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,6 @@ from .access.float_places import float_places
 from .access.memory_access import MemoryAccess
 from .access.present import read_masked
 from .access.transpose import transposed_read
-from .accumulated_terms import terms
 from .arithmetic import integers, shortcuts
 from .indices import unbounded
 from .lanes import lanes_of
@@ -30,6 +30,25 @@ from .part_index import over_parts, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
 
+# accumulated terms ------------------------------------------------------------------------------------------
+# Which products are joined with the addition that reads them (docs/decisions/0047).
+
+
+def terms(rule: Sequence[Node]) -> frozenset[Node]:
+    """The products of floats in the rule of a scan that are a term of one sum and of nothing else, the other term being none: what a
+    state was times a factor, and what is added to it."""
+    uses = Counter(rule)
+    for n in walk(*rule):
+        uses.update(n.src)
+    found = set()
+    for n in walk(*rule):
+        if n.op == "add" and n.dtype.is_float:
+            products = [s for s in n.src if s.op == "mul"]
+            found |= {p for p in products if len(products) == 1 and uses[p] == 1}
+    return frozenset(found)
+
+
+# expr -------------------------------------------------------------------------------------------------------
 EXPANDED = FUNCTIONS | {"trunc"}
 """What is written out as simpler operations, but in the twin."""
 DEEP = 32

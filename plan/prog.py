@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
@@ -11,17 +13,140 @@ from ..ir.checks.operand_ranges import check_operands, highest, operand_ranges
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
 from .arguments import Binder, address, viewed
-from .constants import Constants
 from .remote import Copying
 from .resolve import Origin, Plan
-from .same_arrays import SameArrays
 
 if TYPE_CHECKING:
     from ..cache import Standing
-    from ..devices import Executable
+    from ..devices import Executable, Packed
     from ..opts import ShownSchedule
     from .built import Built
 
+
+# same arrays ------------------------------------------------------------------------------------------------
+# Arrays that a program is called with again and again: their checks are made once.
+
+
+ROOM = 64
+"""Sets of arrays that are remembered."""
+_CALLS = 3
+"""Calls in a row with the same arrays before they are remembered. (Remembering costs as much as the checks of two
+calls, and new arrays often have the place of those that died.)"""
+
+
+class SameArrays:
+    """Calls by the identity of their arrays. What is found is right: a set is forgotten when one of its arrays dies,
+    and a weak reference keeps NumPy from moving an array's memory. Only how an array is seen, and whether it may be
+    written, can change meanwhile."""
+
+    __slots__ = ("_known", "_last", "_times")
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], _Known] = {}
+        self._last: tuple[int, ...] = ()
+        self._times = 0
+
+    def find(self, key: tuple[int, ...], arrays: tuple[Any, ...], inputs: int) -> _Known | None:
+        """What is known of these inputs and outputs, whose ids are `key`, if they still look as they did and outputs
+        are writeable."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        for a, shape, strides, dtype in known.looks(arrays):
+            if a.shape != shape or a.strides != strides or a.dtype is not dtype:
+                return None
+        for a in arrays[inputs:]:
+            if not a.flags.writeable:
+                return None
+        return known
+
+    def met(self, key: tuple[int, ...], arrays: tuple[Any, ...], call: Callable[..., None], addresses: Sequence[int]) -> None:
+        """These arrays passed every check; remember them if they did so a few times in a row and there is room."""
+        if key != self._last:
+            self._last, self._times = key, 1
+            return
+        self._times += 1
+        if self._times < _CALLS or len(self._known) >= ROOM:
+            return
+        known = self._known
+
+        def forget(_: Any) -> None:
+            known.pop(key, None)
+
+        known[key] = _Known(arrays, call, tuple(addresses), [weakref.ref(a, forget) for a in arrays])
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+        self._last = ()
+
+
+class _Known:
+    __slots__ = ("_dtypes", "_references", "_shapes", "_strides", "addresses", "call")
+
+    def __init__(
+        self, arrays: tuple[Any, ...], call: Callable[..., None], addresses: tuple[int, ...], references: list[weakref.ref[Any]]
+    ) -> None:
+        self.call, self.addresses, self._references = call, addresses, references
+        self._shapes, self._strides = [a.shape for a in arrays], [a.strides for a in arrays]
+        self._dtypes = [a.dtype for a in arrays]
+
+    def looks(self, arrays: tuple[Any, ...]) -> zip[tuple[Any, ...]]:
+        return zip(arrays, self._shapes, self._strides, self._dtypes)
+
+
+# constants --------------------------------------------------------------------------------------------------
+# What a program keeps packed of its constant inputs, for as long as the arrays live.
+
+
+Call = Callable[..., None]
+
+
+class Constants:
+    """Packed copies by the arrays they were made from. An array's death drops its copy; `clear` drops all, so that
+    the next call packs anew."""
+
+    def __init__(self, executable: Executable, places: Sequence[int]) -> None:
+        """`places`: the positions of constant inputs."""
+        self._executable, self._places = executable, tuple(places)
+        self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._lock = threading.Lock()
+
+    def call(self, inputs: Sequence[Any], addresses: Sequence[int], vars: tuple[int, ...]) -> Call:
+        """A bound call for these constant inputs, packed now if they are not yet. `addresses` are those of all parameters."""
+        key = tuple(addresses[i] for i in self._places)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                packed = self._executable.pack(addresses, vars)
+                # a weak reference also keeps NumPy from resizing the array
+                kept = self._kept[key] = _Kept(packed, [weakref.ref(inputs[i], self._forget(key)) for i in self._places])
+            found = kept.calls.get(vars)
+            if found is None:
+                found = kept.calls[vars] = self._executable.bind(vars, kept.packed)
+            return found
+
+    def _forget(self, key: tuple[int, ...]) -> Callable[[Any], object]:
+        kept = self._kept
+        return lambda _: kept.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget what is packed."""
+        with self._lock:
+            self._kept.clear()
+
+
+class _Kept:
+    """A packed copy, the calls bound to it, and the arrays it depends on."""
+
+    __slots__ = ("calls", "packed", "references")
+
+    def __init__(self, packed: Packed, references: list[weakref.ref[Any]]) -> None:
+        self.packed, self.references = packed, references
+        self.calls: dict[tuple[int, ...], Call] = {}
+
+
+# prog -------------------------------------------------------------------------------------------------------
 MEMO = 64
 """Combinations of shapes, and of the symbols' values, that a program remembers."""
 

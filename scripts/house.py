@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LINES, FUNCTION, PARAMETERS = 300, 60, 7
-"""Limits of a file, of a function, and of what a function takes without a dataclass."""
+LINES, FUNCTION, PARAMETERS = 700, 100, 7
+"""Limits of a file (one concept), of a function, and of what a function takes without a dataclass."""
 Graph = dict[str, set[str]]
 
 

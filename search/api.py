@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..cache.choice import Standing
@@ -20,7 +21,6 @@ from . import strategy as strategies
 from .budget import Budget, Meter
 from .deadline import Deadline, late_s
 from .doubted import DoubtedLimits
-from .garbage import seldom_collected
 from .interrupts import SignalWatch, release
 from .notebook import shown
 from .prepared import Measuring, begin_helpers, measurer_of, recorder_of
@@ -43,6 +43,29 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from .optuna.study import StudyKeeper
 
+
+# garbage ----------------------------------------------------------------------------------------------------
+# Python looks through all young objects for cycles after every 700 new ones, and now and then through all objects. A
+# search makes many that stay (states, schedules) and hardly a cycle: a tenth of its own time went into that.
+
+
+OBJECTS = 50_000
+"""New objects after which the youngest are looked through."""
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Inside, cycles are looked for less often, unless whoever runs this process said that they never are, or even less often."""
+    before = gc.get_threshold()
+    if 0 < before[0] < OBJECTS:
+        gc.set_threshold(OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+# api --------------------------------------------------------------------------------------------------------
 log = logger("search")
 
 Mode = Literal["use", "require", "record", "tune", "refresh"]

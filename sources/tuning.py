@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..ir.errors import CacheMiss, UsageError
 from ..log import logger
+from ..measure.measurer import Measurer
+from ..measure.processes import process
+from ..measure.processes.protocol import Closed
+from ..measure.processes.runner_setup import Data
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
 from ..search.deadline import Deadline, late_s
 from ..search.interrupts import SignalWatch, release
 from ..search.notebook import shown
+from ..search.prepared import build_deadline_s
 from ..search.progress import Progress
 from ..search.remembered.effort import GLANCE, Effort
 from ..search.remembered.known import known
@@ -28,19 +33,95 @@ from ..search.run import TuningRun
 from ..search.space import Space
 from ..search.start import Start
 from ..targets.memory import require_room
-from . import building, references
+from . import building, preparing
+from .building import SourceTask
 from .configurations import ParameterEngine, ParameterNames, schedule
-from .measuring import SourceMeasurer
+from .device import SourceDevice
 from .parameters import text_of
 from .recording import SourceRecorder, answered, opened
+from .reference_process import MODULE, ReferenceRequest
 from .resolving import SourceJob, SourceRun, SourceSettings, resolved
 from .spec import SourceSpec
 
 if TYPE_CHECKING:
     from ..cache import Cache
+    from ..ir.kernel import Kernel
     from ..ir.normal_form.canonical import Canonical
     from ..search.strategy import Strategy
 
+
+# references -------------------------------------------------------------------------------------------------
+# The reference of a source: computed before a search, in a process of its own, with a limit on its time.
+
+
+LIMIT_S = 300.0
+"""Seconds that a reference may take where nobody says another limit."""
+
+
+def compute(task: SourceTask, device: SourceDevice, threads: int, seeds: tuple[int, ...], limit_s: float = LIMIT_S) -> None:
+    """Write what every output must hold, for the inputs of each seed. Raises UsageError where the reference fails, hangs, or
+    disagrees with itself."""
+    if not any(a.written for a in task.spec.arrays):
+        raise UsageError(
+            f'{task.spec.function} writes no argument, so nothing can be checked: give the arrays that it writes role = "out" or "inout"'
+        )
+    started, channel = process.start(MODULE, ReferenceRequest(task, device, threads, seeds))
+    what = (
+        f"the reference {task.spec.check.reference}" if task.spec.check.reference else "the untuned configuration, which is the reference,"
+    )
+    began = time.monotonic()
+    try:
+        while True:
+            try:
+                kind, payload = channel.receive(min(1.0, max(0.01, began + limit_s - time.monotonic())))
+                break
+            except TimeoutError:
+                if time.monotonic() - began > limit_s:
+                    raise UsageError(
+                        f"{what} did not end within {limit_s:.3g} s: give smaller sizes, another reference, or more time"
+                    ) from None
+    except Closed:
+        how = process.how_it_ended(started.wait())
+        raise UsageError(f"{what} ended its process ({how}){_hint(how)}") from None
+    finally:
+        process.stop(started, channel)
+    if kind == "error":
+        raise UsageError(str(payload))
+
+
+def _hint(how: str) -> str:
+    """What a signal usually means."""
+    if "SIGSEGV" in how or "SIGBUS" in how:
+        return ': it reads or writes outside an array, or writes one whose role is "in"; check shapes, roles and sizes'
+    return ""
+
+
+# measuring --------------------------------------------------------------------------------------------------
+# The measurer of a source's configurations: builders, runner and checks are those of kernels.
+
+
+LEAST_S, MOST_S = 2.0, 10.0
+"""Seconds that a call may take, at least and at most."""
+
+
+class SourceMeasurer(Measurer):
+    """Builds, verifies and times configurations of a `SourceTask`."""
+
+    def __init__(self, task: building.SourceTask, what: Any, budget: Budget, seed: int, hashed: bool = False) -> None:
+        """`what` has the `device` (a SourceDevice) and the `threads`. One endless loop must not cost the whole budget."""
+        deadline = MOST_S if budget.seconds is None else min(MOST_S, max(LEAST_S, budget.seconds / 6))
+        # to a measurer its kernel is opaque: `build` and `prepare` alone look inside
+        kernel = cast("Kernel", task)
+        told: dict[str, Any] = {"compile": building.build, "prepare": preparing.prepare, "hash_outputs": hashed}
+        told["build_deadline_s"] = build_deadline_s(budget)
+        super().__init__(kernel, what.device, what.threads, seed=seed, deadline_s=deadline, **told)
+
+    def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:
+        """Other inputs of the kinds that the user chose, and many runs that must give the same bits."""
+        return [Data(self.seed + 1, preparing.AGAIN)]
+
+
+# tuning -----------------------------------------------------------------------------------------------------
 log = logger("sources")
 
 SMALL = 64
@@ -124,8 +205,8 @@ def _searched(
         task = building.SourceTask(spec, Path(folder))
         show.phase("computing the reference")
         Deadline.doing = "the reference was being computed"
-        left = references.LIMIT_S if budget.seconds is None else started + budget.seconds - time.monotonic()
-        references.compute(task, what.device, what.threads, (job.seed, job.seed + 1), min(references.LIMIT_S, max(0.0, left)))
+        left = LIMIT_S if budget.seconds is None else started + budget.seconds - time.monotonic()
+        compute(task, what.device, what.threads, (job.seed, job.seed + 1), min(LIMIT_S, max(0.0, left)))
         log.debug("%s: preparing and the reference took %.3f s", spec.function, time.monotonic() - started)
         meter = Meter(budget, started)
         with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:

@@ -1,8 +1,7 @@
 """Targets: what code may use (instruction flags) and the sizes that schedules are chosen by."""
 
 from .detect import machine, usable_cores
-from .here import command_prefix, host, lowered
-from .named import named
+from .named import command_prefix, host, lowered, named
 from .table import NAMES
 from .target import Target
 

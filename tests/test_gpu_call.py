@@ -27,7 +27,8 @@ from parts import gpu_cublas, gpu_steps
 from parts.gpu_cases import CASES, GOALS, GROUPS
 from parts.gpu_steps import CallFolder, Step, StepRun
 from tilewright import kernels
-from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import nvrtc
 from tilewright.measure.inputs import generate
 from tilewright.plan import compile
 from tilewright.search.result import Job, make

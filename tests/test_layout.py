@@ -119,7 +119,7 @@ def test_no_absolute_import_of_own_folders() -> None:
 
 @pytest.mark.slow
 def test_files_and_functions_stay_short() -> None:
-    """One concept a file: at most 300 lines, and 60 a function. `python scripts/house.py` prints all that is counted."""
+    """One concept a file, 100 lines or 700. `python scripts/house.py` prints all that is counted."""
     found = counted()
     assert len(found.files) > 300 and len(found.functions) > 2000
     assert not {name: lines for name, lines in found.files.items() if lines > house.LINES}

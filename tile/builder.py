@@ -2,27 +2,203 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from ..ir import arguments as given
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType, DTypeLike, float32
 from ..ir.errors import KernelError
-from ..ir.node import Node, const
+from ..ir.integer_ranges import value_range
+from ..ir.node import Node, axes_of, const, ref, walk
 from ..ir.operators import cast, where
-from .accumulator import Accumulator
-from .ends import check_end
-from .rebound import Rebound
 from .refs import Ref, as_place, places
 from .solve import solve_loop
-from .trace import LoopTrace, Step, Trace, step_axis
-from .value import Tile, TileDim, both, new_lane
+from .trace import Carried, LoopTrace, Step, Trace, step_axis
+from .value import Tile, TileDim, aligned, as_tile, both, new_lane, relaned
 from .vanish import identity_of, vanished
 
+# accumulator ------------------------------------------------------------------------------------------------
+# What changes while a cell runs: tiles that are assigned to.
 
+
+class Accumulator(Tile):
+    """A tile that `acc += x`, `acc *= x` and `acc[...] = x` change, in loops too. It keeps its shape and type."""
+
+    __slots__ = ("_carried", "_first", "_over", "_trace")
+
+    def __init__(self, first: Tile) -> None:
+        own = relaned(Tile([TileDim(d.size, new_lane(d.size) if d.lane is None else d.lane, d.inside) for d in first.dims], first.node))
+        super().__init__(own.dims, own.node)
+        self._carried: list[tuple[Carried, tuple[TileDim, ...]]] = []
+        self._over = ""
+
+    @property
+    def dims(self) -> tuple[TileDim, ...]:
+        """The dimensions as they are now."""
+        self._check()
+        return self._dims
+
+    @property
+    def node(self) -> Node:
+        """The element as it is now."""
+        self._check()
+        return self._node
+
+    def _check(self) -> None:
+        if self._over:
+            raise KernelError(
+                f"an accumulator that was made inside the loop over {self._over} is used after it: each step has its own. Make it before the loop"
+            )
+
+    # changes ----------------------------------------------------------------------------------------------------------
+    def __setitem__(self, what: Any, value: Any) -> None:
+        if what is not Ellipsis and what != slice(None):
+            raise KernelError("an accumulator is assigned as a whole, acc[...] = x; where() keeps elements as they are")
+        self._set(value)
+
+    def _set(self, value: Any) -> None:
+        new = as_tile(value)
+        lanes = tuple(d.lane for d in self.dims)
+        if new.ndim > self.ndim or any(n not in (1, m) for n, m in zip(new.shape[::-1], self.shape[::-1], strict=False)):
+            raise KernelError(f"an accumulator of shape {list(self.shape)} cannot hold {new!r}")
+        dims, (_, node) = aligned([Tile([TileDim(d.size, d.lane) for d in self.dims], self._node), new])
+        if tuple(d.lane for d in dims) != lanes:
+            raise KernelError(f"an accumulator of shape {list(self.shape)} cannot hold {new!r}")
+        if node.dtype is not self._node.dtype:
+            if isinstance(value, Tile):
+                raise KernelError(
+                    f"an accumulator of {self._node.dtype} cannot hold {node.dtype}; cast it, or make the accumulator with dtype"
+                )
+            node = as_tile(value).cast(self._node.dtype).node
+        self._dims, self._node = dims, node
+
+    def __iadd__(self, other: Any) -> Accumulator:
+        self._set(self + other)
+        return self
+
+    def __isub__(self, other: Any) -> Accumulator:
+        self._set(self - other)
+        return self
+
+    def __imul__(self, other: Any) -> Accumulator:
+        self._set(self * other)
+        return self
+
+    def __itruediv__(self, other: Any) -> Accumulator:
+        self._set(self / other)
+        return self
+
+    # loops ------------------------------------------------------------------------------------------------------------
+    def enter(self, trace: Trace, loop: LoopTrace) -> None:
+        """At the beginning of a step it is what the last step left."""
+        lanes = tuple(d.lane for d in self._dims if d.lane is not None)
+        c = Carried(lanes, self._dims, self._node, trace.fresh("\0b"), trace.fresh("\0e"))
+        loop.carried.append(c)
+        self._carried.append((c, self._dims))
+        self._node = ref(c.before, lanes, self._node.dtype)
+
+    def leave(self, trace: Trace, loop: LoopTrace) -> None:
+        """After the loop it is what the last step of all left."""
+        c, dims = self._carried.pop()
+        before = ref(c.before, c.lanes, self._node.dtype)
+        trace.gone[c.before] = loop.step.name
+        if self._node is before:
+            loop.carried.remove(c)
+            trace.aliases[c.before] = (c.lanes, c.init)
+            self._dims, self._node = dims, c.init
+            return
+        loops = {x.step.axis for x in trace.open} | {loop.step.axis}
+        after: list[TileDim] = []
+        for old, new in zip(dims, self._dims, strict=True):
+            if new.inside is not None and axes_of(new.inside) & loops:
+                # in a step some elements do not exist: they stay what they were
+                self._node = where(new.inside, self._node, before)
+                after.append(TileDim(old.size, old.lane, old.inside))
+            else:
+                after.append(TileDim(old.size, old.lane, both(old.inside, new.inside)))
+        c.update = self._node
+        self._dims, self._node = tuple(after), ref(c.after, c.lanes, self._node.dtype)
+
+    def end(self, loop: str) -> None:
+        """The loop in which it was made is over."""
+        self._over = loop
+
+
+# rebound ----------------------------------------------------------------------------------------------------
+# Python names that a loop's body reads and then binds anew. The body runs once, for all steps of the loop, so what it
+# binds would be handed on to no next step: the kernel would mean something else than the same lines in Python.
+
+
+_NOWHERE = object()
+
+
+class Rebound:
+    """The names that the `for` statement which runs in a frame would hand from one step to the next, and what they are before it."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._frame = frame
+        self._before = {name: self._now(name) for name in _read_and_bound(frame)}
+
+    def _now(self, name: str) -> Any:
+        return self._frame.f_locals.get(name, self._frame.f_globals.get(name, _NOWHERE))
+
+    def check(self, loop: str) -> None:
+        """KernelError where one of them is another object now. (An accumulator stays what it is, whatever it holds.)"""
+        changed = [name for name, value in self._before.items() if value is not _NOWHERE and self._now(name) is not value]
+        if changed:
+            name = changed[0]
+            raise KernelError(
+                f"the loop over {loop}: {name} is bound anew in its body, which runs once for all steps, and only accumulators outlive a "
+                f"loop: let {name} be one (t.zeros, t.full or t.accumulator before the loop), and change it by {name} += … or "
+                f"{name}[...] = …"
+            )
+
+
+def _read_and_bound(frame: FrameType) -> list[str]:
+    """Names that are read before they are bound in the body of the `for` statement that runs, in the order of its instructions."""
+    instructions = list(dis.get_instructions(frame.f_code))
+    # (where it has run for a while, Python stands at what belongs to the instruction)
+    start = next((i for i, x in reversed(list(enumerate(instructions))) if x.offset <= frame.f_lasti), None)
+    if start is None or instructions[start].opname != "FOR_ITER":
+        return []
+    end = instructions[start].argval
+    first: dict[str, str] = {}
+    bound = set[str]()
+    for x in instructions[start + 1 :]:
+        if x.offset >= end:
+            break
+        names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
+        for what, name in zip((word for word in x.opname.split("_") if word in ("LOAD", "STORE")), names):
+            if isinstance(name, str) and x.opname.endswith(("FAST", "BORROW", "CHECK", "CLEAR", "DEREF", "CLOSURE", "NAME", "GLOBAL")):
+                first.setdefault(name, what)
+                if what == "STORE":
+                    bound.add(name)
+    return [name for name, what in first.items() if what == "LOAD" and name in bound]
+
+
+# ends -------------------------------------------------------------------------------------------------------
+# Where a cell may end a loop.
+
+
+def check_end(what: str, end: Node, extent: int) -> None:
+    """Raise KernelError for an end that is read from memory and may lie past the loop's extent: the elements from there on would be
+    left out without a word. (What is computed of places alone may: past the extent there is nothing.)"""
+    if not any(n.op in ("load", "ref") for n in walk(end)):
+        return
+    most = value_range(end)[1]
+    if most > extent:
+        raise KernelError(
+            f"{what}: its end is read from memory, and may be up to {most}, past its {extent} elements. State the range of the input, "
+            f"t.input(..., range=(0, {extent})), which calls check; or give tile.minimum(end, {extent}) if the rest is to be left out"
+        )
+
+
+# builder ----------------------------------------------------------------------------------------------------
 class BlockSize(int):
     """A block size that a search chooses; while the kernel is written it is one of the values."""
 

@@ -8,18 +8,154 @@ the kernel then takes one pass or several is again a matter of schedules: `ir.on
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.body import Scan, Value
 from ..ir.errors import KernelError
 from ..ir.functions import maximum, where
-from ..ir.node import Node, const, ref
+from ..ir.node import Node, axes_of, const, ref, walk
 from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import arith, substitute
+from ..ir.operators import arith, cast, substitute
+from ..ir.tuple_scan import COMBINE, TupleScan, sides
 from .affine import Affine, NotAffineError, affine
-from .recurrence import as_scan, extreme_of
-from .rescale import rescales
-from .trace import Carried, LoopTrace, TileStore, Trace, placeholders
+from .trace import Carried, LoopTrace, Step, TileStore, Trace, placeholders
 from .value import new_lane
 from .vanish import all_inside, identity_of, vanished, without_end
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
+# rescale ----------------------------------------------------------------------------------------------------
+# Does a factor that moves a sum from one running maximum to the next leave no trace? Tried on random numbers.
+
+
+_TRIED = 64
+_CLOSE = 1e-6
+
+
+class _Numbers:
+    """Random numbers for what an expression reads, the same whenever it is computed."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._np, self._rng = np, np.random.default_rng(0)
+        self._leaves: dict[Node, Any] = {}
+
+    def leaf(self, n: Node) -> np.ndarray[Any, Any]:
+        """What a node that is read is."""
+        if n not in self._leaves:
+            if n.dtype.kind == "b":
+                drawn = self._rng.integers(0, 2, _TRIED).astype(bool)
+            elif n.dtype.is_int:
+                drawn = self._rng.integers(1, 5, _TRIED)
+            else:
+                drawn = self._rng.uniform(0.25, 1.5, _TRIED) * self._rng.choice([-1.0, 1.0], _TRIED)
+            self._leaves[n] = drawn
+        found: np.ndarray[Any, Any] = self._leaves[n]
+        return found
+
+    def value(self, root: Node, states: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        """The expression, for values of the states by their references' names."""
+        from ..ir.evaluation.algebra import Algebra
+
+        algebra, memo = Algebra(), dict[Node, Any]()
+        for n in walk(root):
+            v = [memo[s] for s in n.src]
+            if n.op == "ref" and n.arg in states:
+                memo[n] = states[n.arg]
+            elif n.op == "const":
+                memo[n] = algebra.number(n.arg, n.dtype)
+            elif n.op in ("load", "ref", "axis", "sym") or n.dtype.is_int or (n.dtype.kind == "b" and n.src[0].dtype.is_int):
+                memo[n] = self.leaf(n)
+            elif n.op == "cast":
+                memo[n] = self.leaf(n) if n.src[0].dtype.is_int else algebra.cast(v[0], n.src[0].dtype, n.dtype)
+            elif n.op == "where":
+                memo[n] = algebra.where(v[0], v[1], v[2], n.dtype)
+            else:
+                memo[n] = algebra.unary(n.op, v[0], n.src[0].dtype) if len(v) == 1 else algebra.binary(n.op, v[0], v[1], n.src[0].dtype)
+        return self._np.broadcast_to(self._np.asarray(memo[root], self._np.float64), _TRIED)
+
+    def close(self, a: Any, b: Any) -> bool:
+        """Whether two results agree, NaN with NaN."""
+        return bool(self._np.isclose(a, b, rtol=_CLOSE, atol=_CLOSE, equal_nan=True).all())
+
+
+def rescales(scale: Node, elements: Sequence[Node], grows: Mapping[str, bool]) -> str:
+    """ "" where sums of `elements` under `scale` may be taken for the last states at once; else what is wrong. `grows`: the running
+    maxima (True) and minima (False) by the names of their references before a step."""
+    import numpy as np
+
+    numbers = _Numbers()
+    rng = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        at = [{s: np.zeros(_TRIED) for s in grows}]
+        for _ in range(2):
+            steps = {s: rng.uniform(0.0, 1.5, _TRIED) * (1.0 if up else -1.0) for s, up in grows.items()}
+            at.append({s: at[-1][s] + steps[s] for s in grows})
+        first = {s: rng.uniform(-1.0, 1.0, _TRIED) for s in grows}
+        at = [{s: x[s] + first[s] for s in grows} for x in at]
+
+        def moved(i: int, j: int) -> Any:
+            return numbers.value(scale, {**at[i], **{s.replace("\0b", "\0n", 1): x for s, x in at[j].items()}})
+
+        def element(e: Node, j: int) -> Any:
+            return numbers.value(e, {s.replace("\0b", "\0n", 1): x for s, x in at[j].items()})
+
+        if not numbers.close(moved(0, 1) * moved(1, 2), moved(0, 2)):
+            return "the factor of two steps is not the product of the factors of each"
+        if not all(numbers.close(element(e, 1) * moved(1, 2), element(e, 2)) for e in elements):
+            return "what a step adds does not change by that factor when the maximum does"
+    return ""
+
+
+# recurrence -------------------------------------------------------------------------------------------------
+# Running results of a loop, as scans over its steps.
+
+
+def as_scan(trace: Trace, step: Step, c: Carried, combine: str, scale: Node, terms: list[Node]) -> Node:
+    """What a state is after a step, over its lanes and the step's axis: scale · state + Σ terms for 'add', else the combine of the
+    state and the one term. Blelloch, "Prefix sums and their applications" (1990), has linear recurrences as scans of pairs."""
+    if not terms:
+        combine, terms, scale = "mul", [scale], const(1, c.init.dtype)
+    dtype = c.init.dtype
+    total = terms[0]
+    for t in terms[1:]:
+        total = total + t
+    total = cast(total, dtype)
+    needed = axes_of(total, scale, c.init) | {step.axis}
+    axes = tuple(sorted(needed, key=trace.rank))
+    plain = scale.op == "const" and scale.arg == 1
+    if combine != "add" or plain:
+        name = trace.fresh("run")
+        trace.scans[name] = Value(name, axes, Scan(combine, step.axis, total, dtype), dtype)
+        found = ref(name, axes, dtype)
+        return found if c.init is identity_of(combine, c.init) else arith(combine, found, c.init)
+    before, after = sides((dtype, dtype))
+    rule = (before[0] * after[0], before[1] * after[0] + after[1])
+    elements, identity = (cast(scale, dtype), total), (const(1.0, dtype), const(0.0, dtype))
+    made = []
+    for k, wish in enumerate(("decay", "run")):
+        name = trace.fresh(wish)
+        trace.scans[name] = Value(name, axes, Scan(COMBINE, step.axis, TupleScan(elements, identity, rule, k).node, dtype), dtype)
+        made.append(ref(name, axes, dtype))
+    zero = c.init.op == "const" and c.init.arg == 0
+    return made[1] if zero else made[1] + made[0] * c.init
+
+
+def extreme_of(u: Node, own: Node) -> tuple[str, Node] | None:
+    """("max" or "min", x) of a state that a step changes to the larger or smaller of itself and x, perhaps under a condition; else None."""
+    if u.op == "where" and u.src[2] is own:
+        found = extreme_of(u.src[1], own)
+        return None if found is None else (found[0], where(u.src[0], found[1], identity_of(found[0], own)))
+    if u.op not in ("max", "min") or own not in u.src:
+        return None
+    return u.op, next((s for s in u.src if s is not own), own)
+
+
+# solve ------------------------------------------------------------------------------------------------------
 Part = tuple[tuple[Node, ...], Node]
 """A term of a sum: what it is summed over, and its element."""
 _NOW = "\0n"

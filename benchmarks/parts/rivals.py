@@ -1,7 +1,7 @@
-"""The environment that rivals run in: `tilewright.measure.rival.environment`, under the name that benchmarks use."""
+"""The environment that rivals run in: `tilewright.measure.rival.versus`, under the name that benchmarks use."""
 
 from __future__ import annotations
 
-from tilewright.measure.rival.environment import LEVELS, NATIVE, NUMPY, SLOWING, environment, settings
+from tilewright.measure.rival.versus import LEVELS, NATIVE, NUMPY, SLOWING, environment, settings
 
 __all__ = ["LEVELS", "NATIVE", "NUMPY", "SLOWING", "environment", "settings"]

@@ -2,20 +2,146 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from .board import fleet_display
+from ..terminal.live import outcomes
+from ..terminal.style import clock, console, duration, flops, rate, table
 from .command import security
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...fleet.under_way import UnderWay
     from ...search.manifest.entries import Manifest
     from ...search.manifest.tune_all import Done, Overall
 
 
+# board ------------------------------------------------------------------------------------------------------
+# What a person sees while a fleet tunes: one board over all slots on a terminal, plain lines elsewhere, nothing with
+# --quiet.
+
+
+LINE_S = 5.0
+
+
+class FleetQuiet:
+    """No output; the base of the others."""
+
+    def __init__(self, out: Console | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self.out, self.now = out or console(), now
+
+    def __enter__(self) -> FleetQuiet:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing to take down."""
+
+    def show(self, under_way: Sequence[UnderWay], overall: Overall) -> None:
+        """What is under way now."""
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+
+
+class FleetPlain(FleetQuiet):
+    """A line when an entry is sent, for each new best, and every few seconds."""
+
+    def __init__(self, out: Console | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(out, now)
+        self._said: dict[int, tuple[float, Any]] = {}
+
+    def line(self, text: str) -> None:
+        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.file.flush()
+
+    def show(self, under_way: Sequence[UnderWay], overall: Overall) -> None:
+        for u in under_way:
+            at, top = self._said.get(id(u), (None, None))
+            if at is None:
+                again = ", once more after its worker was lost" if u.attempt > 1 else ""
+                self.line(f"{where(u)}: tuning {u.entry.title}{again}")
+            elif u.top.get("t_min") != top or self.now() - at >= LINE_S:
+                self.line(f"{where(u)}: {u.entry.title}: {said(u, self.now())}")
+            else:
+                continue
+            self._said[id(u)] = self.now(), u.top.get("t_min")
+
+
+class FleetBoard(FleetQuiet):
+    """A live table: a line for each entry that is being tuned, and where."""
+
+    def __init__(self, out: Console | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+
+        super().__init__(out, now)
+        self._live = Live(console=self.out, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> FleetBoard:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def line(self, text: str) -> None:
+        self.out.print(text, markup=False, soft_wrap=True)
+
+    def show(self, under_way: Sequence[UnderWay], overall: Overall) -> None:
+        from rich.text import Text
+
+        grid = table(overall.line(), "slot", "tuning", "phase", ">left", "candidates", "best")
+        for u in under_way:
+            grid.add_row(
+                Text(where(u)),
+                Text(u.entry.title, style="bold"),
+                u.phase,
+                left(u, self.now()),
+                outcomes(u.counts),
+                Text(best(u), style="bold green"),
+            )
+        self._live.update(grid, refresh=True)
+
+
+def where(u: UnderWay) -> str:
+    """`host cpu`."""
+    return f"{u.slot.host} {u.slot.device.spec.rpartition('/')[2] if u.slot.device is not None else ''}".rstrip()
+
+
+def left(u: UnderWay, now: float) -> str:
+    """What remains of an entry's budget."""
+    parts = [clock(max(0.0, u.began + u.share - now))] if u.share is not None else []
+    parts += [f"{max(0, u.trials - u.counts.total())} trials"] if u.trials is not None else []
+    return ", ".join(parts)
+
+
+def best(u: UnderWay) -> str:
+    """The best so far, with its rates; '' where there is none."""
+    t = u.top
+    if not isinstance(t.get("t_min"), float):
+        return ""
+    parts = [duration(t["t_min"])]
+    parts += [flops(t["gflops"])] if isinstance(t.get("gflops"), float) else []
+    parts += [rate(t["gbytes_s"], "GB/s")] if isinstance(t.get("gbytes_s"), float) and not t.get("gflops") else []
+    return "  ".join(parts)
+
+
+def said(u: UnderWay, now: float) -> str:
+    """All of it in a line."""
+    return ", ".join(filter(None, (u.phase, outcomes(u.counts), f"best {best(u)}" if u.top else "", f"{left(u, now)} left")))
+
+
+def fleet_display(quiet: bool, out: Console) -> FleetQuiet:
+    """The display that fits."""
+    if quiet:
+        return FleetQuiet(out)
+    return FleetBoard(out) if out.is_terminal and not out.is_dumb_terminal else FleetPlain(out)
+
+
+# tuned ------------------------------------------------------------------------------------------------------
 def tune_shown(
     found: Manifest,
     args: Namespace,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -13,7 +14,6 @@ from ...files.output import replace
 from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, console, table, whole
 from .asked import FunctionGraph, ask
-from .named import named
 from .page import page
 from .picture import dot_text
 from .texts import count_text, shape_dtype, summary
@@ -25,6 +25,47 @@ if TYPE_CHECKING:
     from ...tensor.fusion.fused import GraphFacts, KernelFacts, TensorFacts
 
 
+# named ------------------------------------------------------------------------------------------------------
+# Which named kernel a kernel is, whatever its extents are.
+
+
+def named(kernel: Kernel) -> str:
+    """The named kernel that has the same form at other extents ('' where there is none). Equal ones share schedules of
+    similar extents; where the extents are equal too, they share the key."""
+
+    if kernel.symbols or any(0 in b.shape for b in kernel.buffers):
+        return ""
+    alike = _kernels().get(_parameters(kernel), ())
+    form = _form(kernel) if alike else ""
+    return next((name for name, made in alike if _form(made) == form), "")
+
+
+def _form(kernel: Kernel) -> str:
+    from ...ir.normal_form.canonical import loose
+    from ...ir.normal_form.normalise import normalise
+
+    return loose(normalise(kernel))["extents"]
+
+
+def _parameters(kernel: Kernel) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((b.role, b.dtype.name) for b in kernel.buffers))
+
+
+@functools.cache
+def _kernels() -> dict[tuple[tuple[str, str], ...], list[tuple[str, Kernel]]]:
+    """All named kernels, small, by the types of their parameters."""
+    from ...kernels import NAMES, get
+
+    found: dict[tuple[tuple[str, str], ...], list[tuple[str, Kernel]]] = {}
+    for name in NAMES:
+        made = get(name)
+        for dtype in made.dtypes:
+            kernel = made.kernel(made.odd_shape, dtype)
+            found.setdefault(_parameters(kernel), []).append((name, kernel))
+    return found
+
+
+# graph ------------------------------------------------------------------------------------------------------
 def run(args: Namespace) -> int:
     """Print what the function becomes; with --dot, --svg, --html or --json write that file. Raises KernelError and
     UsageError."""

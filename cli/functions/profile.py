@@ -9,18 +9,177 @@ import sys
 import time
 import traceback
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..terminal.json_file import write
 from ..terminal.style import console, duration, percent, rate, table, whole
-from .profiled import MOST_TRACED, Profile, ProfileRow, gains
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ...ir.kernel import Kernel
+    from ...tensor.running.observe import Event
     from ..terminal.listing import Listing
 
+
+# profiled ---------------------------------------------------------------------------------------------------
+# What a script's kernels did, gathered call by call: a row for each kernel, and what the rest of the time was.
+
+
+MOST_TRACED = 1_000_000
+"""Events that a trace holds at most."""
+TUNED = ("exact", "NumPy")
+"""Origins of what a search would not change."""
+_TRACKS = {"kernel": 1, "numpy": 1, "graph": 2, "build": 2}
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """All calls of one kernel. `seconds`: together; `flops` and `nbytes`: of one call (bytes: compulsory traffic);
+    `roofline_s`: the least that one call can take, None where the machine's limits are not known; `origin`: where the
+    schedule is from ('exact', 'stale', 'nearest', 'seed'; 'NumPy' for its own code)."""
+
+    name: str
+    device: str
+    calls: int
+    seconds: float
+    flops: int
+    nbytes: int
+    roofline_s: float | None
+    origin: str
+    threads: int
+
+    @property
+    def gflops(self) -> float:
+        """10⁹ operations a second."""
+        return self.flops * self.calls / self.seconds / 1e9 if self.seconds else 0.0
+
+    @property
+    def gbytes_s(self) -> float:
+        """10⁹ bytes a second, of compulsory traffic."""
+        return self.nbytes * self.calls / self.seconds / 1e9 if self.seconds else 0.0
+
+
+@dataclass
+class _Sum:
+    name: str
+    device: str
+    kernel: Kernel | None
+    calls: int = 0
+    seconds: float = 0.0
+    threads: int = 0
+
+
+@dataclass
+class Profile:
+    """`told` is the observer. `keep`: whether events are kept for a trace; `wall`: seconds of the whole script, which
+    began at `begin`."""
+
+    keep: bool = False
+    wall: float = 0.0
+    begin: float = 0.0
+    dropped: int = 0
+    events: list[Event] = field(default_factory=list)
+    _sums: dict[tuple[str, str], _Sum] = field(default_factory=dict)
+    _named: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    _rest: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def told(self, event: Event) -> None:
+        """Count an event."""
+        if self.keep:
+            if len(self.events) < MOST_TRACED:
+                self.events.append(event)
+            else:
+                self.dropped += 1
+        if event.kind in ("build", "graph"):
+            calls, seconds = self._rest.get(event.kind, (0, 0.0))
+            self._rest[event.kind] = calls + 1, seconds + event.seconds
+            return
+        key = self._identity(event.subject) if event.kind == "kernel" else f"numpy {event.name}"
+        row = self._sums.setdefault((key, event.device), _Sum(event.name, event.device, event.subject))
+        row.calls += 1
+        row.seconds += event.seconds
+        row.threads = max(row.threads, event.threads)
+
+    def _identity(self, kernel: Kernel) -> str:
+        """Equal for kernels that mean the same; remembered by object, which is kept so that its id stays its own."""
+        found = self._named.get(id(kernel))
+        if found is None:
+            from ...plan import canonical_of
+
+            found = self._named[id(kernel)] = kernel, canonical_of(kernel).identity
+        return found[1]
+
+    def rows(self) -> list[ProfileRow]:
+        """The most time first."""
+        return sorted((_row(s) for s in self._sums.values()), key=lambda r: -r.seconds)
+
+    def others(self) -> dict[str, tuple[int, float]]:
+        """(how often, seconds) of what was no kernel: building, partition, and the rest, which is Python."""
+        found = {}
+        if "build" in self._rest:
+            found["looking up and building kernels"] = self._rest["build"]
+        if "graph" in self._rest:
+            found["making kernels of graphs"] = self._rest["graph"]
+        known = sum(s.seconds for s in self._sums.values()) + sum(seconds for _, seconds in self._rest.values())
+        found["Python, and all else"] = 0, max(0.0, self.wall - known)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Seconds, bytes, counts."""
+        rows = [{**asdict(r), "gflops": r.gflops, "gbytes_s": r.gbytes_s} for r in self.rows()]
+        others = {label: {"calls": n, "seconds": s} for label, (n, s) in self.others().items()}
+        gain = [{"name": r.name, "seconds": s} for r, s in gains(self.rows())]
+        return {"schema": 1, "seconds": self.wall, "kernels": rows, "others": others, "gains": gain}
+
+    def trace(self) -> dict[str, Any]:
+        """Every event in the Trace Event Format of Chrome and Perfetto; times in microseconds from the script's begin."""
+        rows = [
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}}
+            for tid, name in ((1, "kernels"), (2, "graphs and builds"))
+        ]
+        for e in self.events:
+            about = {"kind": e.kind, "device": e.device}
+            rows.append(
+                {
+                    "name": e.name, "cat": e.kind, "ph": "X", "pid": 1, "tid": _TRACKS[e.kind],
+                    "ts": 1e6 * (e.start - self.begin), "dur": 1e6 * e.seconds, "args": about,
+                }
+            )  # fmt: skip
+        return {"traceEvents": rows, "displayTimeUnit": "ns"}
+
+
+def gains(rows: Sequence[ProfileRow]) -> list[tuple[ProfileRow, float]]:
+    """What would gain most if tuned: kernels whose schedule is not their own, by how many seconds they are above their
+    roofline. (None reaches it: this is the most that there is to gain.)"""
+    found = [(r, r.seconds - r.calls * (r.roofline_s or 0.0)) for r in rows if r.origin not in TUNED]
+    return sorted(((r, s) for r, s in found if s > 0), key=lambda pair: -pair[1])
+
+
+def _row(s: _Sum) -> ProfileRow:
+    if s.kernel is None:
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy", 1)
+    from ...devices import get
+    from ...heuristics.contraction_order import necessary
+    from ...ir.cost import cost
+    from ...measure.roofline import roofline
+    from ...tensor.running.programs import found_for
+
+    prog = found_for(s.kernel, s.device)
+    threads = s.threads or (prog.threads if prog is not None else 1)
+    if s.kernel.symbols:
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, prog.origin if prog else "seed", threads)
+    work = cost(necessary(s.kernel))
+    place = get(s.device)
+    limits = place.limits()
+    roof = roofline(s.kernel, limits, threads, target=place.target, rotating=False).seconds if limits is not None else None
+    return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, prog.origin if prog else "seed", threads)
+
+
+# profile ----------------------------------------------------------------------------------------------------
 ORIGINS = {"exact": "green", "stale": "yellow", "nearest": "yellow", "seed": "magenta", "NumPy": "dim"}
 _PARTS = {"matmul": "magenta", "conv": "magenta", "attention": "magenta", "softmax": "yellow", "layernorm": "yellow", "rmsnorm": "yellow",
           "logsumexp": "yellow", "sum": "yellow", "max": "yellow", "mean": "yellow", "gather": "blue", "scatter": "blue"}  # fmt: skip

@@ -8,25 +8,62 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheMiss
 from ...measure.roofline import share
 from ..terminal.live_log import LogAbove
-from ..terminal.style import console, duration, factor, opts_text, table, whole
+from ..terminal.style import bytes_text, console, duration, factor, opts_text, table, whole
 from .chosen import ForTarget, cached, chosen, device_of
-from .predicted import lines, predicted, to_json
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from ...devices import Device
     from ...devices.cuda.contents import KernelContents
+    from ...heuristics import GpuEstimate
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
     from ...opts.opt import Opt
     from ...search.decision.explain import Explanation, Ratio
 
+
+# predicted --------------------------------------------------------------------------------------------------
+# What the model of GPUs says of a schedule: what decides how long each phase takes.
+
+
+def predicted(kernel: Kernel, opts: Sequence[Opt], device: Device) -> tuple[GpuEstimate, ...]:
+    """The model's estimate of each phase, with the device's measured bandwidth where it has one; none for
+    processors."""
+    if device.target.kind != "gpu":
+        return ()
+    from ...heuristics import gpu_estimates
+    from ...opts import apply
+
+    return gpu_estimates(apply(kernel, opts, device.target), limits=device.limits())
+
+
+def lines(found: Sequence[GpuEstimate]) -> list[str]:
+    """A few lines of text for each phase."""
+    out = []
+    for i, e in enumerate(found):
+        name = f"phase {i}" if len(found) > 1 else "the model"
+        groups = f"{e.groups} group{'s' * (e.groups != 1)} of {e.threads} threads, {e.resident} at once on a multiprocessor ({e.registers} registers)"
+        out.append(f"{name} expects {duration(e.seconds)}: {groups}, {e.waves:.3g} waves")
+        out.append(
+            f"  under way {bytes_text(int(e.under_way))} on a multiprocessor, where {bytes_text(int(e.needed))} keep its memory busy"
+        )
+        out += [f"  {t.name}: {duration(t.seconds)} ({t.why})" for t in e.terms]
+    return out
+
+
+def to_json(found: Sequence[GpuEstimate]) -> list[dict[str, Any]]:
+    """The same as plain data."""
+    return [asdict(e) for e in found]
+
+
+# explain ----------------------------------------------------------------------------------------------------
 INTERRUPTED = 130
 UNCLEAR = 0.1
 """Noise above which paired rounds that agree on nothing say that they do not know, instead of that there is no difference."""

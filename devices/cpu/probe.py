@@ -24,8 +24,122 @@ from ...program.program import Param, Signature
 from ...targets import Target
 from ..base import Device
 from ..limits import CACHED, PEAKS, Cached, Limits, Rates
-from . import probe_ir
 
+# probe ir ---------------------------------------------------------------------------------------------------
+# Probe kernels as LLVM IR text: floating-point peak (FMA, or multiplication and addition where there is none) and
+# memory rates. They follow the kernel ABI, an item being a block.
+#
+# The memory patterns are those of McCalpin's STREAM: copy b = a, triad c = a + s·b; `read` sums one array.
+
+
+BLOCK = 64 << 10
+"""Bytes of each array that one item covers."""
+FMA_STEPS = 8192
+"""Steps of the FMA loop in one item."""
+CHAINS = 12
+"""Independent accumulators: enough for a latency of 5 on two pipes, and they fit 16 registers."""
+_UNROLL = 8
+"""Vectors a step: sums of that many chains take two loads a cycle, which first caches give."""
+STEP = _UNROLL * 64
+"""Bytes of which an item's block is a multiple, for vectors of any target."""
+KINDS = ("read", "copy", "copy_nt", "triad", "triad_nt")
+
+
+def fma_flops(target: Target, bits: int) -> int:
+    """Floating-point operations of one item of the FMA kernel."""
+    return 2 * CHAINS * FMA_STEPS * (target.vector_bytes * 8 // bits)
+
+
+def arrays(kind: str) -> int:
+    """How many arrays a memory kernel touches."""
+    return {"read": 1, "copy": 2, "triad": 3}[kind.removesuffix("_nt")]
+
+
+def fma(target: Target, bits: int) -> str:
+    """`fma_p0`: every step multiplies and adds in CHAINS registers."""
+    scalar = "float" if bits == 32 else "double"
+    lanes = target.vector_bytes * 8 // bits
+    vector, name = f"<{lanes} x {scalar}>", f"llvm.fma.v{lanes}f{bits}"
+    factor, summand = (f"<{', '.join([f'{scalar} {v}'] * lanes)}>" for v in ("5.000000e-01", "1.000000e+00"))
+    phis = [f"  %a{i} = phi {vector} [ zeroinitializer, %item ], [ %b{i}, %step ]" for i in range(CHAINS)]
+    steps = [line for i in range(CHAINS) for line in _fma(target, f"%b{i}", vector, name, f"%a{i}", factor, summand)]
+    stores = []
+    for i in range(CHAINS):
+        stores += [
+            f"  %p{i} = getelementptr {vector}, ptr %scratch, i64 {i}",
+            f"  store {vector} %b{i}, ptr %p{i}, align {target.vector_bytes}",
+        ]
+    return "\n".join(
+        [
+            f"declare {vector} @{name}({vector}, {vector}, {vector})",
+            "define void @fma_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi) #0 {",
+            "entry:\n  br label %item",
+            "item:\n  %i = phi i64 [ %lo, %entry ], [ %i1, %next ]\n  br label %step",
+            f"step:\n  %k = phi i64 [ 0, %item ], [ %k1, %step ]\n{chr(10).join(phis)}",
+            *steps,
+            f"  %k1 = add i64 %k, 1\n  %more = icmp slt i64 %k1, {FMA_STEPS}\n  br i1 %more, label %step, label %next",
+            "next:",
+            *stores,
+            "  %i1 = add i64 %i, 1\n  %again = icmp slt i64 %i1, %hi\n  br i1 %again, label %item, label %out",
+            "out:\n  ret void\n}",
+            'attributes #0 = { nounwind "prefer-vector-width"="512" }',
+        ]
+    )
+
+
+def _fma(target: Target, to: str, vector: str, name: str, a: str, b: str, c: str) -> list[str]:
+    """Lines that make `to` = a·b + c with the instructions that `target` has."""
+    if "fma" in target.features:
+        return [f"  {to} = call {vector} @{name}({vector} {a}, {vector} {b}, {vector} {c})"]
+    return [f"  {to}.ab = fmul {vector} {a}, {b}", f"  {to} = fadd {vector} {to}.ab, {c}"]
+
+
+def stream(target: Target, kind: str, block: int = BLOCK, passes: int = 1) -> str:
+    """`KIND_p0`: `passes` over blocks [lo, hi), of `block` bytes (a multiple of STEP), of the arrays in `bufs` (vector aligned)."""
+    width, lanes = target.vector_bytes, target.vector_bytes // 4
+    vector, fma_name = f"<{lanes} x float>", f"llvm.fma.v{lanes}f32"
+    scale = f"<{', '.join(['float 5.000000e-01'] * lanes)}>"
+    hint = ", !nontemporal !0" if kind.endswith("_nt") else ""
+    fence = "  call void @llvm.x86.sse.sfence()" if hint and target.arch == "x86_64" else ""
+    count = arrays(kind)
+    lines = [
+        f"declare {vector} @{fma_name}({vector}, {vector}, {vector})",
+        "declare void @llvm.x86.sse.sfence()" if fence else "",
+        f"define void @{kind}_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi) #0 {{",
+        "entry:",
+    ]
+    for b in range(count):
+        lines += [f"  %q{b} = getelementptr ptr, ptr %bufs, i64 {b}", f"  %b{b} = load ptr, ptr %q{b}"]
+    lines += [f"  %start = mul i64 %lo, {block}", f"  %end = mul i64 %hi, {block}", "  br label %pass", "pass:"]
+    lines += ["  %n = phi i64 [ 0, %entry ], [ %n1, %next ]"]
+    if kind == "read":
+        lines += [f"  %r{u} = phi {vector} [ zeroinitializer, %entry ], [ %t{u}, %next ]" for u in range(_UNROLL)]
+    lines += ["  br label %loop", "loop:", f"  %at = phi i64 [ %start, %pass ], [ %at{_UNROLL}, %loop ]"]
+    if kind == "read":
+        lines += [f"  %s{u} = phi {vector} [ %r{u}, %pass ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
+    for u in range(_UNROLL):
+        here = "%at" if u == 0 else f"%at{u}"
+        lines += [f"  %p{b}_{u} = getelementptr i8, ptr %b{b}, i64 {here}" for b in range(count)]
+        lines += [f"  %x{b}_{u} = load {vector}, ptr %p{b}_{u}, align {width}" for b in range(max(1, count - 1))]
+        if kind == "read":
+            lines += [f"  %t{u} = fadd {vector} %s{u}, %x0_{u}"]
+        else:
+            value = f"%x0_{u}"
+            if count == 3:
+                value = f"%y{u}"
+                lines += _fma(target, value, vector, fma_name, f"%x1_{u}", scale, f"%x0_{u}")
+            lines += [f"  store {vector} {value}, ptr %p{count - 1}_{u}, align {width}{hint}"]
+        lines += [f"  %at{u + 1} = add i64 {here}, {width}"]
+    lines += [f"  %more = icmp slt i64 %at{_UNROLL}, %end", "  br i1 %more, label %loop, label %next", "next:", "  %n1 = add i64 %n, 1"]
+    lines += [f"  %again = icmp slt i64 %n1, {passes}", "  br i1 %again, label %pass, label %out", "out:", fence]
+    if kind == "read":
+        for u in range(_UNROLL):
+            lines += [f"  %o{u} = getelementptr {vector}, ptr %scratch, i64 {u}", f"  store {vector} %t{u}, ptr %o{u}, align {width}"]
+    lines += ["  ret void", "}", 'attributes #0 = { nounwind "prefer-vector-width"="512" }', "!0 = !{i32 1}"]
+    return "\n".join(line for line in lines if line)
+
+
+# probe ------------------------------------------------------------------------------------------------------
 _MIB = 1 << 20
 _SLOT_S = 0.12
 """Seconds spent on each figure."""
@@ -63,8 +177,8 @@ def measure(device: Device, slot_s: float = _SLOT_S, array_bytes: int | None = N
     """The limits of the machine under `device`, a device that takes LLVM IR. `array_bytes`: the size of one array (default:
     twice the last-level cache, within 32 to 256 MiB and an eighth of the free memory)."""
     target = device.target
-    blocks = (array_bytes or _array_bytes(target)) // probe_ir.BLOCK
-    size = blocks * probe_ir.BLOCK
+    blocks = (array_bytes or _array_bytes(target)) // BLOCK
+    size = blocks * BLOCK
     try:
         memory = mmap.mmap(-1, 3 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, MemoryError) as e:
@@ -86,13 +200,13 @@ def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: R
     def figure(name: str) -> float:
         bits = {"peak_f32": 32, "peak_f64": 64}.get(name)
         if bits:
-            return 16 * threads * probe_ir.fma_flops(target, bits) / run("fma", probe_ir.fma(target, bits), [], 16 * threads, 1.0)
-        count = probe_ir.arrays(name)
+            return 16 * threads * fma_flops(target, bits) / run("fma", fma(target, bits), [], 16 * threads, 1.0)
+        count = arrays(name)
         # one array alone might stay in part in a last-level cache: reading goes through all three
         pointers, length = ([base], 3 * size) if count == 1 else ([base + i * size for i in range(count)], size)
-        return count * length / run(name, probe_ir.stream(target, name), pointers, length // probe_ir.BLOCK, 1.0)
+        return count * length / run(name, stream(target, name), pointers, length // BLOCK, 1.0)
 
-    found = {name: figure(name) for name in ("peak_f32", "peak_f64", *probe_ir.KINDS)}
+    found = {name: figure(name) for name in ("peak_f32", "peak_f64", *KINDS)}
     for _ in range(_AGAIN):
         for name in [
             f for f in found if one is not None and found[f] < getattr(one, f) * (_SCALES * threads if f.startswith("peak") else 1.0)
@@ -122,12 +236,12 @@ def _cached(run: _Run, target: Target, threads: int, base: int, size: int) -> Ca
     """The rates over a set of `size` bytes. Each thread goes over its own part again and again."""
 
     def rate(kind: str) -> float:
-        count = probe_ir.arrays(kind)
-        block = max(size // (threads * count) // probe_ir.STEP, 1) * probe_ir.STEP
+        count = arrays(kind)
+        block = max(size // (threads * count) // STEP, 1) * STEP
         passes = max(1, _CALL_BYTES // (block * count))
         # a page between the arrays, so that equal places in them are not in one set of the cache
         pointers = [base + i * (block * threads + 4096 + 256) // 64 * 64 for i in range(count)]
-        return threads * count * block * passes / run(kind, probe_ir.stream(target, kind, block, passes), pointers, threads, _CACHE_SHARE)
+        return threads * count * block * passes / run(kind, stream(target, kind, block, passes), pointers, threads, _CACHE_SHARE)
 
     return Cached(size, rate("read"), max(rate("copy"), rate("triad")))
 
@@ -137,7 +251,7 @@ def _runner(device: Device, target: Target, threads: int, slot_s: float, spread:
 
     def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
         params = tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(pointers)))
-        signature = Signature(name, params, (), (const(items),), probe_ir.CHAINS * target.vector_bytes, 0)
+        signature = Signature(name, params, (), (const(items),), CHAINS * target.vector_bytes, 0)
         executable = device.load(device.build(_Text(text, target, signature)), signature, threads)
         try:
             executable.run(pointers)
@@ -156,4 +270,4 @@ def _array_bytes(target: Target) -> int:
     size = min(max(2 * target.l3, 32 * _MIB), 256 * _MIB)
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         size = min(size, max(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8, _MIB))
-    return size // probe_ir.BLOCK * probe_ir.BLOCK
+    return size // BLOCK * BLOCK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import prod
 
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
@@ -14,7 +15,7 @@ from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ..machine import MachineModel
+from ..machine import Core, MachineModel
 from .alike import times_computed
 from .body import Body, BodyWork
 from .dots import dot_work
@@ -24,11 +25,35 @@ from .loads import load_work, placed_by_data
 from .one_body import one_body
 from .pointwise import StoreWork, pointwise, stored
 from .shifted import vectors_loaded
-from .stalled import stalled
 from .trips import trips, unforeseen
 from .windows import window_work
 
+# stalled ----------------------------------------------------------------------------------------------------
+# What reads cost of vectors that were stored a moment ago, at other places: a load gets its bytes from one store that
+# is on its way, or waits until all of them are in the first cache.
 
+
+def stalled(s: Scheduled, nest: Nest, core: Core) -> float:
+    """Cycles, over all its iterations, that a nest waits for short rows which another one has just kept for it, and which it reads shifted."""
+    lane = s.lanes(nest).lane
+    makers = {n.name: n for n in s.nests}
+    shifted = {r.arg for r in nest.refs if r.src and lane is not None and _beside(r.src[-1], lane.axis)}
+    out = 0.0
+    for maker in (makers[name] for name in sorted(shifted) if name in makers and name not in s.tree.registers):
+        mine, its = s.loops(nest), s.loops(maker)
+        shared = next((d for d, (a, b) in enumerate(zip(mine, its, strict=False)) if a is not b), min(len(mine), len(its)))
+        inside = trips(its[shared:]) * prod(p.trips for p in s.registers(maker)) / max(1, s.lanes(maker).width)
+        if shared and inside <= core.on_their_way:
+            out += core.stalled * trips(mine[:shared])
+    return out
+
+
+def _beside(i: Node, axis: Node) -> bool:
+    """Whether an index goes along an axis, but not just where the axis goes."""
+    return i is not axis and axis in axes_of(i)
+
+
+# compute ----------------------------------------------------------------------------------------------------
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop, and stores in it, count with the first."""
     group = s.together(nest) if nest.kind == "reduce" else one_body(s, nest)

@@ -1,4 +1,4 @@
-"""What the largest and the smallest elements take, and beside their accumulators (`lower/emit/numbers_only.py`, `lower/emit/places.py`)."""
+"""What the largest and the smallest elements take, and beside their accumulators (`lower/emit/accumulators.py`, `lower/emit/reduce.py`)."""
 
 from __future__ import annotations
 

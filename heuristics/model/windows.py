@@ -1,4 +1,4 @@
-"""What the extremes of windows take that are spelled out (`lower/emit/windows.py`)."""
+"""What the extremes of windows take that are spelled out (`lower/emit/reduce.py`)."""
 
 from __future__ import annotations
 

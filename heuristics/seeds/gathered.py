@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Set
-from itertools import chain
+from itertools import chain, islice
 
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, walk
 from ...log import logger
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import is_far
-from ...opts.analysis.structure import extent, nests, stepped
+from ...opts.analysis.ragged import conditions, selected, sides
+from ...opts.analysis.structure import accesses, contiguous, contractions, extent, lane_axis, nests, shared_axes, stepped
 from ...opts.decided_blocks import undecided
-from ...opts.defaults import rows
+from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
+from ...opts.options.exit import leavable
+from ...opts.options.fuse import with_rows
 from ...opts.options.own import ownable
 from ...targets import Target
 from ..contraction_order import much_cheaper
@@ -36,7 +41,6 @@ from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups, paired_results, paired_sums, woven_sums
 from .hoisted import hoisted
-from .left_early import left_early
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -44,8 +48,6 @@ from .online import online_seeds
 from .phased import phase_seeds
 from .picked_rows import gathers, picked_rows, whole_picked_rows
 from .placed import joined_places
-from .ragged import ragged_rows
-from .reused_reads import reused_reads
 from .rows import columns, few_columns, scans, slid_windows, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
@@ -56,6 +58,160 @@ from .streamed import streamed
 from .tiny_axes import in_registers
 from .transposed import transposed
 
+# ragged -----------------------------------------------------------------------------------------------------
+# Seeds for sums and extremes of which data says how far they go, such as those along padded rows.
+#
+# One row at a time: of several side by side the longest counts, and each needs a mask. Few steps are taken at once,
+# since the last of them reach past the row.
+
+
+RESULTS = (8, 16, 4, 2, 1)
+"""Vectors of results that are summed up at once."""
+STEPS = (2, 4)
+"""Vectors of a row that are read in a step."""
+ROWS, ITEMS = 16, 64
+"""Rows of a work item, and how many of those are enough for any number of threads."""
+PICKED = 4
+"""Elements that are picked in a step, as many at once as cost no more than one by one."""
+
+
+def ragged_rows(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
+    """Guesses where a reduction of the kernel ends where data says. Perhaps illegal."""
+    reducing = [n for n in nests(kernel) if n.kind == "reduce" and n.axes and _by_data(n)]
+    joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
+    for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(kernel, n, lanes) for more in _beside(kernel, n, lanes)):
+        for together in [*((opt("FUSE", name),) for name in joined), ()]:
+            outer = shared_axes(kernel)[:1]
+            if threads > 1 and outer and extent(outer[0]) >= ITEMS * ROWS:  # short rows are no work items of their own
+                yield (*wish, opt("TILE", site_name(outer[0]), ROWS), opt("PARALLEL", site_name(outer[0])), *together)
+            yield (*wish, *(opt("PARALLEL", site_name(a)) for a in outer), *together)
+            if threads == 1:
+                yield (*wish, *together)
+
+
+def _lanes(kernel: Kernel, n: Nest, lanes: int) -> Iterator[Opts]:
+    """Lanes along results, along the rows, or along what is picked."""
+    for a in contiguous(kernel, n):
+        size, name = extent(a), family_name(kernel, a)
+        if size >= lanes:
+            many = RESULTS if a in n.axes else STEPS
+            yield from ((opt("UPCAST", name, fit(size, min(v * lanes, size))),) for v in many)
+            if a in n.axes and size % lanes == 0 and size <= max(RESULTS) * lanes:
+                yield (opt("UPCAST", name, size),)
+    for a in n.reduce_axes:
+        if _picked(n, a):
+            yield ()
+            yield (opt("UPCAST", family_name(kernel, a), min(PICKED, extent(a))),)
+
+
+def _by_data(n: Nest) -> bool:
+    """Whether data says how far a reduction goes, or which of the rows that it picks are there."""
+    where = selected(n)
+    return any(sides(c) for c in conditions(n)) or (where is not None and where.op == "where" and gathers(n))
+
+
+def _beside(kernel: Kernel, n: Nest, lanes: int) -> Iterator[Opts]:
+    """What else is wished: nothing, or lanes along the rows of other reductions."""
+    yield ()
+    others = (m for m in nests(kernel) if m.kind == "reduce" and m is not n)
+    along = [a for m in others for a in contiguous(kernel, m) if a in m.reduce_axes and extent(a) >= lanes]
+    if along:
+        yield tuple(opt("UPCAST", site_name(a), lanes) for a in dict.fromkeys(along))
+
+
+def _picked(n: Nest, axis: Node) -> bool:
+    """Whether single elements lie where data says that changes along an axis."""
+    return any(axis in axes_of(i) and any(x.op == "load" for x in walk(i)) for _, at, _ in loads(*n.roots) for i in at[-1:])
+
+
+# reused reads -----------------------------------------------------------------------------------------------
+# Seeds of kernels that are no products, but whose results share what they read all the same: how many of each column
+# lie below each of some thresholds, a column's sums at each of some scales, how much each of some boxes overlaps each
+# of others. A register tile of results loads each element, and computes what is of it alone, once for several of them.
+
+
+FREE = 6
+"""Registers that are not accumulators: what is read, what is compared with it, and what is on its way."""
+PADDED = 0.5
+"""Work beside the results that several vectors side by side may be worth."""
+
+
+def reused_reads(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
+    """Tiles of a few vectors along what is consecutive, by several results that read the same; perhaps illegal. None of a sum of
+    products, which has tiles of its own."""
+    if contractions(kernel) or target.kind == "gpu":
+        return
+    map_only = all(n.kind == "store" for n in nests(kernel))
+    for n in nests(kernel):
+        lane = lane_axis(kernel, n) if n.kind == "reduce" or map_only else None
+        if lane is None:
+            continue
+        grid = tuple(opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1])
+        for a in _mapped(kernel, n, lane) if map_only else _sharing(kernel, n, lane):
+            for vectors in (1, 2, 4):
+                idle = waste(extent(lane), vectors * lanes)
+                if idle > PADDED:
+                    continue
+                pad = (opt("PADTO", family_name(kernel, lane), vectors * lanes),) if idle > 0.25 else ()
+                for copies in (8, 4, 2):
+                    if vectors * copies <= target.registers - FREE and extent(a) >= copies and waste(extent(a), copies) <= 0.25:
+                        tile = (opt("UPCAST", family_name(kernel, lane), vectors * lanes), opt("UPCAST", family_name(kernel, a), copies))
+                        yield (*pad, *tile, *grid, *with_rows(kernel, target))
+
+
+def _sharing(kernel: Kernel, n: Nest, lane: Node) -> list[Node]:
+    """The axes of a reduction's results that do not change what it reads along the lanes, which is whole vectors."""
+    along = [x for x in accesses(kernel, n) if not x.store and lane in x.strides]
+    if any(x.strides[lane] != 1 for x in along):
+        return []
+    over = [x for x in along if set(n.reduce_axes) & set(x.strides)]
+    return [a for a in n.axes if a is not lane and extent(a) >= 4 and any(a not in x.strides for x in over)]
+
+
+def _mapped(kernel: Kernel, n: Nest, lane: Node) -> list[Node]:
+    """The axes of a map's results that several of its reads along the lanes do not vary with. (One alone costs little beside the store.)"""
+    along = [x for x in accesses(kernel, n) if not x.store and x.stride(lane)]
+    return [a for a in n.axes if a is not lane and extent(a) >= 4 and sum(x.stride(a) == 0 for x in along) >= 2]
+
+
+# left early -------------------------------------------------------------------------------------------------
+# Seeds that leave reductions early whose results are known before all elements are.
+
+
+LIKELY = 8
+"""Seeds of which it is tried."""
+
+
+def left_early(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
+    """`found`, and before them the likeliest ones with reductions that are left, where the model takes that to be faster. (How early depends
+    on data; whoever asks where something holds first, or whether anything does, mostly has some for which it does.)"""
+    names = _early(trials.kernel) if trials.target.kind != "gpu" and not trials.target.groups else []
+    if not names:
+        yield from found
+        return
+    rest = iter(found)
+    head = list(islice(rest, LIKELY))
+    times: dict[Opts, float] = {}
+    least = min((estimate(trials.apply(o), threads) for h in head if (o := trials.legal(h)) is not None), default=0.0)
+    for h in head:
+        alone = tuple(o for o in h if o.op != "FUSE")
+        for wish in dict.fromkeys(((*alone, *(opt("EXIT", n) for n in names)), *((*alone, opt("EXIT", n)) for n in names))):
+            legal = trials.legal(wish)
+            if legal is not None:
+                times[legal] = estimate(trials.apply(legal), threads)
+    ranked = sorted(times, key=times.__getitem__)
+    yield from (o for o in ranked if times[o] < least)
+    yield from head
+    yield from rest
+
+
+def _early(kernel: Kernel) -> list[str]:
+    """The reductions that may be known long before the end: not the place of an extreme, which is as likely to be anywhere."""
+    found = {n.name: n for n in nests(kernel)}
+    return [name for name in leavable(kernel) if not any(x.op == "eq" and "ref" in (s.op for s in x.src) for x in found[name].nodes)]
+
+
+# gathered ---------------------------------------------------------------------------------------------------
 POINTS = 64
 """Points of scatters that are spelled out, over all of a kernel."""
 KEPT = 12

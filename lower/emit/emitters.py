@@ -2,15 +2,246 @@
 
 from __future__ import annotations
 
-from ..lowering import Emitters
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+
+from ...ir import index as ix
+from ...ir.body import Fold, Value
+from ...ir.errors import OptError
+from ...ir.node import Node, axes_of, placeholder, ref, walk
+from ...ir.operators import substitute
+from ...opts.axis_plan import Part
+from ...opts.fold_tiles import Range, loaded_limits, ranges
+from ...opts.loop_tree import Folded
+from ...opts.nests import FoldItem, Nest
+from ...program.program import Val
+from .. import pieces
+from ..arithmetic.elementary import EXPENSIVE
+from ..expr import NestEval
+from ..in_place import in_output
+from ..lowering import Emitters, Lowering
+from ..pieces import Piece
 from ..staged.fill import fill
 from ..staged.ring import Ring
-from .fold import fold
-from .point import point
+from ..storage import Array, Assignment, Registers
+from ..walk import emit_tree
+from .fills import prepare_fills
+from .loops import through, wide
 from .reduce import reduce, together
 from .scan import chain, scan
 from .store import stores, streaming
 
+# point ------------------------------------------------------------------------------------------------------
+# Emits pointwise values that are kept: in registers where every reader is at the same point, else in an array.
+
+
+def point(low: Lowering, n: Nest) -> None:
+    """A staged value with a nest of its own."""
+    evaluate(low, n, n.name in low.sched.tree.registers)
+
+
+def evaluate(low: Lowering, n: Nest, in_registers: bool) -> None:
+    """The value of a nest at every point, kept in registers or in an array."""
+    prepare_fills(low, n)
+    assert n.value is not None
+    loops = low.remaining(n)
+    if in_registers:
+        ev = NestEval(low, n)
+        store = Registers(list(ev.regs), ev.lane, ev.width)
+        for asg in ev.assignments(ev.regs):
+            store.vals[store.key(asg)] = wide(ev, ev.value(n.expr, asg))
+        low.storage.values[n.name] = store
+        return
+    array = low.storage.reserved.get(n.name) or in_output(low, n.value, n.axes) or low.array(n.value, n.axes)
+    through(low, loops, lambda: point_body(low, n, [(n.expr, array)]))
+    low.storage.values[n.name] = array
+
+
+def point_body(low: Lowering, n: Nest, writes: Sequence[tuple[Node, Array]]) -> None:
+    """Evaluate every expression, then write every array (so that all read the old state)."""
+    ev = NestEval(low, n, [e for e, _ in writes])
+    done: list[tuple[Array, Assignment, Val]] = []
+    for asg in ev.assignments(ev.regs):
+        done += [(array, asg, ev.value(e, asg)) for e, array in writes]
+    for array, asg, v in done:
+        ev.write(array.mem, array.address(low.point(array)), asg, v, ev.guards(array, n.axes))
+
+
+# fold -------------------------------------------------------------------------------------------------------
+# Emits folds: the block once, or for each tile of the folded axis with the states merged.
+#
+# Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without
+# them (`opts.reach`).
+
+
+Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
+
+
+def fold(low: Lowering, folded: Folded) -> None:
+    """A fold: its block once, or for each tile with the states merged."""
+    if folded.cut is None and folded.body:
+        emit_tree(low, folded.body)
+        return
+    state, groups = _start(low, folded.item.fold)
+    if folded.cut is not None:
+        _tiles(low, folded, folded.cut, state, groups)
+    # where there is no tile, nothing is folded: the state stays as it began
+    low.storage.values |= state
+
+
+def _start(low: Lowering, f: Fold) -> tuple[dict[str, Array], list[tuple[tuple[Node, ...], list[str]]]]:
+    """The array of each component, set to the identity, and the components by their axes, those with most axes first."""
+    parts = {c: f.component(c) for c in f.components if all(a.arg.extent != 0 for a in f.component(c).axes)}
+    # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
+    state = {c: low.storage.reserved.pop(c) if c in low.storage.reserved else low.array(v, v.axes) for c, v in parts.items()}
+    by_axes: dict[tuple[Node, ...], list[str]] = {}
+    for c, v in parts.items():
+        by_axes.setdefault(v.axes, []).append(c)
+    groups = sorted(by_axes.items(), key=lambda g: -len(g[0]))
+    with low.within(nests=()):  # the states' own loops read nothing that is staged
+        for axes, names in groups:
+            start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
+            n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
+            through(low, low.remaining(n), partial(point_body, low, n, start))
+    return state, groups
+
+
+def _tiles(low: Lowering, folded: Folded, cut: Part, state: dict[str, Array], groups: list[tuple[tuple[Node, ...], list[str]]]) -> None:
+    """The block of each tile, merged into the state."""
+    item, storage = folded.item, low.storage
+    f = item.fold
+    table: dict[Node, Node] = {}
+    for c in state:
+        v = f.component(c)
+        storage.values[f"{f.name}.{c}"] = state[c]
+        table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
+        table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
+    writes: list[Group] = [
+        (axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups
+    ]
+    found = ranges(low.sched, f, cut, {p.var for p in low.scope.opened.values()})
+    parts = [(r, p) for r in found for p in _pieces(low, item, cut, r)]
+    before = dict(storage.values)
+    with _limits(low, f, found):
+        for (r, _), piece in zip(parts, low.versions(p for _, p in parts), strict=True):
+            with _tile(low, f, cut, r, piece):
+                merge = Merge(low, f, writes)
+                last = item.nests[-1]
+                closing = {last.name: merge} if merge.can_close(item.nests) else {}
+                with low.within(closing={**low.scope.closing, **closing}):
+                    emit_tree(low, folded.body)
+                with low.within(nests=()):
+                    merge.rest()
+    storage.values = before
+
+
+@contextmanager
+def _limits(low: Lowering, f: Fold, found: Sequence[Range]) -> Iterator[None]:
+    """Inside: the numbers from memory that limit the tiles are scalars."""
+    with ExitStack() as bound:
+        for limit in loaded_limits(found):
+            with low.within(nests=()):
+                read = NestEval(low, Nest(f"{f.name}.limit", "point", (), (), limit)).value(limit, {})
+            bound.enter_context(low.scalars.bind(limit, read))
+        yield
+
+
+def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
+    """A range of tiles, and apart from it a last tile that reaches past the extent."""
+    sites = frozenset(a for n in item.nests for a in n.all_axes if low.sched.plans[a].fold is cut)
+    if not isinstance(cut.size, int) or not any(pieces.splits(low.sched, low.scope, a) for a in sites):
+        return [Piece((r.lo, r.hi))]
+    return pieces.cut(r.lo, r.hi, item.fold.axis.arg.extent // cut.stride, sites)
+
+
+@contextmanager
+def _tile(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator[None]:
+    """Inside: the loop over a range of tiles."""
+    assert piece.between is not None
+    lo, hi = piece.between
+    some = nullcontext() if ix.compare("lt", lo, hi).op == "const" else low.b.when(low.b.op("lt", low.scalar(lo), low.scalar(hi)))
+    with some, low.within(holds=low.scope.holds | {(c, f.axis) for c in r.holds}), low.open(cut, piece=piece):
+        yield
+
+
+class Merge:
+    """Merges a tile's state into the fold's: groups of components with the same axes, those with most axes first,
+    since they read what others are about to replace. The first group, if it is one reduction that ends the block, is
+    merged out of its accumulators (`close`); the rest follow the block (`rest`)."""
+
+    def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
+        self.low, self.f, self.groups = low, f, list(groups)
+        self.opened = set(low.scope.opened)
+        self.expensive: dict[Node, Node] = {}
+
+    def can_close(self, nests: Sequence[Nest]) -> bool:
+        """Whether the last nest of the block alone makes the first group, and no other reads it."""
+        n, (axes, writes) = nests[-1], self.groups[0]
+        if any(set(other) >= set(axes) for other, _ in self.groups[1:]):
+            return False
+        alone = len(self.groups) > 1 and len(writes) == 1 and n.kind == "reduce" and n.name in self.f.components and n.axes == axes
+        return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.ctx.reads.get(n.name, ()))
+
+    def close(self, n: Nest) -> Callable[[], None] | None:
+        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the
+        accumulators of one point, in storage by then. None where another loop was opened in the tile: what the merge
+        needs may not be complete."""
+        low = self.low
+        if set(low.scope.opened) != self.opened:
+            return None
+        with low.within(nests=()):
+            self._prepare()
+        axes, writes = self.groups.pop(0)
+        return partial(self._point, axes, writes)
+
+    def rest(self) -> None:
+        """Merge what has not been merged."""
+        self._prepare()
+        for axes, writes in self.groups:
+            through(self.low, self.low.remaining(self._nest(axes, writes)), partial(self._point, axes, writes))
+
+    def _prepare(self) -> None:
+        """Compute expensive expressions of the components with fewest axes once, rather than for each element of the others."""
+        low, common = self.low, self.groups[-1][0]
+        if len(self.groups) == 1 or self.expensive:
+            return
+        for e in _outermost([e for _, writes in self.groups for e, _ in writes], set(common)):
+            v = Value(f"{self.f.name}.part{len(self.expensive)}", common, e, e.dtype)
+            nest = Nest(v.name, "point", common, (), e, value=v)
+            evaluate(low, nest, in_registers=not low.remaining(nest))
+            self.expensive[e] = ref(v.name, common, e.dtype)
+
+    def _nest(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> Nest:
+        return Nest(f"{self.f.name}.merge", "point", axes, (), writes[0][0])
+
+    def _point(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
+        cheap = [(substitute(e, self.expensive), array) for e, array in writes]
+        _check_ranks(self.f.name, axes, cheap)
+        point_body(self.low, self._nest(axes, cheap), cheap)
+
+
+def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:
+    """The largest expensive expressions over no more than `axes`."""
+    found: dict[Node, None] = {}
+    stack = list(exprs)
+    while stack:
+        e = stack.pop()
+        if axes_of(e) <= axes:
+            if any(n.op in EXPENSIVE for n in walk(e)):
+                found[e] = None
+        else:
+            stack.extend(e.src)
+    return list(found)
+
+
+def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
+    for e, _ in writes:
+        if axes_of(*(s for w in walk(e) for s in w.src)) - set(axes):
+            raise OptError(f"fold {name}: a merge uses a component with more axes than its own")
+
+
+# emitters ---------------------------------------------------------------------------------------------------
 EMITTERS = Emitters(
     nests={"reduce": reduce, "scan": scan, "point": point},
     stores=stores,

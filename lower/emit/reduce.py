@@ -6,27 +6,453 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from itertools import accumulate, pairwise, product
+from math import gcd, prod
 
+from ...ir import index as ix
 from ...ir.body import Scan
-from ...ir.node import Node
+from ...ir.buffer import load_parts
+from ...ir.dtypes import int32
+from ...ir.node import Node, const
+from ...ir.operators import substitute
+from ...opts.analysis.windows import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest
-from ...program.program import Val
+from ...opts.nests import Nest, identity
+from ...opts.plans import TensorPlan, ThreadAxis
+from ...opts.tensor_cores import factors
+from ...program import hopper_calls as hc
+from ...program.builder import Builder
+from ...program.hopper import WarpgroupProduct
+from ...program.program import Mem, Number, Val
+from ..access.fragments import Fragments, own_parts
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..storage import Registers
+from ..staged.boxes import operand
+from ..storage import Assignment, Key, Registers
 from .accumulators import Accumulators
 from .alias import alias
 from .fills import prepare_fills
-from .loops import through
-from .mma import TensorAccumulators
-from .partials import across_threads
-from .places import PlaceAccumulators
-from .together import run_together
-from .wgmma import WarpgroupAccumulators
-from .windows import WindowExtremes, suits
+from .loops import carry, through
+from .quickly import stepped
+from .store import store_point
 
+# partials ---------------------------------------------------------------------------------------------------
+# Combines the partial results that the threads of a group hold of one reduction: exchanged within a warp by shuffles
+# where the target has them, then through shared memory with one barrier. Every thread gets the same result, and the
+# order is fixed.
+
+
+TOGETHER = 32
+"""Words that every thread adds, at most."""
+AT_ONCE = 16
+"""Words that one thread makes one of, where there are more."""
+
+
+def across_threads(low: Lowering, n: Nest, results: dict[Key, Val], combine: str) -> dict[Key, Val]:
+    """The accumulators of a reduce nest, combined over the dimensions of the group that share its reduce axes."""
+    shared = low.sched.shared_by(n.reduce_axes)
+    if not shared:
+        return results
+    flat = [low.b.extract(v, i) if v.lanes > 1 else v for v in results.values() for i in range(v.lanes)]
+    for t in shared:
+        near = _near(low, t)
+        flat = [_shuffled(low, v, t.stride, near, combine) for v in flat]
+        if near < t.count:
+            flat = _exchanged(low, flat, t, near, combine)
+    out: dict[Key, Val] = {}
+    rest = iter(flat)
+    for key, v in results.items():
+        joined = next(rest)
+        if v.lanes > 1:
+            joined = low.b.splat(joined, v.lanes)
+            for i in range(1, v.lanes):
+                joined = low.b.insert(joined, next(rest), i)
+        out[key] = joined
+    return out
+
+
+def _near(low: Lowering, t: ThreadAxis) -> int:
+    """How many neighbours along a dimension sit in one warp and can be reached by shuffles; 1 if none."""
+    warp, group = low.sched.target.warp, low.sched.group
+    whole = group % warp == 0 or group & (group - 1) == 0  # else the last warp lacks threads that others would ask
+    if not whole or t.stride & (t.stride - 1):
+        return 1
+    return max(1, min(t.count, warp // t.stride))
+
+
+def _shuffled(low: Lowering, v: Val, stride: int, count: int, combine: str) -> Val:
+    b, distance = low.b, count // 2
+    while distance:
+        v = b.op(combine, v, b.shfl_xor(v, distance * stride))
+        distance //= 2
+    return v
+
+
+def _exchanged(low: Lowering, vals: Sequence[Val], t: ThreadAxis, near: int, combine: str) -> list[Val]:
+    """What `t.count / near` groups of neighbours hold, combined through shared memory: one word of each goes there, and after one barrier
+    every thread adds all of them in the same order. Very many words (there are no shuffles then) are made fewer first."""
+    b, far = low.b, t.count // near
+    mems = [low.storage.shared.take(v.dtype, low.sched.group // near) for v in vals]
+    index = low.scalar(t.var)
+    first = b.op("mul", _row(low, t), b.const(far))
+    mine = b.op("add", first, b.op("idiv", index, attr=near) if near > 1 else index)
+
+    def store(values: Sequence[Val]) -> None:
+        for mem, v in zip(mems, values, strict=True):
+            b.store(mem, mine, v)
+
+    if near > 1:
+        with b.when(b.op("eq", b.op("imod", index, attr=near), b.const(0))):
+            store(vals)
+    else:
+        store(vals)
+    left = far
+    while left > TOGETHER:
+        left //= AT_ONCE
+        with b.when(b.op("lt", index, b.const(left))):
+            store([_combined(b, combine, [b.load(_ahead(mem, i * left), mine) for i in range(AT_ONCE)]) for mem in mems])
+    return [_combined(b, combine, _words(b, mem, first, left, far)) for mem in mems]
+
+
+def _row(low: Lowering, t: ThreadAxis) -> Val:
+    """Which of the sums along a dimension of the group a thread is in: its number among the threads of one index there."""
+    b, thread, group = low.b, low.thread, low.sched.group
+    outer = b.op("idiv", thread, attr=t.stride * t.count) if t.stride * t.count < group else b.const(0)
+    if t.stride == 1:
+        return outer
+    inner = b.op("imod", thread, attr=t.stride)
+    return inner if t.stride * t.count == group else b.op("add", b.op("mul", outer, b.const(t.stride)), inner)
+
+
+def _words(b: Builder, mem: Mem, first: Val, count: int, pitch: int) -> list[Val]:
+    """`count` words from one on, which lies at a multiple of `pitch`."""
+    lanes = max(1, min(count, 16 // mem.dtype.size))
+    out = []
+    for i in range(0, count, lanes):
+        align = gcd(16, pitch * mem.dtype.size, i * mem.dtype.size)
+        v = b.load(Mem(mem.space, mem.base, mem.dtype, i, align), first, lanes)
+        out += [b.extract(v, j) for j in range(lanes)]
+    return out
+
+
+def _combined(b: Builder, combine: str, vals: Sequence[Val]) -> Val:
+    """Values combined in halves."""
+    vals = list(vals)
+    while len(vals) > 1:
+        half = len(vals) // 2
+        vals = [b.op(combine, x, y) for x, y in zip(vals[:half], vals[half : 2 * half])] + vals[2 * half :]
+    return vals[0]
+
+
+def _ahead(mem: Mem, offset: int) -> Mem:
+    return Mem(mem.space, mem.base, mem.dtype, offset, mem.dtype.size)
+
+
+# windows ----------------------------------------------------------------------------------------------------
+# The largest and the smallest elements of windows whose steps are all spelled out: what several windows have in common
+# is done once.
+#
+# * Results that lie side by side share parts of their windows. The steps are taken along one axis of the window after the other, in the
+#   order in which most of these parts are the same (`opts.analysis.windows`): of three rows of results under 3 × 3 windows, five rows of three
+#   elements are reduced, and not nine.
+# * No element is no number, mostly. So each element that some window has is tested once, however many windows have it; what follows is
+#   computed again with notes (`numbers_only.py`), by the store that reads it (`quickly.py`), where one of them failed. Lanes along which
+#   a window slides are covered by a few vectors of all that are loaded.
+
+
+class WindowExtremes(Accumulators):
+    """The accumulators of extremes without a loop: one for each result. `supposed`: bools of vectors that hold where all elements are
+    numbers, which the results count on."""
+
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
+        super().__init__(low, n, ev, combine)
+        self.supposed: list[Val] = []
+
+    def run(self, loops: Sequence[Part], accs: list[Val], empty: bool) -> list[Val]:
+        """The results; as every reduction makes them where windows share nothing."""
+        steps = self.ev.assignments(self.unrolled)
+        if loops or empty or len(steps) < LEAST:
+            return super().run(loops, accs, empty)
+        points = [[{**s, **u} for u in steps] for s in self.live]
+        windows = [[self.ev.value(self.n.expr, p) for p in each] for each in points]
+        pairs = sum(map(len, windows))
+        tested = self._tested(points, windows) if self._notes() else []
+        order, operations = best_order([p.name for p in self.unrolled], steps, windows)
+        if 2 * len(tested) > pairs or (not tested and operations == pairs - len(windows)):
+            return super().run(loops, accs, empty)
+        known: dict[tuple[Val, ...], Val] = {}
+        found = [self._reduced(grouped(order, steps, each), known) for each in windows]
+        b = self.low.b
+        twos = zip(tested[::2], [*tested[1::2], *tested[-1:]], strict=False)  # one test for two vectors
+        self.supposed = [b.op("and", b.op("eq", one, one), b.op("eq", two, two)) for one, two in twos]
+        return found
+
+    def _notes(self) -> bool:
+        """Whether what is no number is lost by the one instruction for a step."""
+        return self.dtype.is_float and not self.low.sched.target.keeps_nan
+
+    def _reduced(self, group: Group, known: dict[tuple[Val, ...], Val]) -> Val:
+        """The extreme of a group of elements; `known` are those that were computed."""
+        if not isinstance(group, tuple):
+            assert isinstance(group, Val)
+            return group
+        parts = tuple(self._reduced(g, known) for g in group)
+        found = parts[0]
+        for at in range(1, len(parts)):
+            key = parts[: at + 1]
+            if key not in known:
+                known[key] = self._better(found, parts[at])
+            found = known[key]
+        return found
+
+    def _better(self, one: Val, other: Val) -> Val:
+        b = self.low.b
+        if not self._notes():
+            return b.op(self.combine, one, other)
+        better = b.op("lt", one, other) if self.combine == "max" else b.op("lt", other, one)
+        return b.op("select", better, other, one, dtype=self.dtype)
+
+    def _tested(self, points: Sequence[Sequence[Assignment]], windows: Sequence[Sequence[Val]]) -> list[Val]:
+        """Vectors that hold all elements. Of loads at consecutive places those are enough that cover them all."""
+        places: dict[Node, dict[int, Val]] = {}
+        out: dict[Val, None] = {}
+        for each, values in zip(points, windows, strict=True):
+            for p, x in zip(each, values, strict=True):
+                found = self._place(p)
+                if found is None:
+                    out[x] = None
+                else:
+                    places.setdefault(found[0], {})[found[1]] = x
+        for at in places.values():
+            out |= dict.fromkeys(covering(at, self.ev.width))
+        return list(out)
+
+    def _place(self, point: Assignment) -> tuple[Node, int] | None:
+        """(index, constant) of the first of the consecutive elements that a step loads; None where it loads no such."""
+        ev, expr = self.ev, self.n.expr
+        if expr.op != "load":
+            return None
+        _, address, mask, _ = ev.locate(expr)
+        base, c, lane, left = ev.placed(address, point)
+        return (base, c) if mask is None and lane == 1 and not left else None
+
+
+def suits(low: Lowering, n: Nest) -> bool:
+    """Whether an extreme's windows are spelled out as a whole, and all that read it are stores that can compute it again."""
+    target = low.sched.target
+    if not low.b.expand or target.kind == "gpu" or target.groups or n.name in low.scope.closing:
+        return False
+    return spelled_out(low.sched, n) and not low.remaining(n) and not any(low.masked(a) for a in n.reduce_axes)
+
+
+# places -----------------------------------------------------------------------------------------------------
+# The accumulators of an extreme's place (`opts.analysis.places`): the first index at which the extreme was reached,
+# beside the extreme itself.
+
+
+class PlaceAccumulators(Accumulators):
+    """Indices, one for each accumulator of the extreme `of`. A later element takes the place only where it is better than what was
+    there, so of equals the first stays; what is no number never is."""
+
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
+        super().__init__(low, n, ev, combine)
+        self.place = low.sched.places[n.name]
+        self.of: Accumulators | None = None
+        self.before: Val | None = None
+        """The extreme's accumulator before the step."""
+        target = low.sched.target
+        self.larger = self.dtype is int32 and not target.keeps_nan and not target.selects_at_once
+        """Whether a later index is taken as the larger one. Of vectors that is less work than a selection of several steps."""
+
+    def none(self) -> Number:
+        """The first index: it stays where no element is better than none."""
+        return 0
+
+    def step(self, acc: Val, asg: Assignment) -> Val:
+        """The index after one more element."""
+        b, of = self.low.b, self.of
+        assert of is not None and self.before is not None
+        x = of.ev.value(of.n.expr, asg)
+        better = b.op("lt", self.before, x) if of.combine == "max" else b.op("lt", x, self.before)
+        for m in (self.ev.value(m, asg) for m in self.masks):
+            better = b.op("and", better, m)
+        at = self.ev.value(self.n.expr, asg)
+        if not self.larger:
+            return b.op("select", better, at, acc, dtype=self.dtype)
+        if "avx512" in self.low.sched.target.features:
+            return b.op("select", better, b.op("max", acc, at), acc, dtype=self.dtype)
+        return b.op("max", acc, b.op("select", better, at, b.const(0, self.dtype), dtype=self.dtype))
+
+    def finish(self, accs: list[Val]) -> dict[Key, Val]:
+        """Of the partial results that reached the extreme the first; where nothing is better than none, the first of all."""
+        b, of, n = self.low.b, self.of, len(self.partials)
+        if any(a.arg.extent == 0 for a in self.n.reduce_axes):
+            return super().finish(accs)
+        assert of is not None
+        extremes, none = of.finish(of.final), b.const(self.place.none, self.dtype)
+        reached: list[Val] = []
+        for i, s in enumerate(self.live):
+            best = extremes[tuple((p.name, s[p.name]) for p in self.space)]
+            mine = zip(of.final[i * n : (i + 1) * n], accs[i * n : (i + 1) * n], strict=True)
+            reached += [b.op("select", b.op("eq", extreme, best), acc, none, dtype=self.dtype) for extreme, acc in mine]
+        out = super().finish(reached)
+        worst = b.const(identity(of.combine, of.dtype).arg, of.dtype)
+        first = b.const(0, self.dtype)
+        return {k: b.op("select", b.op("eq", extremes[k], worst), first, v, dtype=self.dtype) for k, v in out.items()}
+
+
+def of_extremes(each: Sequence[Accumulators]) -> None:
+    """Tell the places among the accumulators of one loop which ones are their extremes'."""
+    for a in each:
+        if isinstance(a, PlaceAccumulators):
+            a.of = next(m for m in each if m.n.name == a.place.extreme)
+
+
+# mma --------------------------------------------------------------------------------------------------------
+# Sums of products that the threads of a unit (a warp) make together by matrix instructions of tensor cores.
+#
+# An accumulator is a *fragment*: the elements of one tile of the sum that a thread holds, as the instruction deals them
+# out. When the sum is finished, fragments are taken apart into what any accumulators are, one value for each assignment
+# of the sum's register parts.
+
+
+class TensorAccumulators(Accumulators):
+    """One fragment for each tile that a thread's unit makes."""
+
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
+        super().__init__(low, n, ev, combine)
+        self.plan: TensorPlan = low.sched.tensors[n.name]
+        self.inside = own_parts(low.sched.plans, self.plan, "c")
+        self.live = ev.assignments([p for p in self.space if p not in self.inside])
+        self.keys = [(s, {}) for s in self.live]
+        self.operands()
+
+    def operands(self) -> None:
+        """Find the operands."""
+        found = factors(self.n.expr, self.plan)
+        self.a, self.b = (Fragments(self.low, self.n, self.plan, x, found) for x in "ab")
+
+    def identity(self) -> Val:
+        """A fragment of zeros."""
+        return self.low.b.const(0, self.plan.row.c, self.plan.row.elements("c"))
+
+    def _steps(self, accs: list[Val]) -> list[Val]:
+        """One step of the innermost loop for every tile: operands are asked for before the instructions that use them."""
+        self.a.reset()
+        self.b.reset()
+        accs, row = list(accs), self.plan.row.name
+        for u in self.ev.assignments(self.unrolled):
+            pairs = [(self.a.get({**s, **u}), self.b.get({**s, **u})) for s in self.live]
+            accs = [self.low.b.mma(row, acc, x, y) for acc, (x, y) in zip(accs, pairs, strict=True)]
+        return accs
+
+    def finish(self, accs: list[Val]) -> dict[Key, Val]:
+        """The elements of every fragment, by the assignments of the sum's register parts."""
+        b, out = self.low.b, dict[Key, Val]()
+        lanes = self.ev.width if self.lane is not None else 1
+        for s, v in zip(self.live, accs, strict=True):
+            for at, numbers in self._elements(lanes):
+                one = b.extract(v, numbers[0]) if lanes == 1 else b.shuffle(v, v, numbers)
+                asg = {**s, **at}
+                out[tuple((p.name, asg[p.name]) for p in self.space)] = one
+        return out
+
+    def _elements(self, lanes: int) -> Sequence[tuple[Assignment, tuple[int, ...]]]:
+        """Which elements of a fragment make one value, for each assignment of the parts inside it: it counts those with the last one
+        varying fastest."""
+        found: dict[Key, list[int]] = {}
+        for i, at in enumerate(product(*(range(p.trips) for p in self.inside))):
+            key = tuple((p.name, x // lanes if p is self.lane else x) for p, x in zip(self.inside, at, strict=True))
+            found.setdefault(key, []).append(i)
+        return [(dict(k), tuple(v)) for k, v in found.items()]
+
+
+# together ---------------------------------------------------------------------------------------------------
+# Several reductions through the same loops, and stores at the points that are reduced.
+
+
+def run_together(
+    low: Lowering,
+    each: Sequence[Accumulators],
+    loops: Sequence[Part],
+    starts: Sequence[list[Val]],
+    empty: bool,
+    stores: Sequence[Nest] = (),
+) -> list[list[Val]]:
+    """Accumulate several reductions through the same loops: for each element all of them, so that what they have in common is used at
+    once; places before their extremes, which they compare with; and last what is stored at these points."""
+    of_extremes(each)
+    if empty:
+        return list(starts)
+    starts = [[*s, *a.beside(loops)] for a, s in zip(each, starts, strict=True)]
+    ends = list(accumulate((len(s) for s in starts), initial=0))
+    first = dict(zip(each, ends, strict=False))
+    members = sorted(each, key=lambda a: not isinstance(a, PlaceAccumulators))
+
+    def steps(carried: list[Val]) -> list[Val]:
+        accs = list(carried)
+        for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
+            a.begin(carried[lo:hi])
+        for u in each[0].ev.assignments(each[0].unrolled):
+            for i in range(max(len(a.keys) for a in each)):
+                for a in members:
+                    if i < len(a.keys):
+                        if isinstance(a, PlaceAccumulators) and a.of is not None:
+                            a.before = accs[first[a.of] + i]
+                        s, p = a.keys[i]
+                        accs[first[a] + i] = a.step(accs[first[a] + i], {**s, **p, **u})
+        for n in stores:
+            store_point(low, n, beside=True)
+        return [v for a, (lo, hi) in zip(each, pairwise(ends), strict=True) for v in a.noted(accs[lo:hi])]
+
+    def quick(carried: list[Val]) -> list[Val]:
+        return stepped(low, stores, lambda: steps(carried)) if stores else steps(carried)
+
+    final = carry(low, loops, [v for s in starts for v in s], quick)
+    for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
+        a.final = a.ended(final[lo:hi])
+    return [a.final for a in each]
+
+
+# wgmma ------------------------------------------------------------------------------------------------------
+# Sums of products that warpgroups make from tiles in shared memory, by wgmma: all products of one filling of the tiles
+# are begun, then waited for together.
+
+
+class WarpgroupAccumulators(TensorAccumulators):
+    """One fragment of 64 rows for each tile that a thread's warpgroup makes."""
+
+    def operands(self) -> None:
+        """Find the operands' slots in shared memory."""
+        low, found = self.low, factors(self.n.expr, self.plan)
+        assert low.boxes is not None
+        self.boxes = [low.boxes.boxes[load_parts(x)[0].name] for x in (found.a, found.b)]
+        places = zip(self.boxes, (self.plan.m, self.plan.n), strict=True)
+        self.places = [ix.add(p.stage.offset, p.place(low.sched, self.plan, axis)) for p, axis in places]
+        bases = [low.storage.panels[p.stage.buffer.name].base for p in self.boxes]
+        self.product = WarpgroupProduct(self.plan.row.name, operand(self.boxes[1], bases[1]), operand(self.boxes[0], bases[0]))
+
+    def _steps(self, accs: list[Val]) -> list[Val]:
+        b, accs = self.low.b, list(accs)
+        hc.fence(b)
+        for u in self.ev.assignments(self.unrolled):
+            for i, s in enumerate(self.live):
+                a, at = (self._at(place, {**s, **u}) for place in self.places)
+                accs[i] = hc.product(b, self.product, accs[i], a, at)
+        hc.commit(b)
+        hc.finish(b)
+        return accs
+
+    def _at(self, place: Node, asg: Assignment) -> Val:
+        known = {p.var: const(asg[p.name]) for p in self.ev.regs if p.name in asg}
+        return self.low.scalar(substitute(place, known))
+
+    def finish(self, accs: list[Val]) -> dict[Key, Val]:
+        """The elements of every fragment, once the products are done."""
+        return super().finish([hc.result(self.low.b, v) for v in accs])
+
+
+# reduce -----------------------------------------------------------------------------------------------------
 BLOCKS = 16
 """Blocks of a reduction from which its array is cleared before the first."""
 

@@ -2,22 +2,219 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
-from ...ir.node import Node, const
+from ...ir.node import Node, axis, const
 from ...opts.analysis.guarded import guarded
 from ...opts.axis_plan import Part
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest
-from ...opts.plans import StagePlan
-from ...program.program import Mem
-from ..emit.loops import through
+from ...opts.plans import DotPlan, StagePlan
+from ...program.builder import Builder
+from ...program.program import Mem, Val
+from ..access.transpose import LEAST, transposed
+from ..emit.dot import panel, sums_of
+from ..emit.loops import carry, through
+from ..expr import NestEval
 from ..lowering import Lowering
-from . import packing
-from .across import buffer_steps, fill_across
+from ..part_index import over_parts
+from ..storage import Assignment
 from .box import box, kept
-from .copy_eval import CopyEval, along_panel
+
+# across -----------------------------------------------------------------------------------------------------
+# Fills a panel whose lanes lie across what is consecutive in the buffer: whole vectors of every lane's run are read,
+# turned in registers, and stored.
 
 
+def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
+    """Emit the copy of a panel, read by `value` inside `loops`; False where it does not lie so, or has bounds to keep."""
+    found = _run(low, s, value)
+    if found is None:
+        return False
+    lanes, step, run = found
+    width = min(low.ctx.width, lanes.trips & -lanes.trips)
+    trips = 1
+    for p in run:
+        trips *= p.trips
+    long = min(width, trips & -trips)
+    if width < LEAST or long < LEAST or long * s.dtype.size < 16:
+        return False
+    gone = {p.name for p in (lanes, *run)}
+    others = [p for p, _ in s.parts if p.register and p.name not in gone]
+    flat = axis(f"{s.buffer.name}.run", trips // long)
+    # element 0 of the run, in the buffer and in the panel
+    source = const(0)
+    for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
+        terms, c = ix.parts(i)
+        rest = ix.linear({t: k for t, k in terms.items() if t not in {lanes.var, *(p.var for p in run)}}, c)
+        source = ix.add(source, rest, stride) if isinstance(stride, int) else ix.add(source, ix.mul(rest, stride))
+    source, place = ix.add(source, flat, long), ix.mul(flat, const(long * dict(s.parts)[run[0]]))
+    for p, stride in s.parts:
+        if p.name not in gone:
+            place = ix.add(place, p.var, stride)
+    b, param, pitch = low.b, low.param(s.buffer.name), dict(s.parts)[run[0]]
+
+    def block(rest: Sequence[Part]) -> None:
+        if rest:
+            for i in range(rest[0].trips):
+                with low.scalars.bind(rest[0].var, b.const(i)):
+                    block(rest[1:])
+            return
+        for first in range(0, lanes.trips, width):
+            rows = [b.load(low.at(param, source, (first + i) * step, long), low.scalar(source), long, None, True) for i in range(width)]
+            for j, column in enumerate(transposed(b, rows)):
+                b.store(low.at(mem, place, j * pitch + first, width), low.scalar(place), column)
+
+    def body() -> None:
+        with b.loop(flat.arg.name, b.const(0), b.const(trips // long)) as loop, low.scalars.bind(flat, loop.var):
+            block(others)
+
+    through(low, [p for p in loops if p.name not in gone], body)
+    return True
+
+
+def buffer_steps(low: Lowering, s: StagePlan, parts: Sequence[Part]) -> dict[str, int] | None:
+    """How many elements of the buffer a step of each part moves by; None where a stride is not known."""
+    steps: dict[str, int] = {}
+    for p in parts:
+        step = 0
+        for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
+            k = ix.parts(i)[0].get(p.var, 0)
+            if k and not isinstance(stride, int):
+                return None
+            step += k * stride if isinstance(stride, int) else 0
+        steps[p.name] = step
+    return steps
+
+
+def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part]] | None:
+    """(the lanes' part, its step in the buffer, the parts that are one run in the buffer and evenly spaced in the
+    panel, innermost first)."""
+    if load_parts(value)[2] is not None or s.kept is not None or s.dtype.size < 4 or low.sched.target.kind == "gpu" or not s.parts:
+        return None
+    steps = buffer_steps(low, s, [p for p, _ in s.parts])
+    if steps is None:
+        return None
+    lanes, unit = s.parts[-1]
+    if unit != 1 or lanes.kind != "upcast" or steps[lanes.name] in (0, 1) or lanes.clip:
+        return None
+    run: list[Part] = []
+    reach, pitch = 1, 0
+    while True:
+        after = next((e for e in s.parts if steps[e[0].name] == reach and _whole(low, e[0]) and e[0] is not lanes), None)
+        if after is None or (run and after[1] != pitch):
+            break
+        run.append(after[0])
+        reach, pitch = reach * after[0].trips, after[1] * after[0].trips
+    return (lanes, steps[lanes.name], run) if run else None
+
+
+def _whole(low: Lowering, part: Part) -> bool:
+    """Whether all of a part is copied here, and its length is known."""
+    return not part.clip and isinstance(part.size, int) and part.name not in low.scope.opened
+
+
+# copy eval --------------------------------------------------------------------------------------------------
+# Evaluates what is copied into a staged panel, with lanes along the panel.
+
+
+class CopyEval(NestEval):
+    """A nest whose lanes are given. Its load carries its bounds itself, and is not clamped."""
+
+    def __init__(self, low: Lowering, n: Nest, vectors: Vectors) -> None:
+        super().__init__(low, n, vectors=vectors)
+        self.lane_masked, self.scalar_masked = None, []
+        self._index = low.ctx.axis_index
+
+
+def along_panel(low: Lowering, regs: Sequence[Part], strides: Mapping[str, int]) -> Vectors:
+    """Lanes along the innermost register part of a panel, so that it is written consecutively; `strides`: elements of the panel
+    that a step of each part moves by."""
+    found = Vectors(regs)
+    for p in regs:
+        lanes = min(low.ctx.width, p.trips & -p.trips)
+        if strides[p.name] == 1 and lanes > 1:
+            found = Vectors(regs, p, lanes)
+    return found
+
+
+# packing ----------------------------------------------------------------------------------------------------
+# Panels for matrix instructions: elements lie in groups of k along the reduce axis, so a copy that reads along another
+# axis weaves k rows into one. Where a shift is added to the other operand, the sums of the panel's columns are kept
+# beside it.
+
+
+def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) -> bool:
+    """Write the register copies of a panel, if the buffer is consecutive along the part outside the groups: one vector of every row
+    of a group is loaded, and they are woven together. False where that is not so (then elements are copied one by one, or by
+    groups where those are consecutive)."""
+    _, indices, _ = load_parts(n.expr)
+    strides = low.ctx.strides[s.buffer.name]
+    regs = [(p, st) for p, st in s.parts if p.register]
+    dot, size = regs[-1][0], regs[-1][0].trips
+    lane = next((p for p, st in regs if st == size and _consecutive(low, p, indices, strides)), None)
+    if lane is None or lane.trips % 2 or _consecutive(low, dot, indices, strides):
+        return False
+    ev = CopyEval(low, n, Vectors([p for p, _ in regs], lane, min(low.ctx.width, lane.trips & -lane.trips)))
+    for asg in ev.assignments([p for p in ev.regs if p is not dot]):
+        rows = [low.b.splat(kept(low.b, s, ev.value(n.expr, {**asg, dot.name: i})), ev.width) for i in range(size)]
+        base, c, _, _ = ev.split(address, {**asg, dot.name: 0})
+        lanes = ev.width * size
+        low.b.store(low.at(mem, base, c, lanes), low.scalar(base), woven(low.b, rows))
+    return True
+
+
+def _consecutive(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> bool:
+    """Whether a step along `part` moves an access by one element."""
+    steps = [(ix.parts(over_parts(i, low.ctx.axis_index))[0].get(part.var, 0), st) for i, st in zip(indices, strides)]
+    return sum(k * st if isinstance(st, int) else 2 for k, st in steps if k) == 1
+
+
+def woven(b: Builder, rows: Sequence[Val]) -> Val:
+    """Lane i of every row, then lane i + 1 of every row ...: neighbours are zipped, then pairs, so that each step moves larger units."""
+    unit, rows = 1, list(rows)
+    while len(rows) > 1:
+        lanes = rows[0].lanes
+        order = tuple(side + at + i for at in range(0, lanes, unit) for side in (0, lanes) for i in range(unit))
+        rows = [b.shuffle(x, y, order) for x, y in zip(rows[::2], rows[1::2], strict=True)]
+        unit *= 2
+    return rows[0]
+
+
+def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
+    """Keep shift · Σ b for every column of the panel and every step of the loops outside the sum's own, by the instruction itself."""
+    row, nest = dot.row, s.nests[0]
+    others, address, size = sums_of(low.sched, s, nest)
+    summed = [p for p, _ in s.parts if p not in others]
+    name = f"{s.buffer.name}.sums"
+    if name not in low.storage.panels:
+        low.storage.panels[name] = low.storage.scratch.take(row.c, size)
+    into = low.storage.panels[name]
+    shift = low.b.const(dot.shift, row.a, row.k)
+    regs = [p for p, _ in s.parts if p.register]
+    lane = next(p for p in regs if p.axis is dot.n)
+
+    def body() -> None:
+        ev = CopyEval(low, Nest(f"{s.buffer.name}.sums", "copy", nest.axes, nest.reduce_axes, const(0, row.c)), Vectors(regs, lane, row.n))
+        columns = ev.assignments([p for p in regs if p in others])
+        start = [low.b.const(0, row.c, row.n) for _ in columns]
+        done = carry(
+            low, [p for p in summed if p.loop], start, lambda accs: [step(ev, acc, asg) for acc, asg in zip(accs, columns, strict=True)]
+        )
+        for asg, v in zip(columns, done, strict=True):
+            ev.write(into, address, asg, v)
+
+    def step(ev: CopyEval, acc: Val, asg: Assignment) -> Val:
+        for more in ev.assignments([p for p in summed if p.register and p.kind != "dot"]):
+            acc = low.b.dot(row.name, acc, shift, panel(ev, dot, s, mem, {**asg, **more}))
+        return acc
+
+    through(low, [p for p in low.remaining(nest) if p in others], body)
+
+
+# copy -------------------------------------------------------------------------------------------------------
 def fill(low: Lowering, s: StagePlan) -> None:
     """Emit the copy at the current position."""
     mem = low.storage.panels.get(s.buffer.name)
@@ -42,7 +239,7 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
         address = ix.add(address, p.var, stride)
 
     def body() -> None:
-        if s.parts and s.parts[-1][0].kind == "dot" and packing.interleave(low, s, n, mem, address):
+        if s.parts and s.parts[-1][0].kind == "dot" and interleave(low, s, n, mem, address):
             return
         here = _source(low, s, reader)  # a piece of a loop may need no mask
         ev = CopyEval(low, n, along_panel(low, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts}))
@@ -52,7 +249,7 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
     through(low, _far_first(low, s, loops), body)
     dot = low.sched.dots.get(reader.name)
     if dot is not None and dot.shift and load_parts(dot.b)[0] == s.buffer:
-        packing.column_sums(low, s, mem, dot)
+        column_sums(low, s, mem, dot)
 
 
 def _far_first(low: Lowering, s: StagePlan, loops: list[Part]) -> list[Part]:

@@ -2,7 +2,7 @@
 
 Splitting an index set (M. Wolfe, "Optimizing Supercompilers for Supercomputers", 1989; Halide calls it loop partitioning) gives the
 inside of an axis code of its own, in which `max(i − 1, 0)` is `i − 1`. Lanes, strides and estimates look at that code, since nearly all
-points run it; `lower/cuts.py` makes it."""
+points run it; `lower/pieces.py` makes it."""
 
 from __future__ import annotations
 

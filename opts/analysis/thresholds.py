@@ -1,4 +1,4 @@
-"""What places decide in a nest, and for which of that its loops are cut at borders (`lower/cuts.py` says where).
+"""What places decide in a nest, and for which of that its loops are cut at borders (`lower/pieces.py` says where).
 
 Along vector lanes a clamp, a wrap or a mask costs a gather or a masked access for every vector, so there all loops are cut. Without
 lanes a clamp is a scalar, which is computed once for a row, and cuts nothing. A comparison does cut there, where the code is short: it is

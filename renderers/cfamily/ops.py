@@ -5,18 +5,136 @@ and result are known to fit (`ranges`)."""
 
 from __future__ import annotations
 
-from ...ir.dtypes import bool_, index, int64
+from collections.abc import Callable
+
+from ...ir.dtypes import DType, bool_, index, int32, int64
 from ...ir.errors import BuildError
 from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, PAGE, READS, TWIN_ONLY, WRITES
-from ...program.program import Instr
+from ...program.ops import OPS as PROGRAM_OPS
+from ...program.program import Instr, Val
 from ...targets.languages import Language
+from ..ranges import INT32, inside
 from . import conversions, lanes, memory
 from .dialect import atom
-from .division import divmod_, quot
-from .elementwise import begin, check, common, each, known, negated, wrapping
 from .emitter import CFamilyEmitter, Table
 from .types import MASKS, UNSIGNED, form, unsigned
 
+# elementwise ------------------------------------------------------------------------------------------------
+# What writes an element-wise operation in C-like languages, piece by piece, and integers that wrap.
+
+
+Write = Callable[..., str]
+
+
+def check(s: Instr) -> None:
+    """Refuse operands that the operation does not take, and arithmetic on floats of 16 and 8 bits."""
+    a, first = s.args[0].dtype, PROGRAM_OPS[s.op].operands[0]
+    if a.kind not in first.kinds or (a.narrow and not first.halves):
+        types = ", ".join(v.type for v in s.args)
+        raise BuildError(
+            f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: floats of 16 and 8 bits are cast to float32 first"
+        )
+
+
+def common(e: CFamilyEmitter, s: Instr, out: Val) -> DType:
+    """The form an operation is computed in: for indexes 64 bits unless all of it fits 32."""
+    a = s.args[0]
+    if a.dtype is not index:
+        return form(a.dtype)
+    small = all(e.form(v) is int32 for v in s.args if v.dtype is index) and (out.dtype is not index or e.form(out) is int32)
+    return int32 if small and (not isinstance(s.attr, int) or inside((s.attr, s.attr), INT32)) else int64
+
+
+def begin(e: CFamilyEmitter, s: Instr) -> tuple[Val, DType]:
+    """(result, the form it is computed in) of an operation whose operands are as they must be."""
+    check(s)
+    return s.result, common(e, s, s.result)
+
+
+def each(e: CFamilyEmitter, s: Instr, out: Val, work: DType, write: Write, mask: DType | None = None) -> None:
+    """Define `out` by `write(width, *operands)` in the form `work`."""
+    args = [e.as_form(a, work) for a in s.args]
+    exprs = []
+    for i, w in enumerate(e.widths(out)):
+        text = write(w, *(a[i] for a in args))
+        have = work if mask is None else mask
+        exprs.append(text if out.dtype is bool_ else e.convert(text, have, e.form(out, w), w))
+    e.define(out, exprs, mask)
+
+
+def wrapping(e: CFamilyEmitter, sign: str, a: str, b: str, work: DType, width: int) -> str:
+    """Integer a ± b or a · b that wraps."""
+    if work.kind == "u" and (work.size >= 4 or width > 1):
+        return f"{a} {sign} {b}"
+    if width == 1 and work.size < 4:  # computed as int, where it cannot overflow
+        return f"({e.type(work)})({a} {sign} {b})"
+    u = unsigned(work)
+    return e.reinterpret(f"{e.reinterpret(a, work, u, width)} {sign} {e.reinterpret(b, work, u, width)}", u, work, width)
+
+
+def known(e: CFamilyEmitter, out: Val) -> bool:
+    """Whether the result is an index that stays within 64 bits."""
+    return out.dtype is index and out.id in e.ranges
+
+
+def negated(e: CFamilyEmitter, x: str, work: DType, width: int) -> str:
+    """−x of integers, wrapping."""
+    zero = e.literal(0, work)
+    return wrapping(e, "-", zero if width == 1 else e.splat(zero, work, width), x, work, width)
+
+
+# division ---------------------------------------------------------------------------------------------------
+# Divisions of integers in C-like languages: by a constant, rounding down, and by a value, rounding towards 0.
+
+
+def divmod_(e: CFamilyEmitter, s: Instr) -> None:
+    """`idiv` and `imod`."""
+    out = s.result
+    check(s)
+    work, n = common(e, s, out), s.number
+    if n <= 0:
+        raise BuildError(f"{s.op} by {n} is not an operation of Programs: the divisor is positive")
+    low = e.ranges.get(s.args[0].id, (-1, 0))[0]
+    division = s.op == "idiv"
+    plain = work.kind == "u" or (s.args[0].dtype is index and low >= 0)
+    if n & (n - 1) == 0:
+        sign, by = (">>", e.literal(n.bit_length() - 1, work)) if division else ("&", e.literal(n - 1, work))
+    else:
+        sign, by = "/" if division else "%", e.literal(n, work)
+    sized = work.size < 4
+
+    def write(w: int, x: str) -> str:
+        if plain or n & (n - 1) == 0:
+            text = f"{x} {sign} {by}"
+        else:
+            # C rounds towards zero: all ones where the remainder is negative
+            bits = 8 * (work.size if w > 1 else max(4, work.size)) - 1
+            negative = f"(({x} % {by}) >> {bits if w == 1 else e.literal(bits, work)})"
+            text = f"{x} / {by} + {negative}" if division else f"{x} % {by} + ({negative} & {by})"
+        return f"({e.type(work)})({text})" if sized and w == 1 else text
+
+    each(e, s, out, work, write)
+
+
+def quot(e: CFamilyEmitter, s: Instr) -> None:
+    """Division traps by 0, and the least number by -1: both are divided by 1, and put right after."""
+    out, work = begin(e, s)
+
+    def write(w: int, x: str, y: str) -> str:
+        zero, one, minus = (e.literal(n, work) if w == 1 else e.splat(e.literal(n, work), work, w) for n in (0, 1, -1))
+        signed, none, flips = work.kind == "i", f"{y} == {zero}", f"{y} == {minus}"
+        by = e.select(f"({none}) | ({flips})" if signed else none, one, y, work, w)
+        found = f"{x} / ({by})"
+        if w == 1 and work.size < 4:
+            found = f"({e.type(work)})({found})"
+        if signed:
+            found = e.select(flips, atom(negated(e, x, work, w)), atom(found), work, w)
+        return e.select(none, zero, atom(found), work, w)
+
+    each(e, s, out, work, write)
+
+
+# ops --------------------------------------------------------------------------------------------------------
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 
 

@@ -3,26 +3,347 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import update_wrapper
-from typing import Any, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
+from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...ir.given import check
+from ...ir.in_place import apart
+from ...ir.index import upper
 from ...ir.kernel import Kernel
+from ...ir.node import Node, walk
 from ...log import logger
+from ...search.ahead import BuildPlace
+from ...search.beside import BackgroundTuner
+from ..fusion.calls import CallList, KernelCall, call_list
+from ..graph.checked import check_of
+from ..graph.node import interned_in
 from ..graph.numbers import exact_number
+from ..graph.symbols import SymbolicSize, concrete
+from ..memory.account import mb
+from ..memory.buffers import BufferSpec
+from ..memory.devices import rooms_of
 from ..running.capturing import current
 from ..running.capturing import thread as _current
+from ..running.detached import detached
+from ..running.observe import WATCH, timed
+from . import warm
 from .arguments import Arguments, CallLayout, Static, read
 from .bindings import bindings_of
-from .capture import CapturedGraph, capture
-from .compile import compiled
-from .options import JitOptions, JitSettings
+from .capture import ArraySource, CapturedGraph, capture
+from .lookup import FoundKernel, looked_up, looked_up_again
+from .options import JitOptions, JitSettings, collect
+from .places import placed
 from .program import JitProgram
-from .report import report
-from .symbols import SymbolReader, check_symbols
+from .replay import LinkedCall, ReplayProgram
 
+if TYPE_CHECKING:
+    from ...devices import Limits
+
+
+# compile ----------------------------------------------------------------------------------------------------
+# From a captured graph to a program: found on disk, or partitioned, pulled, looked up, built and placed.
+
+
+# tuning -----------------------------------------------------------------------------------------------------
+# Tuning the kernels of a captured function: now, or beside the program; and writing down those that need it.
+
+
+DEFAULT_S = 30.0
+LEAST_S = 1.0
+"""Seconds that a kernel gets at least."""
+
+
+def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
+    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
+    from ...search import parse_seconds
+
+    total = parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
+    wanted = [k for k in kernels if not k.exact and k.kernel is not None]
+    weights = [k.calls * (k.flops + 8 * k.nbytes) + 1 for k in wanted]
+    return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
+
+
+def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
+    """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
+    was found is in the cache; Ctrl-C keeps that, and ends the call."""
+    from ...search import tune
+
+    todo = shares(kernels, options)
+    end = time.monotonic() + sum(s for _, s in todo)
+    done = 0
+    for k, seconds in todo:
+        if done and time.monotonic() + LEAST_S > end:
+            break
+        assert k.kernel is not None
+        tune(apart(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
+        done += 1
+    return done
+
+
+def tune_beside(program: JitProgram, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
+    """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
+    todo = shares(program.kernels, options)
+    if not todo:
+        return None
+
+    def done(i: int) -> None:
+        k = todo[i][0]
+        program.change(k, looked_up_again(k, program.device, place))
+
+    return BackgroundTuner([apart(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
+
+
+# place ------------------------------------------------------------------------------------------------------
+# Where a captured function's kernels are looked up, built and run.
+
+
+def place_of(device: str, options: JitOptions) -> BuildPlace:
+    """The place that options name. Raises DeviceError, UsageError."""
+    from ...cache import Cache
+    from ...cache import open as opened
+    from ...devices import get
+    from ...plan import Artefacts
+
+    found = get(device)
+    found.check()
+    threads = options.threads or found.threads
+    found.check_threads(threads)
+    if isinstance(options.cache, Cache):
+        return BuildPlace(found, threads, options.cache, Artefacts.default(), options.cache.location)
+    return BuildPlace(found, threads, opened(options.cache), Artefacts.default(), None if options.cache is None else str(options.cache))
+
+
+# compile ----------------------------------------------------------------------------------------------------
+COLD = ("require", "tune", "background", "record")
+"""Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
+
+
+def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
+    """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
+    place = place_of(graph.device, options)
+    with interned_in({}):  # nodes of its own: the constants of others may have memory
+        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
+    sources = [graph.leaves[id(n)] for n in leaves]
+    key = warm.key_of_graph(outs, graph, sources, donated, place)
+    found = None if options.checks else warm.load(key, place, outs, graph)
+    if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
+        plan, linked, kernels, nodes = found
+        specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
+        return JitProgram(name, graph, plan, ReplayProgram(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True)
+    with timed("graph", name):
+        made = call_list(outs) if outs else CallList([], 0, [], ())
+    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
+    plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+    by_call, kernels = looked_up(calls, graph.device, place, options)
+    if options.tune == "tune" and tune_now(kernels, place, options):
+        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
+        by_call = {i: changed[id(k)] for i, k in by_call.items()}
+        kernels = [changed[id(k)] for k in kernels]
+        key = warm.key_of_graph(outs, graph, sources, donated, place)
+    linked = [
+        LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
+        if isinstance(c, KernelCall)
+        else LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call)
+        for i, c in enumerate(calls)
+    ]
+    warm.save(key, place, outs, made.nodes, plan, linked, by_call)
+    specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
+    program = JitProgram(name, graph, plan, ReplayProgram(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
+    if options.tune == "background":
+        program.tuner = tune_beside(program, place, options)
+    return program
+
+
+# symbols ----------------------------------------------------------------------------------------------------
+# Symbolic sizes of captured functions: which dimensions of which arguments they are, and their values at a call.
+
+
+Place = tuple[int, int | None]
+"""A tensor of a call and one of its dimensions, or a number of a call and None."""
+
+
+class SymbolReader:
+    """Reads the values of a function's symbols off its arguments. What a layout of arguments has where is found once."""
+
+    def __init__(self, name: str, options: JitOptions) -> None:
+        self.name, self.options = name, options
+        self._places: dict[tuple[Any, ...], list[tuple[str, Place, SymbolicSize]]] = {}
+
+    def read(self, given: Arguments) -> Arguments:
+        """The arguments with symbolic shapes in their layout, `given.values` being those of the symbols. Raises UsageError where
+        a size is out of range or two disagree."""
+        if not self.options.symbols:
+            return given
+        places = self._found(given.layout)
+        values: dict[Node, tuple[int, str]] = {}
+        for who, place, n in sorted(places, key=lambda p: p[2].node.op != "sym"):  # expressions once symbols are known
+            self._read(who, n, self._value(given, who, place), values)
+        known = {s: v for s, (v, _) in values.items()}
+        shapes = [list(b.shape) for b in given.buffers]
+        numbers: dict[int, SymbolicSize] = {}
+        for _, (i, d), n in places:
+            if d is None:
+                numbers[i] = n
+            else:
+                shapes[i][d] = n
+        return replace(
+            given, layout=_symbolic(given.layout, shapes, numbers), shapes=tuple(map(tuple, shapes)), values=known,
+            numbers=tuple(v for i, v in enumerate(given.numbers) if i not in numbers),
+        )  # fmt: skip
+
+    def _read(self, who: str, n: SymbolicSize, size: int, values: dict[Node, tuple[int, str]]) -> None:
+        if n.node.op == "sym":
+            before, other = values.setdefault(n.node, (size, who))
+            if before != size:
+                raise UsageError(f"{self.name}: {n!r} is {before} by {other}, and {size} by {who}")
+            if not n.node.arg.lo <= size <= n.node.arg.hi:
+                raise UsageError(f"{self.name}: {n!r} is {size} by {who}, outside of its range {n.node.arg.lo} to {n.node.arg.hi}")
+            return
+        unknown = [s for s in walk(n.node) if s.op == "sym" and s not in values]
+        if unknown:
+            raise UsageError(
+                f"{self.name}: nothing says what {unknown[0]!r} is: it must be a dimension of an argument by itself, or a number"
+            )
+        wanted = concrete([n], {s: v for s, (v, _) in values.items()})[0]
+        if wanted != size:
+            raise UsageError(f"{self.name}: {who} is {size}, where {n!r} is {wanted}")
+
+    def _value(self, given: Arguments, who: str, place: Place) -> int:
+        i, d = place
+        if d is not None:
+            shape = given.buffers[i].shape
+            if not -len(shape) <= d < len(shape):
+                raise UsageError(f"{self.name}: {who}, but its shape is {list(shape)}")
+            return shape[d]
+        value = given.numbers[i]
+        if type(value) is not int:
+            raise UsageError(f"{self.name}: {who} is {value!r}, and stands for a size: give a whole number")
+        return value
+
+    def _found(self, layout: CallLayout) -> list[tuple[str, Place, SymbolicSize]]:
+        key = (layout.structure, tuple(k.__class__ is type or k.__class__ is Static for k in layout.kinds))
+        if key not in self._places:
+            count = len(layout.kinds)
+            named = self.options.named(layout, range(count), [-1 - i for i in range(count)])
+            self._places[key] = [p for name, what in self.options.symbols.items() for p in self._of(name, what, named.get(name))]
+        return self._places[key]
+
+    def _of(self, name: str, what: Any, tree: Any) -> list[tuple[str, Place, SymbolicSize]]:
+        marks: set[int] = set()
+        collect(tree, marks)
+        if isinstance(what, SymbolicSize):
+            return [(name, (-1 - i, None), what) for i in marks if i < 0]
+        return [(f"dimension {d} of {name}", (i, d), n) for i in sorted(marks) if i >= 0 for d, n in what.items()]
+
+
+def _symbolic(layout: CallLayout, shapes: list[list[Any]], numbers: Mapping[int, SymbolicSize]) -> CallLayout:
+    """The layout with these shapes of its tensors, and with sizes for numbers."""
+    tensors, count = iter(shapes), 0
+    kinds: list[Any] = []
+    for k in layout.kinds:
+        if k.__class__ is Static:
+            kinds.append(k)
+        elif k.__class__ is type:
+            kinds.append(Static(numbers[count]) if count in numbers else k)
+            count += 1
+        else:
+            kinds.append((tuple(next(tensors)), *k[1:]))
+    return CallLayout(layout.structure, tuple(kinds))
+
+
+def check_symbols(symbols: Any, names: tuple[str, ...], function: Callable[..., Any]) -> None:
+    """Raise UsageError where `jit(symbols=...)` is not {argument: {dimension: size}} or {argument: size}, or a symbol has two ranges."""
+    ranges: dict[str, Node] = {}
+    for name, what in symbols.items():
+        if name not in names:
+            raise UsageError(
+                f"jit(symbols={{{name!r}: ...}}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})"
+            )
+        sizes = [what] if isinstance(what, SymbolicSize) else list(what.values()) if isinstance(what, Mapping) else [what]
+        if not all(isinstance(n, SymbolicSize) for n in sizes):
+            raise UsageError(
+                f"jit(symbols={{{name!r}: {what!r}}}): give {{dimension: Var(...)}}, or a Var for an argument that is a number"
+            )
+        for s in (s for n in sizes for s in walk(n.node) if s.op == "sym"):
+            if ranges.setdefault(s.arg.name, s) is not s:
+                raise UsageError(f"jit(symbols=...): {s.arg.name} has the ranges {ix.bounds(ranges[s.arg.name])} and {ix.bounds(s)}")
+
+
+# report -----------------------------------------------------------------------------------------------------
+# What a captured function runs: a line a kernel.
+
+
+REPEATS = 20
+"""Calls that are timed of a kernel, the best of which counts."""
+
+
+def report(name: str, programs: Sequence[JitProgram], measure: bool) -> str:
+    """A text about every program: what it was captured for, its kernels (heaviest first) and its memory."""
+    if not programs:
+        return f"{name}: not called yet"
+    return "\n\n".join(_program(p, measure) for p in programs)
+
+
+def _program(p: JitProgram, measure: bool) -> str:
+    from ...devices import get
+
+    device = get(p.device)
+    limits = device.limits()
+    rows = [("kernel", "calls", "schedule", "from", *(("time", "% of roofline") if measure else ()))]
+    for k in p.kernels:
+        said = f"{k.origin}, {k.standing}" if k.standing and k.standing != "verified" else k.origin
+        rows.append((k.name, str(k.calls), k.opts, said, *(_timed(k, p, limits) if measure else ())))
+    memory = p.plan.memory
+    used = f"intermediates {mb(memory.peak)} in one arena, {mb(memory.total)} apart"
+    updated = sum(s.fresh is None for s in p.plan.states)
+    states = f"; {updated} of {len(p.plan.states)} updated tensors in place" if p.plan.states else ""
+    hosted = sum(c.host is not None for c in p.calls)
+    numpy = f", {hosted} calls of NumPy's code" if hosted else ""
+    shapes = ", ".join(f"{n.dtype}{list(n.shape)}" for n in p.graph.slots)
+    head = f"{p.name}({shapes}) on {p.device}: {len(p.calls) - hosted} kernels, {len(p.kernels)} of them distinct{numpy}"
+    return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
+
+
+def _timed(k: FoundKernel, p: JitProgram, limits: Limits | None) -> tuple[str, str]:
+    seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
+    if limits is None or not seconds or not k.nbytes:
+        return f"{1e6 * seconds:.3g} us", ""
+    least = max(k.flops / limits.peak(k.executable.threads), k.nbytes / limits.bandwidth(k.executable.threads))
+    return f"{1e6 * seconds:.3g} us", f"{100 * least / seconds:.0f} %"
+
+
+def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:
+    """Seconds of the quickest of some calls, on memory of zeros. `symbols`: the values of symbolic sizes, which are the largest
+    in memory."""
+    from math import prod
+
+    from ...ir.dtypes import uint8
+    from ..memory import buffers
+
+    arrays = []
+    for param in k.executable.signature.params:
+        b = buffers.new((max(prod(_extents(param.shape)) * param.dtype.size, 1),), uint8, device, ("", 0))
+        buffers.fill(b, 0)
+        arrays.append(b)
+    vars = [(symbols or {})[s] for s in k.executable.signature.symbols]
+    return min(k.executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
+
+
+def _extents(shape: Iterable[Any]) -> list[int]:
+    return [upper(d) for d in shape]
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+
+
+# decorator --------------------------------------------------------------------------------------------------
 log = logger("tensor")
 
 MOST_SIZES = 4096

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from thorough import amount
 from tilewright import cache
-from tilewright.cache import CacheWarning, Key, Row, examine
+from tilewright.cache import CacheWarning, Key, Row
+from tilewright.cache import move_aside as examine
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_an_older_file_is_migrated(path: Path, make_row, key: Key, tmp_path: Pat
     (scripts / "versions" / "schema_3.py").unlink()
     monkeypatch.setattr(migrations, "SCRIPTS", scripts)
     newer = version.SCHEMA + 1
-    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.examine"]):
+    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.move_aside"]):
         monkeypatch.setattr(module, "SCHEMA", newer)
     monkeypatch.setattr(sys.modules["tilewright.cache.lookup"], "OLDEST", newer)
     with (

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tilewright.cli.functions.profile import coloured
-from tilewright.cli.functions.profiled import Profile, ProfileRow, gains
+from tilewright.cli.functions.profile import Profile, ProfileRow, coloured, gains
 from tilewright.kernels import get
 from tilewright.tensor.running.observe import Event
 

@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cli.report import watch
-from tilewright.cli.report.live import LivePage
 from tilewright.cli.report.rows import entries
-from tilewright.cli.report.watch import Drawer
+from tilewright.cli.report.watch import Drawer, LivePage
 
 from .conftest import Tune, row
 

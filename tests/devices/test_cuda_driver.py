@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 from tilewright.devices.cuda import driver as cuda_driver
-from tilewright.devices.cuda.adapters import CtypesDriver, CudaBindings
 from tilewright.devices.cuda.driver import FATAL, TEXTS, failure
-from tilewright.devices.cuda.open_driver import CHOICE, open_driver
-from tilewright.devices.cuda.pycuda_adapter import PyCuda
+from tilewright.devices.cuda.open_driver import CHOICE, CtypesDriver, CudaBindings, PyCuda, open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 

@@ -10,7 +10,7 @@ import pytest
 from cuda_build import needs_cxx
 from cuda_text import SEEDED, sources
 from tilewright import devices, kernels
-from tilewright.devices.cuda import comparing
+from tilewright.devices.cuda import run as comparing
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.host import run_on_host
 from tilewright.heuristics import seeds

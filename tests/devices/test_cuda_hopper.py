@@ -11,7 +11,8 @@ from hopper_chain import TILE, chain, reference
 from hopper_mutants import INTERPRETER_ALONE, LIMIT, MUTANTS
 from hopper_programs import Gemm, gemm, operands, worst
 from tilewright import targets
-from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram
 from tilewright.interp import run
 from tilewright.ir.errors import VerifyError

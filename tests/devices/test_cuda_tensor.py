@@ -11,7 +11,8 @@ import pytest
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from tensor_programs import Tile, matmul, operands, product
 from tilewright import targets
-from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostModule, HostProgram, entries, run_on_host
 from tilewright.interp import run
 from tilewright.ir import VerifyError

@@ -164,7 +164,7 @@ import cuda.bindings.driver as real
 for kind, names in json.loads(sys.argv[1]).items():
     for name, number in names.items():
         assert int(getattr(getattr(real, kind), name)) == number, name
-from tilewright.devices.cuda.adapters import _MAPPED, _PORTABLE
+from tilewright.devices.cuda.open_driver import _MAPPED, _PORTABLE
 from tilewright.devices.cuda.libcuda import CALLS
 assert (real.CU_MEMHOSTALLOC_DEVICEMAP, real.CU_MEMHOSTALLOC_PORTABLE) == (_MAPPED, _PORTABLE)
 assert all(hasattr(real, name) for name in CALLS)

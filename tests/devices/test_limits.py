@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tilewright import targets
 from tilewright.devices import Cached, Device, Limits, Rates, limits
-from tilewright.devices.cpu import probe, probe_ir
+from tilewright.devices.cpu import probe
+from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import CpuDevice
 from tilewright.devices.cpu.engine import compile_text
 from tilewright.ir import DeviceError

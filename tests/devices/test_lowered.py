@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from thorough import amount
 from tilewright import devices, kernels, targets
-from tilewright.devices.cpu import pool_ir, probe_ir
+from tilewright.devices.cpu import pool_ir
+from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.engine import compile_text
 from tilewright.heuristics import seeds

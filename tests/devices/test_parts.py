@@ -10,7 +10,7 @@ import pytest
 from tilewright import devices, kernels
 from tilewright.devices.cpu import engine
 from tilewright.devices.cpu.device import _open
-from tilewright.devices.cpu.parts import entities, parts
+from tilewright.devices.cpu.engine import entities, parts
 from tilewright.ir.errors import BuildError
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
-from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import nvrtc
 from tilewright.ir import BuildError, DeviceError
 
 TEXT = """

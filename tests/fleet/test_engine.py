@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("distributed")
 from distributed import Worker
 from distributed.utils import LoopRunner
-from tilewright.fleet import jobs, scheduler, settings, site, tls
+from tilewright.fleet import engine as site
+from tilewright.fleet import jobs, scheduler, settings, tls
 from tilewright.fleet.engine import DaskEngine
 from tilewright.fleet.keys import id_of, key_of, title_of
 from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed, SlotLost, Worksite

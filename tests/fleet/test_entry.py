@@ -12,8 +12,8 @@ from tilewright.fleet import entry as entries
 from tilewright.fleet import travel
 from tilewright.fleet.facts import described
 from tilewright.fleet.local import LocalEngine
-from tilewright.fleet.many import tune_on_fleet
 from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed
+from tilewright.fleet.sweep import tune_on_fleet
 from tilewright.fleet.under_way import FleetOptions
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.entries import Entry, Manifest, Place

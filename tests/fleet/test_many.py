@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from tilewright import cache, kernels
-from tilewright.cache import Cache, CacheWarning, Key, Row, spill
+from tilewright.cache import Cache, CacheWarning, Key, Row
+from tilewright.cache import store as spill
 from tilewright.cache.server.errors import Unreachable
 from tilewright.fleet.entry import Reports
 from tilewright.fleet.local import Died, LocalEngine
-from tilewright.fleet.many import tune_on_fleet
-from tilewright.fleet.row_writer import ClientWriter
 from tilewright.fleet.seam import FleetJob, FleetSlot, Running, SlotDevice, Worksite
+from tilewright.fleet.sweep import ClientWriter, tune_on_fleet
 from tilewright.fleet.travel import bundle
 from tilewright.fleet.under_way import FleetOptions
 from tilewright.ir.errors import FleetError

@@ -11,9 +11,9 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import counted, ranked_seeds, seeds
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
-from tilewright.heuristics.counted.halves import share_of_one
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import LoopNode, tree
+from tilewright.heuristics.counted.units import share_of_one
 from tilewright.heuristics.counted.work import several_terms
 from tilewright.heuristics.sets import SetUse, set_use
 from tilewright.ir import KernelBuilder, float32, int32, int64, where

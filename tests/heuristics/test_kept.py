@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tilewright import targets
 from tilewright.heuristics import quick_seeds, seeds
-from tilewright.heuristics.seeds.kept import across, again, kept
+from tilewright.heuristics.seeds.hoisted import across, again, kept
 from tilewright.heuristics.seeds.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form.normalise import normalise

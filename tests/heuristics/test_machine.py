@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import core_machine, estimate, gpu_machine, machine, seeds
+from tilewright.heuristics import estimate, gpu_machine, machine, seeds
+from tilewright.heuristics import machine as core_machine
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.machine_file import from_json, load, to_json
 from tilewright.ir.errors import UsageError

@@ -6,7 +6,7 @@ import pytest
 from checks import check_compiled
 from tilewright import targets
 from tilewright.heuristics import seeds
-from tilewright.heuristics.seeds.reused_reads import reused_reads
+from tilewright.heuristics.seeds.gathered import reused_reads
 from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply

@@ -6,8 +6,7 @@ import numpy as np
 from tilewright.ir import KernelBuilder, exp, float32, where
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.apart import apart
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form.normalise import apart, normalise
 from tilewright.opts import apply, parse
 from tilewright.targets import named
 

@@ -14,9 +14,8 @@ from tilewright.ir.buffer import Buffer, load, load_parts
 from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import make, walk
-from tilewright.ir.normal_form.canonical import canonical, loose
+from tilewright.ir.normal_form.canonical import canonical, loose, without_epilogue
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.normal_form.without_epilogue import without_epilogue
 from tilewright.ir.op_names import COMMUTATIVE
 from tilewright.ir.rewrite import Rewriter
 from tilewright.opts.written.syntax import SYNTAX

@@ -14,7 +14,8 @@ from group_mutants import found, place_of
 from ring_kernels import DRAWN
 from thorough import amount
 from tilewright import kernels, targets
-from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import nvrtc
 from tilewright.ir import OptError, VerifyError, sym
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, opt

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from fake_cuda import FakeCudaDevice
-from tilewright.devices.cuda import comparing, nvrtc
+from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda import run as comparing
 from tilewright.devices.cuda.run import CudaMemory
 from tilewright.devices.memory import Comparison, Found
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int32, uint8
-from tilewright.ir.evaluation.certainty import OVERFLOW
+from tilewright.ir.evaluation.computed import OVERFLOW
 from tilewright.measure.checking.verify import Expect, Verdict, check
 from tilewright.measure.on_device import compare as device_compare
 from tilewright.measure.on_device.compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted

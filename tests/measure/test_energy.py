@@ -12,10 +12,9 @@ import pytest
 from tilewright.ir.errors import DeviceError
 from tilewright.measure.energy import meter as meters
 from tilewright.measure.energy.counters import EnergyCounter
-from tilewright.measure.energy.find import check, counter_of
+from tilewright.measure.energy.find import VARIABLE, PowercapCounter, check, counter_of
 from tilewright.measure.energy.meter import LEAST_S, MOST_S, STEPS, WINDOWS, EnergyMeter, paired_windows
 from tilewright.measure.energy.nvml import NvmlCounter, NvmlPower, nvml_counter
-from tilewright.measure.energy.powercap import VARIABLE, PowercapCounter
 from tilewright.measure.outcome import EnergyUse
 
 RANGE = 262143328850

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tilewright import devices, kernels
 from tilewright.ir import MeasureError, UsageError
-from tilewright.measure.rival import environment, torch_side, versus
+from tilewright.measure.rival import torch_side, versus
+from tilewright.measure.rival import versus as environment
 from tilewright.opts import Opt
 
 STUB = Path(__file__).resolve().parents[1] / "torch_stub"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tilewright.interp import run
 from tilewright.interp.code import Coder
-from tilewright.interp.group_code import GroupCoder
+from tilewright.interp.interpreter import GroupCoder
 from tilewright.ir.dtypes import bool_, float32, index, int32
 from tilewright.ir.node import const
 from tilewright.ir.op_names import FUNCTIONS

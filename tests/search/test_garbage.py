@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from tilewright.search.garbage import OBJECTS, seldom_collected
+from tilewright.search.api import OBJECTS, seldom_collected
 
 
 @pytest.mark.parametrize(("before", "inside"), [((700, 10, 10), OBJECTS), ((0, 10, 10), 0), ((2 * OBJECTS, 10, 10), 2 * OBJECTS)])

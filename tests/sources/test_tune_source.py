@@ -19,7 +19,7 @@ from tilewright.sources.configurations import schedule
 from tilewright.sources.device import SourceDevice
 from tilewright.sources.making import spec_of
 from tilewright.sources.reference_process import ReferenceRequest, compute_here
-from tilewright.sources.references import compute
+from tilewright.sources.tuning import compute
 
 
 class Seen(Silent):

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from tilewright.tensor.fusion import made
+from tilewright.tensor.fusion import calls as made
 from tilewright.tensor.graph import maps
 from tilewright.tensor.partition import heads
 from tilewright.tensor.running import run
@@ -95,7 +95,7 @@ def forget() -> None:
 
 
 PULL, REGIONS, SUMS, VIEWS = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.sums:", "gradients.views:"
-UNPROVED = (("fusion.proof:prove", "written = set(range(leaves))", "return"),)
+UNPROVED = (("fusion.calls:prove", "written = set(range(leaves))", "return"),)
 PLACES, PROGRAM = "capture.places:_Places.", "capture.program:JitProgram."
 
 PARTITION: dict[str, Fault] = {
@@ -117,8 +117,8 @@ PARTITION: dict[str, Fault] = {
     "a scan along the first dimension": Fault(f"{PULL}_scan", "Scan(combine, own[dim], body, acc)", "Scan(combine, own[0], body, acc)", ("cumsum/all",)),
     "an element is known whatever its mask is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), at, ", ("outer/joined",)),
     "an element is known wherever it is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), mask, ", ("masked softmax",)),
-    "kernels of other numbers are one": Fault("fusion.made:_key", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike",)),
-    "kernels of other maps are one": Fault("fusion.made:_key", 'None if n.op == "cast" else n.arg', 'None if n.op in ("cast", "view", "reduce") else n.arg', ("alike",)),
+    "kernels of other numbers are one": Fault("fusion.calls:_key", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike",)),
+    "kernels of other maps are one": Fault("fusion.calls:_key", 'None if n.op == "cast" else n.arg', 'None if n.op in ("cast", "view", "reduce") else n.arg', ("alike",)),
     "lists of other numbers are one": Fault("fusion.calls:key_of", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike eager",)),
     "lists that read one array twice are others": Fault("fusion.calls:key_of", '("leaf", place, ', '("leaf", 0, ', ("alike eager",)),
     "operands change places": Fault("fusion.calls:_listed", "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))",
@@ -127,7 +127,7 @@ PARTITION: dict[str, Fault] = {
     "a kernel that joins another one stores nothing": Fault(
         "partition.groups:_join", "groups[b].roots += groups[a].roots", "pass", ("logsumexp:first rows+last rows", "norm:all+sum of squares", "statistics/all", "layer_norm/all", "attention/all")),
     "kernels wait for one another": Fault(f"{REGIONS}_before", "return True", "return False", ("circle",)),
-    "results keep a kernel's type": Fault("partition.kept:kept_types", "and id(n) not in outputs", "", ("narrow",)),
+    "results keep a kernel's type": Fault("partition.groups:kept_types", "and id(n) not in outputs", "", ("narrow",)),
     "parts of a dimension count one by one": Fault("partition.splits:split_axes", "const(inner))", "const(n // inner))", ("groups",)),
     "a slice begins at 0": Fault("graph.maps:strided", "number(start)", "number(0)", ("product/last rows", "last rows>product")),
     "dimensions change places the other way": Fault("graph.maps:permute", "axes[list(order).index(d)]", "axes[order[d]]", ("conv of planes/all",)),
@@ -153,16 +153,16 @@ GRADIENTS: dict[str, Fault] = {
     "what divides multiplies": Fault(f"{SUMS}summed", 'inside.append(f if op == "mul" else E.binary("div", 1.0, f))', "inside.append(f)", ("quotients", "share/all", "share of all/all", "rms/all")),
     "a mask that nobody needs is lost": Fault(f"{SUMS}_moved", "needs[0] = True", "pass", ("conv/transposed part",)),
     "a product's mask is lost": Fault(f"{SUMS}pushed", "holes, indices, by.mask)", "holes, indices)", ("conv/padded", "product/rolled", "strided conv/all", "conv_transpose/all")),
-    "a softmax's row is not subtracted": Fault("gradients.softmax:Softmax.gradient", "sub(dp, self._row(p, dp, found))", "dp", ("softmax/first columns",)),
-    "a softmax's rows are all there": Fault("gradients.softmax:_apart", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
-    "a softmax's mask is lost": Fault("gradients.softmax:_softmax", "if cond is not None:", "if False:", ("masked softmax",)),
-    "a softmax's maximum is lost": Fault("gradients.softmax:_softmax", "lse = add(without(m, dims), lse)", "pass", ("attention/all",)),
+    "a softmax's row is not subtracted": Fault("gradients.reverse:Softmax.gradient", "sub(dp, self._row(p, dp, found))", "dp", ("softmax/first columns",)),
+    "a softmax's rows are all there": Fault("gradients.reverse:_apart", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
+    "a softmax's mask is lost": Fault("gradients.reverse:_softmax", "if cond is not None:", "if False:", ("masked softmax",)),
+    "a softmax's maximum is lost": Fault("gradients.reverse:_softmax", "lse = add(without(m, dims), lse)", "pass", ("attention/all",)),
     "ties are counted one by one": Fault("gradients.rules:_reduce", 'E.binary("div", dy, reduce("add", here, over))', "dy", ("ties",)),
     "a product lacks what comes behind": Fault("gradients.rules:_other_factors", "mul(_exclusive(flat, last), flipped(_exclusive(flipped(flat, last), last), last))", "_exclusive(flat, last)", ("product of rows/all",)),
     "a running sum's gradient runs forwards": Fault("gradients.rules:_suffixes", 'flipped(scan("add", flipped(x, dim), dim), dim)', 'scan("add", x, dim)', ("cumsum/all",)),
     "a running product has no zeros": Fault("gradients.rules:_products", "return E.where(first, _suffixes(mul(dy, without), dim), E.where(zero, 0.0, usual))", "return usual", ("zero in a product",)),
-    "places that are read twice count once": Fault("gradients.indexed:gathered", 'Scattered("add", by.axes', 'Scattered("max", by.axes', ("embedding/all",)),
-    "what a scatter dropped has a gradient": Fault("gradients.indexed:scattered", "return out if inside is None else", "return out if True else", ("second derivative", "dropped")),
+    "places that are read twice count once": Fault("gradients.rules:gathered", 'Scattered("add", by.axes', 'Scattered("max", by.axes', ("embedding/all",)),
+    "what a scatter dropped has a gradient": Fault("gradients.rules:scattered", "return out if inside is None else", "return out if True else", ("second derivative", "dropped")),
     "a sorted gradient stays in order": Fault("gradients.host:_sort", "scatter(dy, to, (places,), n.shape)", "dy", ("sorted",)),
     "a checkpoint forgets what it reads from outside": Fault("gradients.checkpoint:again", "and id(s) in active}", "and False}", ("checkpoint",)),
     "a batch forgets a mask": Fault("gradients.vmap:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),

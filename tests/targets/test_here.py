@@ -8,7 +8,8 @@ import pytest
 from tilewright import targets
 from tilewright.ir.errors import DeviceError
 from tilewright.search.result import Job
-from tilewright.targets import Target, detect, here
+from tilewright.targets import Target, detect
+from tilewright.targets import named as here
 
 V3 = frozenset({"sse41", "avx2", "fma", "f16c"})
 ALL = V3 | {"avx512", "avx512vnni", "avx512bf16", "avx512popcnt", "avxvnni"}

@@ -12,7 +12,7 @@ from tilewright.ir import float32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import placeholder
 from tilewright.lower import lower
-from tilewright.lower.accumulated_terms import terms
+from tilewright.lower.expr import terms
 from tilewright.opts import apply
 from tilewright.program.program import Instr, statements
 from tilewright.targets import named

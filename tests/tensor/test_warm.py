@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor
 from tilewright.plan import Artefacts
-from tilewright.tensor.capture import compile as jit_compile
+from tilewright.tensor.capture import decorator as jit_compile
 from tilewright.tensor.running import programs
 
 from tests.tensor.test_jit import own_home, ramp

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilewright.cache.server import ahead
-from tilewright.cache.server.ahead import ReadAhead
+from tilewright.cache.server import team as ahead
 from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.team import ReadAhead
 from tilewright.cache.server.writer import Changes
 
 

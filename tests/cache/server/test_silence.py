@@ -12,7 +12,7 @@ from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
 from tilewright.cache.server import writer as limits
 from tilewright.cache.server.errors import Unreachable
-from tilewright.cache.server.silence import SilenceWatch
+from tilewright.cache.server.writer import SilenceWatch
 from tilewright.ir.errors import CacheError
 
 pytestmark = pytest.mark.slow

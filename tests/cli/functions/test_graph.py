@@ -11,9 +11,8 @@ import pytest
 from tilewright import KernelError, UsageError, best, cache
 from tilewright.cli.functions.arguments import ArgumentSpec, parse_specs
 from tilewright.cli.functions.asked import FunctionGraph, ask, is_tensor_function, picked
-from tilewright.cli.functions.graph import run, summary
+from tilewright.cli.functions.graph import named, run, summary
 from tilewright.cli.functions.inside import answer
-from tilewright.cli.functions.named import named
 from tilewright.cli.functions.page import page
 from tilewright.cli.functions.picture import dot_text
 from tilewright.cli.functions.tuned import heaviest

@@ -6,7 +6,7 @@ from tilewright import interp
 from tilewright.ir import Kernel, KernelBuilder, float32, maximum, minimum
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.lower import lower
-from tilewright.lower.access.known_lanes import _at_lanes
+from tilewright.lower.access.memory_access import _at_lanes
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply
 from tilewright.program.program import Instr, statements

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 from tilewright.search.bench.families import FAMILIES
-from tilewright.search.bench.families_more import MORE
-from tilewright.search.bench.families_rugged import RUGGED
-from tilewright.search.bench.families_unseen import UNSEEN
-from tilewright.search.bench.families_whole import WHOLE_SPACES, together
 from tilewright.search.bench.grid import WHOLE, Columns, thinned
-from tilewright.search.bench.made_up import made_up
+from tilewright.search.bench.made_up import MORE, RUGGED, UNSEEN, WHOLE_SPACES, made_up, together
 from tilewright.search.strategy import seconds
 
 

@@ -10,7 +10,7 @@ from tilewright.opts.opt import opt
 from tilewright.plan import BucketedProg, CallReplay
 from tilewright.search import Result
 from tilewright.search.shapes import SizeRange, WeightedShape, aggregated, buckets, tune_buckets, tune_shapes
-from tilewright.search.shapes.bucket_search import BucketSearch
+from tilewright.search.shapes.buckets import BucketSearch
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.tune_all import ELSEWHERE, FAILED, TUNED, Done
-from tilewright.search.sweep import formula, journal, sweep_file
+from tilewright.search.sweep import journal, sweep_file
+from tilewright.search.sweep import sweep_file as formula
 from tilewright.search.sweep.journal import SweepJournal
 from tilewright.search.sweep.order import LONGEST, order, shortest, tree
 
