@@ -248,6 +248,8 @@ def _refuse_strangers(path: Path) -> None:
         with contextlib.closing(ours.reading(str(path), ours.at_rest(str(path)))) as c:
             schema_of(c, str(path))
     except sqlite3.Error as e:
+        if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+            return  # a journal that a lost power left: the first who may write takes it back
         raise classify(e, str(path)) from None
 
 

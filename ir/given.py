@@ -82,7 +82,7 @@ WANTED: dict[str, ArgumentKind] = {
     "retune": _YES,
     "exact_only": _YES,
     "stop_at": ArgumentKind(_number, "a fraction of the roofline in (0, 1]"),
-    "since": ArgumentKind(_number, "a moment on time.monotonic"),
+    "since": ArgumentKind(lambda v: _number(v) and abs(v) < 1e12, "a moment on time.monotonic"),
     "check": _YES,
     "vars": ArgumentKind(_numbered, 'a mapping of whole numbers by symbol, such as {"n": 64}'),
     "study": ArgumentKind(_text, "a URL such as sqlite:///study.db, or the path of a journal file"),

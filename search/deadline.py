@@ -19,7 +19,8 @@ AGAIN_S = 4.0
 """Seconds after which what goes on all the same is interrupted once more."""
 SAVING_S = 0.4
 """The same where the answer is being saved at that moment."""
-LEAST_S = 1e-3
+LEAST_S, MOST_S = 1e-3, 1e8
+"""What a timer of the system takes. (One that strikes early is set again.)"""
 ENDING_S = 0.7
 """Seconds that saving what there is and ending all processes take."""
 
@@ -94,7 +95,7 @@ class Deadline:
     @staticmethod
     def _set() -> None:
         first = min(d.at for d in Deadline._open)
-        signal.setitimer(signal.ITIMER_REAL, max(LEAST_S, first - time.monotonic()))
+        signal.setitimer(signal.ITIMER_REAL, min(MOST_S, max(LEAST_S, first - time.monotonic())))
 
     @staticmethod
     def _strike(number: int, frame: FrameType | None) -> None:

@@ -182,9 +182,9 @@ def test_two_calls_as_they_will_be_made(tmp_path: Path, request: pytest.FixtureR
     kept = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "results", ".*_cache", ".hypothesis", ".gpu-wheels")
     shutil.copytree(ROOT, tree, ignore=kept)
     home.mkdir()
-    steps = ("look", "tune-run", "tests", "golden-tma", "start-matmul-bfloat16-8192x8192x", "start-layernorm-float32", "start-attention-d128", "start-softmax-float32")  # fmt: skip
+    steps = ("look", "tune-run", "tests", "golden-tma", "start-matmul-bfloat16-8192x8192x", "start-conv2d-bfloat16-c128-56-k3", "start-attention-d128", "start-softmax-float32")  # fmt: skip
     only = ("--only", *(steps if thorough.amount(request, 0, 1) else tuple(s for s in steps if s != "tests")))
-    planted = f"hang=softmax,fault=attention,wrong=layernorm,in={tmp_path}"
+    planted = f"hang=softmax,fault=attention,wrong=conv2d,in={tmp_path}"
     env = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C", "TILEWRIGHT_PLANTED": planted}
     call = rehearse(tree, out, *only, env=env)
     said = []
@@ -217,7 +217,7 @@ def test_two_calls_as_they_will_be_made(tmp_path: Path, request: pytest.FixtureR
     rows = {n: r["rows"] for n, r in runs.items()}
     (hung,) = [t for t in rows["start-softmax-float32"][0]["tried"] if "timeout" in t]
     (fault,) = [t for t in rows["start-attention-d128"][0]["tried"] if "crash" in t]
-    (wrong,) = [t for t in rows["start-layernorm-float32"][0]["tried"] if "wrong" in t]
+    (wrong,) = [t for t in rows["start-conv2d-bfloat16-c128-56-k3"][0]["tried"] if "wrong" in t]
     assert "did not return" in hung and "illegal address" in fault and "elements wrong" in wrong
     assert all(rows[n][0]["error"] <= 1 for n in rows if n.startswith("start-") and "opts" in rows[n][0])
     result = json.loads(tar_text(out, "results/fake-gpu/start-softmax-float32.json"))

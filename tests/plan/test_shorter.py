@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilewright as tw
+from tilewright.heuristics.fewer_copies import halved
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, sin
 from tilewright.ir.dtypes import DType
 from tilewright.plan import Artefacts, shorter
@@ -46,5 +47,5 @@ def test_copies_go_down_to_one_vector_and_no_further() -> None:
     found: tuple[tw.Opt, ...] | None = opts
     while found is not None:
         amounts.append(next(o.arg for o in found if o.op == "UPCAST"))
-        found = shorter.halved(kernel, found, target)
+        found = halved(kernel, found, target)
     assert amounts == [64, 32, 16, 8]

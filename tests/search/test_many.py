@@ -138,9 +138,10 @@ def test_without_a_budget_each_has_its_own(tmp_path: Path, store: Cache, script:
     assert [more["budget"].seconds for _, more in script.calls] == [None, None]
 
 
-def test_a_spent_budget_still_gives_everyone_a_little(tmp_path: Path, store: Cache, script: Script) -> None:
+def test_what_a_spent_budget_has_no_room_for_is_left(tmp_path: Path, store: Cache, script: Script) -> None:
+    """The first gets a second, and what then goes beyond the budget is not begun."""
     done = go(manifest(tmp_path, 3), store, script, seconds=0.3)
-    assert script.shares == [(1, 1.0), (2, 1.0), (3, 1.0)] and all(d.status == "tuned" for d in done)
+    assert script.shares == [(1, 1.0)] and [d.status for d in done] == ["tuned", "left", "left"]
 
 
 def test_failures_do_not_end_the_run(tmp_path: Path, store: Cache, script: Script) -> None:

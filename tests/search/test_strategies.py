@@ -14,7 +14,7 @@ from tilewright.search import Space, Strategy, create, names, register
 from tilewright.search.moves import amounts, mutate, neighbours
 from tilewright.search.optuna.samplers import KINDS
 from tilewright.search.strategies.beam import Beam
-from tilewright.search.strategies.portfolio import crossover
+from tilewright.search.strategies.evolve import crossover
 
 SAMPLERS = [f"optuna:{k.name}" for k in KINDS.values() if not any(find_spec(p) is None for p in k.needs)]
 """Those whose packages are here (`dev` installs what all but the Gaussian process need)."""

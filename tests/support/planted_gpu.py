@@ -32,7 +32,7 @@ class PlantedGpu(FakeGpu):
         folder = words.pop("in", "")
         text = code.decode()
         for kind, kernel in words.items():
-            if source.signature.name == kernel and _mine(Path(folder), kind, text):
+            if source.signature.name == kernel and (kind != "wrong" or "fmaf(" in text) and _mine(Path(folder), kind, text):
                 return _planted(kind, text).encode(), log
         return code, log
 
@@ -51,6 +51,5 @@ def _mine(folder: Path, kind: str, text: str) -> bool:
 
 def _planted(kind: str, text: str) -> str:
     if kind == "wrong":
-        assert "fmaf(" in text
         return text.replace("fmaf(", "1.01f * fmaf(")
     return OPENING.sub(lambda m: f"{m.group(1)} {BODY[kind]}", text)
