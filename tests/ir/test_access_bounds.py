@@ -216,7 +216,7 @@ def test_what_is_not_known_is_found_in_the_data(dtype):
     for kernel in (k, normalise(k)):
         evaluate(kernel, {"ids": np.full(6, 7, dtype.np), "table": table})
         for wrong in (8, -1):
-            with pytest.raises((KernelError, OutOfRangeError), match="outside (its 8 elements|of 0..7)"):
+            with pytest.raises((KernelError, OutOfRangeError), match=r"outside (its 8 elements|of 0..7)"):
                 evaluate(kernel, {"ids": np.full(6, wrong, dtype.np), "table": table})
 
 
