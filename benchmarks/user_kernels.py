@@ -1,22 +1,32 @@
 """Kernels that users might write, tuned from an empty cache, against plain loops in C.
 
-    python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out] [--only REGEX] [--threads 1]
-        [--budget 12s | --seeds-only] [--rounds 9]
+    python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out|all|…] [--only REGEX] [--threads 1]
+        [--budget 12s | --seeds-only] [--all-seeds | --opts JSON] [--rounds 9] [--burst 0.1] [--native]
         [--drawn SEED | --sizes NAME=NUMBER,…] [--json]
 
-The kernels lie in `benchmarks/user/`: a function of the public builder, the loops as a good programmer writes them in
-one go (no intrinsics, no blocking, OpenMP on the obvious outer loop), NumPy's answer, and the class. C is compiled by
-`gcc -Ofast -march=LEVEL -fopenmp`, with the sizes as constants, which ours has as well. gcc forgets `restrict` in the
-body of a parallel loop, and vectorises fewer of them: where that costs C something, the loop says `simd`, or its body
-is a function with `restrict` of its own (not inlined, where only that helps). Everyone's output is compared with NumPy
-within our own error bound.
+The kernels lie in `benchmarks/user/`, a folder for each field of use: a function of the public builder, and a `.c` file
+with the loops as a good programmer writes them in one go (no intrinsics, no blocking, OpenMP on the obvious outer
+loop). `user/cases.toml` has a row for each. C is compiled by `gcc -Ofast -march=LEVEL -fopenmp`, with the sizes as
+constants, which ours has as well. gcc forgets `restrict` in the body of a parallel loop, and vectorises fewer of them:
+where that costs C something, the loop says `simd`, or its body is a function with `restrict` of its own (not inlined,
+where only that helps). Everyone's output is compared, within our own error bound, with the same C in double
+(`vs_c.py` says how).
 
-Each case is a process of its own. C, the seed and the tuned schedule take turns in bursts whose order changes from
-round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the
-calling thread, on which all of them run, so that others on the machine disturb less. `ratio` is C over ours, the
-median over rounds of the quotient of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for
-the schedule that a user gets without tuning. `--drawn` draws other sizes, other ones for each seed, since what is good
-for the sizes that an author chose may be so only for them. --json: keep it as results/user_kernels-LEVEL.json.
+Sets: `worked` and `held_out` (no option or model was worked on with it; a row's field says so); `borders`: stencils and
+windows with borders of every kind; `stencil_chains`: C keeps every intermediate in an array; `contractions`: computed
+operands and several arrays, where C takes the best order with temporary arrays and a blocked product; `elementary`:
+functions and divisions over 4096 elements, where gcc's loops call glibc's vector functions (`vector`), with the errors
+of both in units in the last place (`ulp`; glibc's may be 4 off, and -Ofast divides by estimates): take `--native
+--burst 0.01`.
+
+Each case is a process of its own. C, the start schedule and the tuned schedule take turns in bursts whose order changes
+from round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the
+calling thread, on which all of them run, so that others on the machine disturb less. `--native` reads the clock around
+each call in native code, for calls of a few microseconds. `ratio` is C over ours, the median over rounds of the quotient
+of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for the schedule that a user gets
+without tuning; `--opts` gives another schedule in its place, and `--all-seeds` times up to twelve (`best_seed_ratio`).
+`--drawn` draws other sizes, other ones for each seed, since what is good for the sizes that an author chose may be so
+only for them. --json: keep it as results/user_kernels-LEVEL.json.
 """
 
 from __future__ import annotations
@@ -33,39 +43,27 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).with_name("user")
-HELD_OUT = tuple(sorted(f.name for f in FOLDER.glob("held_out*.py")))
-"""The files of kernels on which nothing is worked."""
+from vs_c import SETS, Case, cases
+
 LIMIT_S = 600.0
 """Seconds after which a case is given up."""
 
 
-def files(which: str) -> list[Path]:
-    """The files of 'worked' kernels, of those 'held_out', or of 'all'."""
-    found = sorted(FOLDER.glob("*.py"))
-    return [f for f in found if which == "all" or (f.name in HELD_OUT) == (which == "held_out")]
+def chosen(which: str, only: str = "") -> list[Case]:
+    """Every case of a set (or of 'all') whose name or class has `only` (a regular expression) in it."""
+    return [c for c in cases().values() if which in (c.set, "all") and re.search(only, f"{c.name} {c.kind}")]
 
 
-def cases(which: str, only: str = "") -> list[tuple[Path, str, str]]:
-    """(file, name, class) of every kernel of a set whose name or class has `only` (a regular expression) in it."""
-    from user_case import load
-
-    found = [(f, name, kind) for f in files(which) for name, (kind, _) in load(f)["CASES"].items()]
-    return [c for c in found if re.search(only, f"{c[1]} {c[2]}")]
-
-
-def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]:
+def run(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     """The row of one case, from a process of its own; with "error" where that failed."""
     from parts import rivals
 
-    file, name, kind = case
-    job = {"file": str(file), "name": name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
-    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst, "drawn": args.drawn}
-    job["sizes"] = args.sizes
-    which = "held_out" if file.name in HELD_OUT else "worked"
-    row = {"kernel": name, "class": kind, "set": which, "threads": args.threads}
+    job = {"name": case.name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
+    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst, "drawn": args.drawn, "sizes": args.sizes}
+    job |= {"opts": args.opts, "all_seeds": args.all_seeds, "native": args.native}
+    row = {"kernel": case.name, "class": case.kind, "set": case.set, "threads": args.threads}
     env = rivals.environment(args.threads) | {"OMP_PROC_BIND": "false"}
-    command = [sys.executable, str(Path(__file__).with_name("user_case.py")), json.dumps(job)]
+    command = [sys.executable, str(Path(__file__).with_name("vs_c.py")), json.dumps(job)]
     try:
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -136,13 +134,16 @@ def main() -> None:
     """One JSON line a case on stdout, then one a class; the tables on stderr."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--target", choices=("v2", "v3", "v4", "native"), default="native")
-    p.add_argument("--set", choices=("worked", "held_out", "all"), default="worked")
+    p.add_argument("--set", choices=("worked", "held_out", "all", *SETS), default="worked")
     p.add_argument("--only", default="", metavar="REGEX", help="kernels whose name or class has it")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--budget", default="12s")
     p.add_argument("--seeds-only", action="store_true")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst", type=float, default=0.1, help="seconds of a burst")
+    p.add_argument("--native", action="store_true", help="time the calls in native code")
+    p.add_argument("--opts", default="", metavar="JSON", help="a schedule in the place of the one without tuning")
+    p.add_argument("--all-seeds", action="store_true", help="time up to twelve start schedules")
     p.add_argument("--drawn", default="", metavar="SEED", help="other sizes than the kernels' own, drawn at random")
     p.add_argument("--sizes", default={}, type=given, metavar="NAME=NUMBER,…", help="sizes in the place of a kernel's own, with --only")
     p.add_argument("--json", action="store_true", help="keep the rows under results/")
@@ -150,12 +151,12 @@ def main() -> None:
     os.environ.pop("TILEWRIGHT_TARGET", None)
     if args.target != "native":
         os.environ["TILEWRIGHT_TARGET"] = args.target
-    chosen = cases(args.set, args.only)
-    if not chosen:
-        known = ", ".join(name for _, name, _ in cases(args.set))
+    found = chosen(args.set, args.only)
+    if not found:
+        known = ", ".join(c.name for c in chosen(args.set))
         raise SystemExit(f"no kernel has {args.only} in its name or class: {known}")
     rows = []
-    for case in chosen:
+    for case in found:
         rows.append(run(case, args))
         print(json.dumps(rows[-1]), flush=True)
     lines = summary(rows)

@@ -1,10 +1,10 @@
-"""The kernels of `benchmarks/user/`: they build, mean what NumPy says, and two of them run by their seed."""
+"""The kernels of `benchmarks/user/`: they build, mean what their C says, and some of them run by their seed."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,41 +15,41 @@ from tilewright.ir.evaluation.reference import evaluate
 from tilewright.measure.checking.verify import check, expectations
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import user_case
 import user_kernels
+import vs_c
 
-CASES = {name: file for file, name, _ in user_kernels.cases("all")}
-
-
-def small(name: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """The names of a kernel's file, and sizes for a test."""
-    names = user_case.load(CASES[name])
-    return names, names["CASES"][name][1]
+CASES = vs_c.cases()
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
-def test_a_kernel_means_what_numpy_says(name: str) -> None:
-    names, sizes = small(name)
-    assert names["C"][name].count("void kernel(") == 1 and names[name]().outputs
-    kernel = names[name](**sizes)
-    inputs = user_case.inputs_of(kernel)
-    want = names[f"{name}_numpy"](inputs, sizes)
+def test_a_kernel_means_what_c_says(name: str) -> None:
+    case = CASES[name]
+    assert len(re.findall(r"\bkernel\(", case.source.read_text())) >= 1 and case.make(**case.all_sizes()).outputs
+    sizes = case.all_sizes() | dict(case.small)
+    kernel = case.make(**sizes)
+    inputs = vs_c.inputs_of(kernel)
+    want = case.answer(kernel, inputs, sizes)
     for output, got in evaluate(kernel, inputs).items():
-        near = 1e-6 * float(np.abs(want[output], where=np.isfinite(want[output]), out=np.zeros(want[output].shape)).max())
-        np.testing.assert_allclose(got, want[output], rtol=1e-6, atol=near, err_msg=output)
+        right = want[output].astype(np.float64)
+        near = 1e-6 * float(np.abs(right, where=np.isfinite(right), out=np.zeros(right.shape)).max())
+        np.testing.assert_allclose(got, right.reshape(got.shape), rtol=1e-6, atol=near, err_msg=output)
+
+
+def test_every_file_in_c_belongs_to_a_case() -> None:
+    assert {c.source for c in CASES.values()} == {f for f in vs_c.USER.glob("*/*.c")}
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", ["clamped2d", "row_statistics"])
-def test_a_seed_gives_numpys_numbers(name: str, tmp_path: Path) -> None:
-    names, sizes = small(name)
-    kernel = names[name](**sizes)
-    inputs, outputs = user_case.inputs_of(kernel), user_case.outputs_of(kernel)
+@pytest.mark.parametrize("name", ["clamped2d", "row_statistics", "half_matvec"])
+def test_a_seed_gives_the_references_numbers(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    kernel = case.make(**case.small)
+    inputs, outputs = vs_c.inputs_of(kernel), vs_c.outputs_of(kernel)
     program = tilewright.best(kernel, threads=1, cache=tmp_path / "none.db", seed="quick")
     program(*inputs.values(), out=outputs if len(outputs) > 1 else outputs[0])
-    expects = user_case.expected(kernel, inputs, names[f"{name}_numpy"](inputs, sizes))
-    assert user_case.wrong(expects, outputs) == ""
+    expects = vs_c.expected(kernel, inputs, case.answer(kernel, inputs, case.small))
+    assert vs_c.wrong(expects, outputs) == ""
     outputs[0].reshape(-1)[3] += 1.0
     assert check(expects[kernel.outputs[0].name], outputs[0].ctypes.data).error > 1
 
@@ -65,14 +65,14 @@ def test_what_failed_is_counted_and_has_no_ratio() -> None:
     assert lines["y"]["failed"] == 1 and "ratio" not in lines["y"] and lines["all"]["cases"] == 3
 
 
-def test_numpy_is_believed_only_where_the_kernel_agrees() -> None:
-    names, sizes = small("clamped2d")
-    kernel = names["clamped2d"](**sizes)
-    inputs = user_case.inputs_of(kernel)
+def test_a_reference_is_believed_only_where_the_kernel_agrees() -> None:
+    case = CASES["clamped2d"]
+    kernel = case.make(**case.small)
+    inputs = vs_c.inputs_of(kernel)
     assert set(expectations(kernel, inputs, {})) == {"y"}
-    other = {"y": names["clamped2d_numpy"](inputs, sizes)["y"] + 1.0}
+    other = {"y": case.answer(kernel, inputs, case.small)["y"] + 1.0}
     with pytest.raises(SystemExit, match="definition differ"):
-        user_case.expected(kernel, inputs, other)
+        vs_c.expected(kernel, inputs, other)
 
 
 def test_integers_with_an_error_have_no_limit_to_overflow() -> None:

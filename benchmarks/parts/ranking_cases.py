@@ -1,7 +1,7 @@
 """Kernels at sizes that take a tenth of a millisecond to a few: what cost models and seeds are judged on.
 
-A case is *held out* where nothing is worked on it: the kernels of `parts/held_out_kernels.py` and `user/held_out*.py`, and named workloads
-whose name's SHA-256 begins with an odd byte."""
+A case is *held out* where nothing is worked on it: the kernels of `parts/held_out_kernels.py`, those that `user/cases.toml` says are held
+out, and named workloads whose name's SHA-256 begins with an odd byte."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pathlib import Path
 from tilewright import kernels
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form.normalise import normalise
+from vs_c import cases
 
 BENCHMARKS = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class RankingCase:
-    """A kernel of a file of `benchmarks` ('' for a named one) at some sizes."""
+    """A kernel of a file of `benchmarks` ('user': one of `user/cases.toml`; '': a named one) at some sizes."""
 
     name: str
     file: str
@@ -28,6 +29,8 @@ class RankingCase:
     @property
     def held_out(self) -> bool:
         """Whether models and seeds are only judged on it."""
+        if self.file.startswith("user"):
+            return cases()[self.name].held_out
         if self.file:
             return "held_out" in self.file
         return hashlib.sha256(self.name.encode()).digest()[0] % 2 == 1
@@ -39,6 +42,8 @@ class RankingCase:
 
     def kernel(self) -> Kernel:
         """In normal form, in float32 where it has that."""
+        if self.file.startswith("user"):  # with a file's name after that where it was recorded before the files moved
+            return normalise(cases()[self.name].make(**self.sizes))
         if self.file:
             file = BENCHMARKS / self.file
             if not file.exists():  # recorded before the file moved
@@ -52,19 +57,18 @@ def _sizes(text: str) -> dict[str, int]:
     return {k: int(v) for k, v in (part.split("=") for part in text.split(","))}
 
 
-_USER = {
-    "physics": "nbody n=1024; kmeans n=2048,k=64,d=64; pairwise_l1 m=256,n=256,d=128; black_scholes n=65536",
-    "products": "matmul_int8_groups m=16,n=512,k=1024,g=64; quantised_layer m=64,n=512,k=512; three_products m=96,k=96,l=96,n=96; "
-    "bilinear_form b=64,m=256,n=256; rotary_pairs s=512,h=8,d=128; complex_multiply n=262144",
-    "rows": "row_statistics m=512,n=2048; drawdown b=64,t=4096; linear_recurrence b=64,t=4096",
-    "signals": "histogram n=262144,v=256; segment_sum n=8192,d=64,v=1024; weighted_bags b=1024,l=16,v=20000,d=64; causal_conv c=128,t=4096,k=4; "
-    "audio_fir n=131072,k=64; grey h=768,w=1024; bilinear_resize h=384,w=384,p=512,q=512",
-    "stencils": "clamped2d h=768,w=1024; clamped3d d=72,h=80,w=80; blur_chain h=512,w=512; harris h=384,w=384",
-    "together": "gravity_components n=1024; cosine_similarity m=1024,n=1024; sums_by_bin n=262144,v=64",
-    "held_out": "edges_wrapped h=512,w=512; wave_step h=640,w=768; lennard_jones n=1024; covariance n=2048,d=96",
-    "held_out_more": "mahalanobis b=1024,d=96; tucker i=64,j=64,k=64,r=8; int4_matvec n=1024,k=1024,g=64; integral_image h=512,w=768; "
-    "premultiplied_over h=512,w=512; gathered_lse b=512,v=4096,l=256; butterfly n=131072; joint_histogram n=262144,v=32",
-}
+_USER = (
+    "nbody n=1024; kmeans n=2048,k=64,d=64; pairwise_l1 m=256,n=256,d=128; black_scholes n=65536; "
+    "matmul_int8_groups m=16,n=512,k=1024,g=64; quantised_layer m=64,n=512,k=512; three_products m=96,k=96,l=96,n=96; "
+    "bilinear_form b=64,m=256,n=256; rotary_pairs s=512,h=8,d=128; complex_multiply n=262144; row_statistics m=512,n=2048; "
+    "drawdown b=64,t=4096; linear_recurrence b=64,t=4096; histogram n=262144,v=256; segment_sum n=8192,d=64,v=1024; "
+    "weighted_bags b=1024,l=16,v=20000,d=64; causal_conv c=128,t=4096,k=4; audio_fir n=131072,k=64; grey h=768,w=1024; "
+    "bilinear_resize h=384,w=384,p=512,q=512; clamped2d h=768,w=1024; clamped3d d=72,h=80,w=80; blur_chain h=512,w=512; "
+    "harris h=384,w=384; gravity_components n=1024; cosine_similarity m=1024,n=1024; sums_by_bin n=262144,v=64; "
+    "edges_wrapped h=512,w=512; wave_step h=640,w=768; lennard_jones n=1024; covariance n=2048,d=96; mahalanobis b=1024,d=96; "
+    "tucker i=64,j=64,k=64,r=8; int4_matvec n=1024,k=1024,g=64; integral_image h=512,w=768; premultiplied_over h=512,w=512; "
+    "gathered_lse b=512,v=4096,l=256; butterfly n=131072; joint_histogram n=262144,v=32"
+)
 _MORE = (
     "grouped_norm b=4,g=16,n=4096; outer_product m=512,n=768; rotation s=256,h=16,d=64; blur h=512,w=512; gram n=1024,d=128; "
     "distances m=256,n=256,d=64; segment_max n=2048,d=128,v=256; polynomial n=262144; complex_product m=64,n=4096; triangular_step m=256,n=128"
@@ -87,7 +91,7 @@ def _cases(file: str, text: str) -> list[RankingCase]:
 
 
 CASES = (
-    *(c for file, text in _USER.items() for c in _cases(f"user/{file}.py", text)),
+    *_cases("user", _USER),
     *_cases("parts/held_out_kernels.py", _MORE),
     *_cases("", _NAMED),
 )
