@@ -26,7 +26,8 @@ each call in native code, for calls of a few microseconds. `ratio` is C over our
 of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for the schedule that a user gets
 without tuning; `--opts` gives another schedule in its place, and `--all-seeds` times up to twelve (`best_seed_ratio`).
 `--drawn` draws other sizes, other ones for each seed, since what is good for the sizes that an author chose may be so
-only for them. --json: keep it as results/user_kernels-LEVEL.json.
+only for them. --json: keep it as results/user_kernels-LEVEL.json (a set of its
+own under its name).
 """
 
 from __future__ import annotations
@@ -167,7 +168,8 @@ def main() -> None:
         import record
         from tilewright.targets import lowered
 
-        name = "user_kernels" if lowered() else f"user_kernels-{args.target}"
+        kept = args.set if args.set in SETS else "user_kernels"
+        name = kept if lowered() else f"{kept}-{args.target}"
         record.keep(name, f"python benchmarks/user_kernels.py {' '.join(sys.argv[1:])}", rows + lines)
 
 

@@ -52,8 +52,8 @@ def load(file: Path) -> dict[str, Any]:
 @dataclass(frozen=True)
 class Case:
     """A row of `user/cases.toml`. `kernel`: the function that makes it (default, the one of its name); `sizes`: those that
-    differ from the function's own; `c`: the file with its loops, without `.c`; `defines`: macros for that file; `long`:
-    its reference computes in long double."""
+    differ from the function's own; `c`: the file with its loops, without `.c`; `defines`: macros for that file; `ranges`:
+    what inputs are drawn of, where the kernel does not say; `long`: its reference computes in long double."""
 
     name: str
     folder: str
@@ -65,6 +65,7 @@ class Case:
     c: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     defines: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     long: bool = False
 
     @property
@@ -88,9 +89,17 @@ class Case:
         """Its loops in C."""
         return USER / self.folder / f"{self.c or self.name}.c"
 
+    def inputs(self, kernel: Any) -> dict[str, Any]:
+        """An array for each input of its kernel."""
+        return inputs_of(kernel, self.ranges)
+
     def all_sizes(self) -> dict[str, int]:
         """The sizes that are measured."""
         return {n: p.default for n, p in inspect.signature(self.make).parameters.items()} | dict(self.sizes)
+
+    def small_sizes(self) -> dict[str, int]:
+        """Sizes for a test."""
+        return self.all_sizes() | dict(self.small)
 
     def answer(self, kernel: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """The right outputs by name, without the last rounding."""
@@ -120,19 +129,19 @@ def cases() -> dict[str, Case]:
     return out
 
 
-def inputs_of(kernel: Any, seed: int = 0) -> dict[str, Any]:
+def inputs_of(kernel: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     """An array for each input, beginning on a cache line; floats with a range are uniform over it."""
     import numpy as np
     import tilewright
     from tilewright.measure.inputs import generate
 
-    made = generate(kernel, {}, seed)
-    for position, b in enumerate(kernel.inputs):
-        if b.range is not None and b.dtype.is_float:
-            made[b.name] = np.random.default_rng([seed, position]).uniform(*b.range, made[b.name].shape)
-        a = tilewright.empty(made[b.name].shape, b.dtype.np)
-        a[...] = made[b.name]
-        made[b.name] = a
+    made = {}
+    for position, (b, a) in enumerate(zip(kernel.inputs, generate(kernel, {}, 0).values(), strict=True)):
+        ends = ranges.get(b.name, b.range)
+        if ends is not None and b.dtype.is_float:
+            a = np.random.default_rng([0, position]).uniform(*ends, a.shape)
+        made[b.name] = tilewright.empty(a.shape, b.dtype.np)
+        made[b.name][...] = a
     return made
 
 
@@ -281,7 +290,7 @@ def row_of(case: Case, job: Mapping[str, Any]) -> dict[str, Any]:
     """The case's row."""
     sizes = sizes_for(case, job)
     kernel = case.make(**sizes)
-    inputs = inputs_of(kernel)
+    inputs = case.inputs(kernel)
     row: dict[str, Any] = {"sizes": sizes}
     alone = job["threads"] == 1
     with tempfile.TemporaryDirectory() as temporary:
@@ -325,7 +334,7 @@ def row_of(case: Case, job: Mapping[str, Any]) -> dict[str, Any]:
 
 def compared(rounds: list[dict[str, float]], programs: Mapping[str, Any], bad: set[str], tuned: bool) -> dict[str, Any]:
     """Milliseconds of a call and ratios of C to ours, medians over the rounds."""
-    row: dict[str, Any] = {"ms": {n: round(statistics.median(r[n] for r in rounds) * 1e3, 4) for n in ("c", *programs)}}
+    row: dict[str, Any] = {"ms": {n: round(statistics.median(r[n] for r in rounds) * 1e3, 6) for n in ("c", *programs)}}
     keys = {"seed_ratio": "seed", "ratio": "ours"}
     others = [who for who in programs if who.startswith("seed") and who not in bad]
     if len(others) > 1:

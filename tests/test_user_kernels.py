@@ -26,9 +26,9 @@ CASES = vs_c.cases()
 def test_a_kernel_means_what_c_says(name: str) -> None:
     case = CASES[name]
     assert len(re.findall(r"\bkernel\(", case.source.read_text())) >= 1 and case.make(**case.all_sizes()).outputs
-    sizes = case.all_sizes() | dict(case.small)
+    sizes = case.small_sizes()
     kernel = case.make(**sizes)
-    inputs = vs_c.inputs_of(kernel)
+    inputs = case.inputs(kernel)
     want = case.answer(kernel, inputs, sizes)
     for output, got in evaluate(kernel, inputs).items():
         right = want[output].astype(np.float64)
@@ -45,7 +45,7 @@ def test_every_file_in_c_belongs_to_a_case() -> None:
 def test_a_seed_gives_the_references_numbers(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     kernel = case.make(**case.small)
-    inputs, outputs = vs_c.inputs_of(kernel), vs_c.outputs_of(kernel)
+    inputs, outputs = case.inputs(kernel), vs_c.outputs_of(kernel)
     program = tilewright.best(kernel, threads=1, cache=tmp_path / "none.db", seed="quick")
     program(*inputs.values(), out=outputs if len(outputs) > 1 else outputs[0])
     expects = vs_c.expected(kernel, inputs, case.answer(kernel, inputs, case.small))
@@ -68,7 +68,7 @@ def test_what_failed_is_counted_and_has_no_ratio() -> None:
 def test_a_reference_is_believed_only_where_the_kernel_agrees() -> None:
     case = CASES["clamped2d"]
     kernel = case.make(**case.small)
-    inputs = vs_c.inputs_of(kernel)
+    inputs = case.inputs(kernel)
     assert set(expectations(kernel, inputs, {})) == {"y"}
     other = {"y": case.answer(kernel, inputs, case.small)["y"] + 1.0}
     with pytest.raises(SystemExit, match="definition differ"):

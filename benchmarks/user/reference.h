@@ -9,8 +9,9 @@
 #include <string.h>
 #ifdef LONG
 #include <tgmath.h>
-#define float long double
-#define double long double
+typedef long double wide;
+#define float wide
+#define double wide
 #else
 #define float double
 #define atan2f atan2
