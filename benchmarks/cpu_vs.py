@@ -34,36 +34,13 @@ from typing import Any
 
 from parts import rivals
 from parts.cpu_cases import CASES, Case
+from tilewright.measure.rival.versus import Side as Player
+from tilewright.measure.stats import quartile as lower_quartile
 
 PLAYER = Path(__file__).with_name("cpu_player.py")
 LIBRARIES = ("numpy", "torch", "tinygrad")
 BANDWIDTH = ("rows", "more")
 """Groups whose limits are measured again around each case."""
-
-
-class Player:
-    """A contestant's process."""
-
-    def __init__(self, command: list[str], env: dict[str, str], job: dict[str, Any]) -> None:
-        self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.answer = self.ask(job)
-
-    def ask(self, order: dict[str, Any]) -> Any:
-        """Its answer to one line; {"error": ...} where it died."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            print(json.dumps(order), file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            return {"error": "the process ended"}
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else {"error": "the process ended"}
-
-    def close(self) -> None:
-        """End it."""
-        self.process.kill()
-        self.process.communicate()
 
 
 def ours() -> None:
@@ -127,8 +104,7 @@ def difference(folder: Path, rival: str) -> float:
 
 def quartile(times: list[float]) -> float:
     """The lower quartile, the first calls dropped."""
-    rest = sorted(times[3:] if len(times) > 6 else times[1:])
-    return rest[(len(rest) - 1) // 4]
+    return lower_quartile(times[3:] if len(times) > 6 else times[1:])
 
 
 def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, inputs: list[str]) -> dict[str, Any]:
@@ -228,7 +204,7 @@ def figures(case: Case, threads: int, rounds: list[dict[str, float]], limits: li
 
 def _limits() -> Any:
     """The limits of this machine, measured now (in a process of its own: a pool must not be left spinning here)."""
-    code = "import json; from tilewright.devices import get, probe; print(json.dumps(probe.measure(get('cpu')).to_json()))"
+    code = "import json; from tilewright.devices import get; from tilewright.devices.cpu import probe; print(json.dumps(probe.measure(get('cpu')).to_json()))"
     from tilewright.devices import Limits
 
     return Limits.from_json(json.loads(subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout))

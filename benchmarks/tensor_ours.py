@@ -5,15 +5,11 @@ Talk is one JSON line each way, as in `cpu_player.py`: {"case", "folder", "threa
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from cpu_player import answer_bursts
+from cpu_player import Prepared, serve
 from parts.tensor_cases import CASES, TensorCase, inputs, parameters, small
 from parts.tensor_models import chain, outputs, tensors
 
@@ -65,7 +61,7 @@ def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, 
     return found
 
 
-def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def prepare(job: dict[str, Any]) -> Prepared:
     """(what a burst calls, what to tell)."""
     import numpy as np
     import tilewright
@@ -116,21 +112,5 @@ def _stepping(function: Any, held: dict[str, Any], x: Any, found: Any) -> Any:
     return lambda: update(function(held["p"], x, held["state"]))
 
 
-def main() -> None:
-    """Answer lines until stdin ends."""
-    talk = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    job = json.loads(sys.stdin.readline())
-    try:
-        call, told = prepare(job)
-        told["ready"] = True
-    except Exception as e:  # a case that does not run is a line of the table, not the end of it
-        if job.get("raise"):
-            raise
-        call, told = None, {"error": f"{type(e).__name__}: {e}"[:400]}
-    told["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    answer_bursts(call, told, talk)
-
-
 if __name__ == "__main__":
-    main()
+    serve(prepare)

@@ -5,16 +5,11 @@ It imports nothing of Tilewright, so that a rival may live in an interpreter of 
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cpu_player import answer_bursts, empty
+from cpu_player import Prepared, empty, serve
 from parts.tensor_cases import CASES, TensorCase, inputs, parameters, small
 
 
@@ -43,8 +38,8 @@ def aligned(arrays: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def prepare(job: dict[str, Any]) -> Callable[[], Any] | None:
-    """What a burst calls; None where the library does not play the case."""
+def prepare(job: dict[str, Any]) -> Prepared:
+    """What a burst calls; None where the library does not play the case. It was called once."""
     import numpy as np
 
     case = next(c for c in CASES if c.name == job["case"])
@@ -52,42 +47,21 @@ def prepare(job: dict[str, Any]) -> Callable[[], Any] | None:
     p, x = aligned(parameters(case)), aligned(inputs(case))
     if job["library"] == "numpy":
         call = numpy_chain(case, **x) if case.model.startswith("chain") else None
-        found = {"y": call()} if call is not None else {}
+        if call is None:
+            return None, {}
+        found = {"y": call()}
     else:
         from parts import tensor_torch  # which not every interpreter has
 
         made = tensor_torch.prepare(case, p, x, job["threads"], job["library"] == "compiled")
         if made is None:
-            return None
+            return None, {}
         call, first = made
         found = first()
     np.savez(Path(job["folder"]) / f"{job['library']}.npz", **found)
-    return call
-
-
-def main() -> None:
-    """Answer lines until stdin ends."""
-    talk = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    job = json.loads(sys.stdin.readline())
-    answer: dict[str, Any] = {}
-    call = None
-    begin = time.perf_counter()
-    try:
-        call = prepare(job)
-        if call is not None:
-            call()
-        answer["ready"] = call is not None
-    except Exception as e:  # a rival that cannot run here is a line of the table, not the end of it
-        if job.get("raise"):
-            raise
-        call, answer = None, {"error": f"{type(e).__name__}: {e}"[:300]}
-    answer |= {
-        "prepare_seconds": round(time.perf_counter() - begin, 2),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-    }
-    answer_bursts(call, answer, talk)
+    call()
+    return call, {}
 
 
 if __name__ == "__main__":
-    main()
+    serve(prepare)
