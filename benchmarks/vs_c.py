@@ -5,9 +5,9 @@
 `user_kernels.py` runs this once for each case. It prints one JSON line. An empty budget times the start schedule alone.
 What goes wrong on our side is a row with "error", and C is timed all the same.
 
-The right answer is what the same C says when each `float` is a `double`, without -Ofast (`user/reference.h`). Where
-that would not be exact, because numbers of 16 bits are rounded on the way, the kernel's file has `NAME_numpy`. Either
-must agree with the kernel's own definition, which our interpreter evaluates. C, in float32, is then checked as ours is."""
+The right answer is what the same C says when each `float` is a `double`, and so are numbers of 16 bits, without -Ofast
+(`user/reference.h`). It must agree with the kernel's own definition, which our interpreter evaluates. C as it is timed is
+then checked as ours is."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ SETS = ("borders", "stencil_chains", "contractions", "elementary")
 """Folders that are sets of their own; the others hold kernels that are worked on or held out."""
 FAST = ("-Ofast", "-fopenmp")
 EXACT = ("-O2", "-fopenmp", "-fwrapv", "-w", "-include", str(USER / "reference.h"))
+WIDENED = ("bfloat16", "float16", "float32", "float64")
+"""What the reference computes in a wider type."""
 TOP = 8
 """Arguments that `user/timer.c` can pass."""
 Times = Callable[[float, int], list[float]]
@@ -103,9 +105,6 @@ class Case:
 
     def answer(self, kernel: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """The right outputs by name, without the last rounding."""
-        numpy = self.names.get(f"{self.name}_numpy")
-        if numpy is not None:
-            return dict(numpy(inputs, sizes))
         kind = "longdouble" if self.long else "float64"
         wide = [widened(inputs[b.name], kind) for b in kernel.inputs]
         outputs = outputs_of(kernel, kind)
@@ -146,21 +145,21 @@ def inputs_of(kernel: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[st
 
 
 def outputs_of(kernel: Any, wide: str = "") -> tuple[Any, ...]:
-    """Arrays for the outputs, full of ones' bits; `wide`: the type of those that are float32 or float64."""
+    """Arrays for the outputs, full of ones' bits; `wide`: the type of those of floats that C has."""
     import numpy as np
     import tilewright
 
     out = []
     for b in kernel.outputs:
-        kind = wide if wide and np.dtype(b.dtype.np).name in ("float32", "float64") else b.dtype.np
+        kind = wide if wide and np.dtype(b.dtype.np).name in WIDENED else b.dtype.np
         out.append(np.empty(b.shape, kind) if wide else tilewright.empty(b.shape, kind))
         out[-1].reshape(-1).view("uint8").fill(255)
     return tuple(out)
 
 
 def widened(a: Any, kind: str) -> Any:
-    """An array of floats as the wider type; another as it is."""
-    return a.astype(kind) if a.dtype.name in ("float32", "float64") else a
+    """An array of floats that C has as the wider type; another as it is."""
+    return a.astype(kind) if a.dtype.name in WIDENED else a
 
 
 def compiled(case: Case, sizes: Mapping[str, int], march: str, folder: Path, flags: tuple[str, ...] = FAST) -> ctypes.CDLL:

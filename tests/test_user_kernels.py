@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import tilewright
 from tilewright.ir import int32
 from tilewright.ir.evaluation.error_bound import Errors, Pair
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.measure.checking.verify import check, expectations
+from tilewright.measure.checking.verify import check
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import user_kernels
@@ -54,6 +55,34 @@ def test_a_seed_gives_the_references_numbers(name: str, tmp_path: Path) -> None:
     assert check(expects[kernel.outputs[0].name], outputs[0].ctypes.data).error > 1
 
 
+def test_sets_part_the_cases() -> None:
+    parts = {which: [c.name for c in user_kernels.chosen(which)] for which in ("worked", "held_out", *vs_c.SETS)}
+    assert sorted(name for names in parts.values() for name in names) == sorted(CASES)
+    assert "clamped2d" in parts["worked"] and "wave_step" in parts["held_out"] and "exp float64" in parts["elementary"]
+    assert "butterfly" in parts["worked"], "a change was made for it"
+
+
+@pytest.mark.slow
+def test_a_row_of_a_short_function_has_its_errors() -> None:
+    job = {"threads": 1, "march": "native", "budget": "", "rounds": 1, "burst": 1e-3, "drawn": "", "sizes": {"n": 401}}
+    row = vs_c.row_of(CASES["exp"], {**job, "opts": '[["UPCAST", "n", 8]]', "all_seeds": False, "native": True})
+    assert row["sizes"] == {"n": 401, "bits": 32} and row["seed_opts"] == [["UPCAST", "n", 8]] and "error" not in row
+    assert 0 < row["ulp"]["seed"] < 2 and 0 < row["ulp"]["c"] < 5 and row["ratio"] == row["seed_ratio"] > 0
+    with pytest.raises(SystemExit, match="has no size m"):
+        vs_c.sizes_for(CASES["exp"], {"drawn": "", "sizes": {"m": 3}})
+
+
+def test_a_reference_of_another_function_is_told() -> None:
+    case = CASES["exp"]
+    sizes = case.small_sizes()
+    kernel = case.make(**sizes)
+    inputs = case.inputs(kernel)
+    other = replace(case, defines={"VALUE": "expm1(x)"})
+    assert set(vs_c.expected(kernel, inputs, case.answer(kernel, inputs, sizes))) == {"y"}
+    with pytest.raises(SystemExit, match="definition differ"):
+        vs_c.expected(kernel, inputs, other.answer(kernel, inputs, sizes))
+
+
 def test_what_failed_is_counted_and_has_no_ratio() -> None:
     rows = [
         {"kernel": "a", "class": "x", "ratio": 4.0, "seed_ratio": 1.0},
@@ -63,16 +92,6 @@ def test_what_failed_is_counted_and_has_no_ratio() -> None:
     lines = {line["summary"]: line for line in user_kernels.summary(rows)}
     assert lines["x"]["ratio"] == 2.0 and lines["x"]["worst_ratio"] == [1.0, "b"] and lines["x"]["seed_ratio"] == 1.0
     assert lines["y"]["failed"] == 1 and "ratio" not in lines["y"] and lines["all"]["cases"] == 3
-
-
-def test_a_reference_is_believed_only_where_the_kernel_agrees() -> None:
-    case = CASES["clamped2d"]
-    kernel = case.make(**case.small)
-    inputs = case.inputs(kernel)
-    assert set(expectations(kernel, inputs, {})) == {"y"}
-    other = {"y": case.answer(kernel, inputs, case.small)["y"] + 1.0}
-    with pytest.raises(SystemExit, match="definition differ"):
-        vs_c.expected(kernel, inputs, other)
 
 
 def test_integers_with_an_error_have_no_limit_to_overflow() -> None:

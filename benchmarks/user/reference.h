@@ -1,5 +1,6 @@
-// Read before the C of a kernel that is compiled as its own reference: each float is a double, and so are the functions. With LONG all
-// floating-point numbers are long doubles; such a file takes its functions from <tgmath.h>.
+// Read before the C of a kernel that is compiled as its own reference: each float and each _Float16 is a double, and so are the functions
+// and the numbers of bf16.h. With LONG all floating-point numbers are long doubles; such a file takes its functions from <tgmath.h>.
+#define REFERENCE
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -14,6 +15,7 @@ typedef long double wide;
 #define double wide
 #else
 #define float double
+#define _Float16 double
 #define atan2f atan2
 #define ceilf ceil
 #define cosf cos

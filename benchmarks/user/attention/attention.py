@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -27,9 +26,6 @@ from tilewright.ir import (
     where,
 )
 
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
-
 
 def rope_gathered(t: int = 300, h: int = 12, d: int = 64) -> Kernel:
     """Neighbouring numbers of float16 heads turned by the angles of each token's position, which is data."""
@@ -42,16 +38,6 @@ def rope_gathered(t: int = 300, h: int = 12, d: int = 64) -> Kernel:
     kb.store("y", float16, (t, h, d), (i, a, j), left * co[p, j] - right * si[p, j], (i, a, 2 * j))
     kb.store("y", float16, (t, h, d), (i, a, j), left * si[p, j] + right * co[p, j], (i, a, 2 * j + 1))
     return kb.build()
-
-
-def rope_gathered_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    a = x["x"].astype(np.float64)
-    c, n = (x[k].astype(np.float64)[x["pos"]][:, None] for k in ("co", "si"))
-    left, right = a[..., ::2], a[..., 1::2]
-    return {"y": np.stack([left * c - right * n, left * n + right * c], axis=-1).reshape(a.shape)}
 
 
 def cached_query_int8(h: int = 8, t: int = 1000, d: int = 64) -> Kernel:
@@ -200,20 +186,6 @@ def qk_norm_rope(s: int = 701, q: int = 7, k: int = 2, d: int = 96, r: int = 64)
     return kb.build()
 
 
-def qk_norm_rope_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """Complex numbers turn the pairs."""
-    import numpy as np
-
-    q, k, half, out = s["q"], s["k"], s["r"] // 2, {}
-    turn = (x["cosine"] + 1j * x["sine"].astype(float))[x["place"]][:, None]
-    for name, part in (("q", x["x"][:, :q]), ("k", x["x"][:, q : q + k])):
-        v = part.astype(float)
-        v = v / np.sqrt((v * v).mean(axis=-1, keepdims=True) + 1e-6) * x[f"weight_{name}"]
-        z = (v[..., :half] + 1j * v[..., half : 2 * half]) * turn
-        out[f"{name}_out"] = np.concatenate([z.real, z.imag, v[..., 2 * half :]], axis=-1)
-    return out
-
-
 def alibi_attention(h: int = 4, s: int = 256, d: int = 64) -> Kernel:
     """Causal attention whose scores fall with the distance, by a slope that each head has for itself."""
     kb = KernelBuilder("alibi_attention")
@@ -275,19 +247,6 @@ def time_and_class(s: int = 509, d: int = 194) -> Kernel:
     return kb.build()
 
 
-def time_and_class_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """Turns in float32, whose sines are taken in float64."""
-    import numpy as np
-
-    i, g = np.arange(s["s"], dtype=np.float32), x["gain"].astype(np.float64)
-    turn = (i[:, None] * x["rate"]).astype(np.float64)
-    y = np.empty((s["s"], s["d"]))
-    y[:, ::2] = np.sin(turn) * g[::2]
-    y[::-1, ::-1][:, ::2] = np.cos(turn) * g[1::2]
-    power = (turn + np.arange(s["d"] // 2)).sum(axis=1) * np.where(i == s["s"] - 1, 2, 1)
-    return {"y": y, "slope": np.maximum(power, s["s"] - i)[::-1]}
-
-
 def masked_softmax(m: int = 1024, n: int = 2048) -> Kernel:
     """Softmax at a temperature of 0.8 of what a mask of bytes lets through."""
     kb = KernelBuilder("masked_softmax")
@@ -339,12 +298,3 @@ def group_softmax(m: int = 1501, g: int = 12, k: int = 7) -> Kernel:
     total = kb.sum("total", (i, a), q, exp(score(q) - top[i, a]))
     kb.store("y", bfloat16, (m, g, k), (i, a, r), exp(score(r) - top[i, a]) / total[i, a])
     return kb.build()
-
-
-def group_softmax_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    a = x["x"].astype(np.float64) * x["heat"].astype(np.float64)[:, None]
-    e = np.exp(a - a.max(axis=2, keepdims=True))
-    return {"y": e / e.sum(axis=2, keepdims=True)}

@@ -1,10 +1,6 @@
 #include <math.h>
-typedef unsigned short bf16;
-static float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 static void token(const bf16 (*restrict x)[K], const float *restrict heat, bf16 (*restrict y)[K]) {
   float e[G * K], over[G];
   for (int a = 0; a < G; a++) {

@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -24,10 +23,6 @@ from tilewright.ir import (
     uint64,
     where,
 )
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
-
 
 D2Q9 = (
     (0, 0, 4 / 9),
@@ -139,14 +134,6 @@ def restrict_volume(d: int = 40, h: int = 50, w: int = 53) -> Kernel:
                 total = v if total is None else total + v
     kb.store("y", bfloat16, (d, h, w), (i, j, k), 0.125 * total)
     return kb.build()
-
-
-def restrict_volume_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """A mean over a view of six dimensions."""
-    import numpy as np
-
-    d, h, w = s["d"], s["h"], s["w"]
-    return {"y": x["x"].astype(np.float64).reshape(d, 2, h, 2, w, 2).mean(axis=(1, 3, 5))}
 
 
 def wave_step(h: int = 1536, w: int = 1536) -> Kernel:

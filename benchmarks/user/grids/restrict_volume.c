@@ -1,9 +1,5 @@
-typedef unsigned short bf16;
-static float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 static void row(const bf16 *restrict a, const bf16 *restrict b, const bf16 *restrict c, const bf16 *restrict d, bf16 *restrict y) {
   for (int k = 0; k < W; k++)
     y[k] = narrow(0.125f * (wide(a[2 * k]) + wide(a[2 * k + 1]) + wide(b[2 * k]) + wide(b[2 * k + 1]) +

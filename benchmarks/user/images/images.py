@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -29,9 +28,6 @@ from tilewright.ir import (
     uint16,
     where,
 )
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
 
 
 def yuv420_to_rgb(h: int = 1080, w: int = 1920) -> Kernel:
@@ -485,20 +481,6 @@ def rgb_to_lab_planar(h: int = 90, w: int = 161) -> Kernel:
     for c, v in enumerate((116.0 * fy - 16.0, 500.0 * (fx - fy), 200.0 * (fy - fz))):
         kb.store("y", float16, (3, h, w), (i, j), v, (c, i, j))
     return kb.build()
-
-
-def rgb_to_lab_planar_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """np.cbrt."""
-    import numpy as np
-
-    r, g, b = x["x"].astype(np.float64).transpose(2, 0, 1)
-
-    def f(t: Any) -> Any:
-        return np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)
-
-    fx, fy = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505), f(0.2126 * r + 0.7152 * g + 0.0722 * b)
-    fz = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089)
-    return {"y": np.stack([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])}
 
 
 def richardson_lucy(h: int = 301, w: int = 420, k: int = 5) -> Kernel:

@@ -1,17 +1,10 @@
-typedef unsigned short half;
-static float wide(half v) {
-  union { unsigned u; float f; } a = {.u = (unsigned)v << 16};
-  return a.f;
-}
-static half narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
-static void token(const half *restrict rest, const half *restrict p, const half *restrict q, float a, float b, half *restrict y) {
+#include "../bf16.h"
+
+static void token(const bf16 *restrict rest, const bf16 *restrict p, const bf16 *restrict q, float a, float b, bf16 *restrict y) {
   for (int o = 0; o < D; o++) y[o] = narrow(wide(rest[o]) + a * wide(p[o]) + b * wide(q[o]));
 }
-void kernel(const half (*restrict rest)[D], const half (*restrict given)[D], const int (*restrict at)[2],
-            const float (*restrict share)[2], half (*restrict y)[D]) {
+void kernel(const bf16 (*restrict rest)[D], const bf16 (*restrict given)[D], const int (*restrict at)[2],
+            const float (*restrict share)[2], bf16 (*restrict y)[D]) {
 #pragma omp parallel for
   for (int i = 0; i < N; i++) {
     int p = at[i][0], q = at[i][1];

@@ -1,12 +1,7 @@
 #include <math.h>
-#include <string.h>
-static float wide(unsigned short v) {
-  unsigned u = (unsigned)v << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-void kernel(const unsigned short (*restrict x)[2 * F], signed char (*restrict y)[F], float (*restrict scale)[F / G]) {
+#include "../bf16.h"
+
+void kernel(const bf16 (*restrict x)[2 * F], signed char (*restrict y)[F], float (*restrict scale)[F / G]) {
 #pragma omp parallel for
   for (int i = 0; i < T; i++)
     for (int a = 0; a < F / G; a++) {

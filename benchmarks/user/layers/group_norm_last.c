@@ -1,10 +1,6 @@
 #include <math.h>
-typedef unsigned short bf16;
-static float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 static void picture(const bf16 (*restrict x)[G * C], const float *restrict weight, const float *restrict bias, bf16 (*restrict y)[G * C]) {
   float one[G * C] = {0}, two[G * C] = {0}, scale[G * C], shift[G * C];
   for (int p = 0; p < N; p++)

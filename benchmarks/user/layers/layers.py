@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -34,9 +33,6 @@ from tilewright.ir import (
     uint8,
     where,
 )
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
 
 
 def grouped_conv(g: int = 8, c: int = 6, o: int = 6, h: int = 28, w: int = 37) -> Kernel:
@@ -123,13 +119,6 @@ def half_matvec(m: int = 500, n: int = 1111) -> Kernel:
     return kb.build()
 
 
-def half_matvec_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    return {"y": np.maximum(x["w"].astype(np.float64) @ x["x"] * 0.05 + x["b"], 0)}
-
-
 def geglu_groups(t: int = 200, f: int = 1536, g: int = 64) -> Kernel:
     """A gated unit (GELU of one half times the other, in bfloat16), as int8 with a scale for each g channels."""
     if f % g:
@@ -145,19 +134,6 @@ def geglu_groups(t: int = 200, f: int = 1536, g: int = 64) -> Kernel:
     kb.store("y", "int8", (t, f), (i, a, b), cast(round_even(h[i, a * g + b] / scale[i, a]), "int8"), (i, a * g + b))
     kb.store("scale", "float32", (t, f // g), (i, a), scale[i, a])
     return kb.build()
-
-
-def geglu_groups_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """math.erf, by np.vectorize."""
-    import math
-
-    import numpy as np
-
-    v, erf = x["x"].astype(np.float64), np.vectorize(math.erf)
-    gate, up = v[:, : s["f"]], v[:, s["f"] :]
-    h = (0.5 * gate * (1 + erf(gate * 0.70710678)) * up).reshape(s["t"], -1, s["g"])
-    scale = np.maximum(abs(h).max(axis=2) / 127, 1e-8)
-    return {"y": np.rint(h / scale[..., None]).astype(np.int8).reshape(s["t"], -1), "scale": scale}
 
 
 def tenant_adapters(m: int = 29, k: int = 384, n: int = 512, r: int = 8, t: int = 6) -> Kernel:
@@ -176,18 +152,6 @@ def tenant_adapters(m: int = 29, k: int = 384, n: int = 512, r: int = 8, t: int 
     return kb.build()
 
 
-def tenant_adapters_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """The rows of a tenant at a time."""
-    import numpy as np
-
-    a = x["x"].astype(np.float64)
-    y = a @ x["w"].astype(np.float64).T + x["bias"]
-    for t in range(s["t"]):
-        rows = x["who"] == t
-        y[rows] += x["strength"][t] * (a[rows] @ x["down"][t].T.astype(np.float64)) @ x["up"][t].T
-    return {"y": y}
-
-
 def group_norm_last(b: int = 5, n: int = 3127, g: int = 8, c: int = 13) -> Kernel:
     """Group norm and SiLU of bfloat16 pictures whose channels come last: n pixels, g groups of c channels."""
     kb = KernelBuilder("group_norm_last")
@@ -202,16 +166,6 @@ def group_norm_last(b: int = 5, n: int = 3127, g: int = 8, c: int = 13) -> Kerne
     v = (cast(x[e, p3, f, l3], float32) - mean[e, f]) * over[e, f] * weight[f, l3] + bias[f, l3]
     kb.store("y", bfloat16, (b, n, g, c), (e, p3, f, l3), v / (1.0 + exp(-v)))
     return kb.build()
-
-
-def group_norm_last_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    a = x["x"].astype(np.float64)
-    off = a - a.mean(axis=(1, 3), keepdims=True)
-    v = off / np.sqrt((off * off).mean(axis=(1, 3), keepdims=True) + 1e-5) * x["weight"] + x["bias"]
-    return {"y": v / (1 + np.exp(-v))}
 
 
 def kan_layer(b: int = 96, i: int = 61, o: int = 52, g: int = 17) -> Kernel:
@@ -322,15 +276,6 @@ def combined_experts(n: int = 4001, rows: int = 7200, d: int = 200) -> Kernel:
     return kb.build()
 
 
-def combined_experts_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """Gathered rows, and einsum."""
-    import numpy as np
-
-    share = np.where(x["at"] >= 0, x["share"].astype(float), 0)
-    share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
-    return {"y": x["rest"].astype(float) + np.einsum("nk,nkd->nd", share, x["given"].astype(float)[x["at"]])}
-
-
 def deformable_conv(h: int = 31, w: int = 43, c: int = 16, o: int = 12) -> Kernel:
     """A 3 × 3 convolution each of whose nine taps reads where an offset of its own says, between pixels; outside is 0."""
     kb = KernelBuilder("deformable_conv")
@@ -399,14 +344,6 @@ def half_gates(m: int = 2048, n: int = 512) -> Kernel:
     gate = x[i, j]
     kb.store("y", float16, (m, n), (i, j), gate / (1.0 + exp(-gate)) * x[i, j + n])
     return kb.build()
-
-
-def half_gates_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    gate, up = np.split(x["x"].astype(np.float64), 2, axis=1)
-    return {"y": gate / (1 + np.exp(-gate)) * up}
 
 
 def thin_norm(b: int = 211, c: int = 13, h: int = 1, w: int = 193) -> Kernel:

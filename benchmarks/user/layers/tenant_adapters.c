@@ -1,5 +1,5 @@
-typedef unsigned short bf16;
-static inline float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
+#include "../bf16.h"
+
 void kernel(const float (*restrict x)[K], const bf16 (*restrict w)[K], const float *restrict bias, const float (*restrict down)[R][K],
             const float (*restrict up)[N][R], const float *restrict strength, const int *restrict who, float (*restrict y)[N]) {
 #pragma omp parallel for

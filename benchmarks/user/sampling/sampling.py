@@ -4,13 +4,9 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import Kernel, KernelBuilder, bfloat16, cast, exp, float32, int32, log, maximum, minimum, uint8, uint32, where
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
 
 
 def sampler_logprobs(b: int = 7, w: int = 1001) -> Kernel:
@@ -110,14 +106,3 @@ def speckled(m: int = 331, n: int = 1009) -> Kernel:
     kb.store("mask", bfloat16, (m, n), (i, j), where(kept(i, j), 1.0, 0.0))
     kb.store("many", int32, (n,), (q,), many[q])
     return kb.build()
-
-
-def speckled_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """Hashes of 32 bits, values in float64."""
-    import numpy as np
-
-    i, j = np.arange(s["m"], dtype=np.int32)[:, None], np.arange(s["n"], dtype=np.int32)
-    h = (i * np.int32(1103515245) + j * np.int32(12345)) ^ (i * np.int32(s["n"]) + j)
-    kept = ((h ^ (h >> 13)) * np.int32(0x5BD1E995) & 255) >= 40
-    y = np.where(kept, x["x"].astype(np.float64) * (1 - j / s["n"]), 0)
-    return {"y": y, "mask": kept.astype(np.float64), "many": kept.sum(axis=0).astype(np.int32)}

@@ -1,10 +1,6 @@
 #include <math.h>
-typedef unsigned short bf16;
-static float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 void kernel(const float *restrict w, const float *restrict m, const float *restrict v, const bf16 *restrict g,
             float *restrict new_w, float *restrict new_m, float *restrict new_v, bf16 *restrict half) {
 #pragma omp parallel for simd

@@ -1,8 +1,5 @@
-typedef unsigned short bf16;
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 static float row(const float *restrict x, int label, bf16 *restrict grad) {
   float loss = 0, least = x[label] - 1;
   int hits = 0;

@@ -1,10 +1,6 @@
 #include <math.h>
-typedef unsigned short bf16;
-static float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
+
 void kernel(const bf16 (*restrict x)[N], const bf16 (*restrict dy)[N], const float *restrict w,
             bf16 (*restrict dx)[N], bf16 (*restrict dw)[N]) {
 #pragma omp parallel for

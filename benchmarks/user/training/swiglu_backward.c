@@ -1,10 +1,5 @@
 #include <math.h>
-typedef unsigned short bf16;
-static inline float wide(bf16 v) { union { unsigned u; float f; } a = {.u = (unsigned)v << 16}; return a.f; }
-static inline bf16 narrow(float v) {
-  union { float f; unsigned u; } a = {.f = v};
-  return (a.u + 0x7fff + (a.u >> 16 & 1)) >> 16;
-}
+#include "../bf16.h"
 
 void kernel(const bf16 (*restrict gate)[N], const bf16 (*restrict up)[N], const bf16 (*restrict dy)[N],
             bf16 (*restrict dgate)[N], bf16 (*restrict dup)[N]) {

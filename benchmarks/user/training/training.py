@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -28,9 +27,6 @@ from tilewright.ir import (
     uint8,
     where,
 )
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
 
 
 def distilled_loss(m: int = 157, v: int = 1009) -> Kernel:
@@ -164,15 +160,6 @@ def swiglu_backward(m: int = 200, n: int = 688) -> Kernel:
     return kb.build()
 
 
-def swiglu_backward_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    g, u, d = (x[k].astype(np.float64) for k in ("gate", "up", "dy"))
-    p = 1 / (1 + np.exp(-g))
-    return {"dgate": d * u * p * (1 + g * (1 - p)), "dup": d * g * p}
-
-
 def focal_loss(n: int = 40001) -> Kernel:
     """The focal loss (γ = 2) of logits, its gradient, and the mean."""
     kb = KernelBuilder("focal_loss")
@@ -224,16 +211,6 @@ def rms_norm_backward(m: int = 1024, n: int = 1024) -> Kernel:
     return kb.build()
 
 
-def rms_norm_backward_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    a, d, w = (x[k].astype(np.float64) for k in ("x", "dy", "w"))
-    r = 1 / np.sqrt((a * a).mean(axis=1, keepdims=True) + 1e-5)
-    dot = (a * d * w).mean(axis=1, keepdims=True)
-    return {"dx": r * (d * w - a * r * r * dot), "dw": d * a * r}
-
-
 def two_way_scaled_step(n: int = 384, m: int = 640) -> Kernel:
     """A step of weights by gradients over the roots of their rows' and columns' mean squares, no longer than the weights are large."""
     kb = KernelBuilder("two_way_scaled_step")
@@ -267,16 +244,6 @@ def adamw_bf16(n: int = 1 << 20) -> Kernel:
     kb.store("new_v", float32, (n,), (i,), v2)
     kb.store("half", bfloat16, (n,), (i,), w2[i])
     return kb.build()
-
-
-def adamw_bf16_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float64."""
-    import numpy as np
-
-    w, m, v, g = (x[k].astype(np.float64) for k in "wmvg")
-    m2, v2 = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-    w2 = w * (1 - 1e-3 * 0.01) - 1e-3 * (m2 * 1.1) / (np.sqrt(v2 * 1.01) + 1e-8)
-    return {"new_w": w2, "new_m": m2, "new_v": v2, "half": w2}
 
 
 def smoothed_loss(m: int = 512, n: int = 4096) -> Kernel:
@@ -333,15 +300,3 @@ def multiclass_hinge(m: int = 901, n: int = 101) -> Kernel:
     kb.store("loss", float32, (m,), (i,), loss[i])
     kb.store("grad", bfloat16, (m, n), (i, j), grad * (1.0 / m))
     return kb.build()
-
-
-def multiclass_hinge_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """In float32, as the hits hang on it."""
-    import numpy as np
-
-    rows, a, t = np.arange(s["m"]), x["x"], x["label"]
-    over = np.maximum(a - a[rows, t][:, None] + np.float32(1), 0)
-    over[rows, t] = 0
-    grad = (over > 0).astype(np.float64)
-    grad[rows, t] = -grad.sum(axis=1)
-    return {"loss": over.astype(np.float64).sum(axis=1), "grad": grad / s["m"]}

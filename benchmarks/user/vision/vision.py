@@ -4,7 +4,6 @@ Each function makes a kernel of its sizes; the file of its name with `.c` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir import (
@@ -27,9 +26,6 @@ from tilewright.ir import (
     uint16,
     uint32,
 )
-
-Arrays = Mapping[str, Any]
-Sizes = Mapping[str, int]
 
 
 def grid_sample(c: int = 4, h: int = 256, w: int = 256, p: int = 256, q: int = 256) -> Kernel:
@@ -85,14 +81,6 @@ def flow_cost_volume(h: int = 61, w: int = 83, c: int = 40, p: int = 9) -> Kerne
     fit = kb.sum("fit", (i, j, u, v), k, a[i, j, k] * b[i + u, j + v, k])
     kb.store("y", float16, (h, w, p, p), (i, j, u, v), fit[i, j, u, v] * (1.0 / c))
     return kb.build()
-
-
-def flow_cost_volume_numpy(x: Arrays, s: Sizes) -> Arrays:
-    """Windows and einsum."""
-    import numpy as np
-
-    windows = np.lib.stride_tricks.sliding_window_view(x["b"].astype(np.float64), (s["p"], s["p"]), axis=(0, 1))
-    return {"y": np.einsum("ijk,ijkuv->ijuv", x["a"].astype(np.float64), windows) / s["c"]}
 
 
 def haar_boxes(n: int = 20011, h: int = 480, w: int = 641) -> Kernel:
