@@ -26,8 +26,8 @@ each call in native code, for calls of a few microseconds. `ratio` is C over our
 of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for the schedule that a user gets
 without tuning; `--opts` gives another schedule in its place, and `--all-seeds` times up to twelve (`best_seed_ratio`).
 `--drawn` draws other sizes, other ones for each seed, since what is good for the sizes that an author chose may be so
-only for them. --json: keep it as results/user_kernels-LEVEL.json (a set of its
-own under its name).
+only for them. `--json` keeps the rows as results/user_kernels-LEVEL.json, or results/SET-LEVEL.json for the last four
+sets.
 """
 
 from __future__ import annotations
