@@ -22,7 +22,8 @@ of both in units in the last place (`ulp`; glibc's may be 4 off, and -Ofast divi
 Each case is a process of its own. C, the start schedule and the tuned schedule take turns in bursts whose order changes
 from round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the
 calling thread, on which all of them run, so that others on the machine disturb less. `--native` reads the clock around
-each call in native code, for calls of a few microseconds. `ratio` is C over ours, the median over rounds of the quotient
+each call in native code, for calls of a few microseconds, and tells how long a schedule took to build and how many lines
+its source has (`built`). `ratio` is C over ours, the median over rounds of the quotient
 of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for the schedule that a user gets
 without tuning; `--opts` gives another schedule in its place, and `--all-seeds` times up to twelve (`best_seed_ratio`).
 `--drawn` draws other sizes, other ones for each seed, since what is good for the sizes that an author chose may be so

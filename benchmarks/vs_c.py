@@ -236,17 +236,19 @@ def native_c(library: ctypes.CDLL, arrays: tuple[Any, ...]) -> Times:
     return times
 
 
-def native_ours(kernel: Any, opts: Any, arrays: Mapping[str, Any], threads: int) -> Times:
-    """Our calls timed in native code."""
+def native_ours(kernel: Any, opts: Any, arrays: Mapping[str, Any], threads: int) -> tuple[Times, dict[str, int]]:
+    """Our calls timed in native code; how long they took to build in milliseconds, and the lines of their source."""
     from tilewright import devices
     from tilewright.ir.normal_form.normalise import normalise
     from tilewright.plan.compile import compile as compiled_plan
 
     cpu = devices.get("cpu")
+    begin = time.perf_counter()
     built = compiled_plan(normalise(kernel), opts, cpu)
+    told = {"ms": round(1e3 * (time.perf_counter() - begin)), "lines": built.source.text.count("\n")}
     run = cpu.load(built.obj, built.signature, threads)
     at = [arrays[p.name].ctypes.data for p in built.signature.params]
-    return lambda _, most: list(run.time([at], (), most))
+    return lambda _, most: list(run.time([at], (), most)), told
 
 
 def ours(job: Mapping[str, Any], kernel: Any, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -312,7 +314,7 @@ def row_of(case: Case, job: Mapping[str, Any]) -> dict[str, Any]:
             calls[who] = lambda program=program, out=out: program(*inputs.values(), out=out)
             if job["native"]:
                 named = inputs | dict(zip((b.name for b in kernel.outputs), results[who]))
-                sides[who] = native_ours(kernel, program.opts, named, job["threads"])
+                sides[who], row.setdefault("built", {})[who] = native_ours(kernel, program.opts, named, job["threads"])
         for who, call in calls.items():
             call()
             sides.setdefault(who, partial(burst, call, cpu=alone))

@@ -67,6 +67,7 @@ def test_a_row_of_a_short_function_has_its_errors() -> None:
     job = {"threads": 1, "march": "native", "budget": "", "rounds": 1, "burst": 1e-3, "drawn": "", "sizes": {"n": 401}}
     row = vs_c.row_of(CASES["exp"], {**job, "opts": '[["UPCAST", "n", 8]]', "all_seeds": False, "native": True})
     assert row["sizes"] == {"n": 401, "bits": 32} and row["seed_opts"] == [["UPCAST", "n", 8]] and "error" not in row
+    assert row["built"]["seed"]["lines"] > 10
     assert 0 < row["ulp"]["seed"] < 2 and 0 < row["ulp"]["c"] < 5 and row["ratio"] == row["seed_ratio"] > 0
     with pytest.raises(SystemExit, match="has no size m"):
         vs_c.sizes_for(CASES["exp"], {"drawn": "", "sizes": {"m": 3}})
