@@ -64,7 +64,7 @@ def clip_by_global_norm(grads: Tree, limit: float) -> tuple[Tree, Tensor]:
     """(gradients scaled so that their global norm is at most `limit`, the norm before)."""
     norm = global_norm(grads)
     factor = (limit / (norm + 1e-6)).minimum(1.0)
-    return tree_map(lambda g: g * factor.astype(g.dtype), grads), norm
+    return tree_map(lambda g: (_wide(g) * factor).astype(g.dtype), grads), norm
 
 
 # optimisers -------------------------------------------------------------------------------------------------------
@@ -79,11 +79,12 @@ def sgd(rate: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay:
         lr = _rate(rate, state["step"])
 
         def each(p: Tensor, g: Tensor, v: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-            g = g + p * weight_decay if weight_decay else g
+            w, g = _wide(p), _wide(g)
+            g = g + w * weight_decay if weight_decay else g
             if v is not None:
-                v = v * momentum + g
+                v = _wide(v) * momentum + g
                 g = g + v * momentum if nesterov else v
-            return p - g * _as(lr, p), v
+            return _as(w - g * _as(lr, w), p), None if v is None else _as(v, p)
 
         new, velocity = _each(each, 2, params, grads, *([state["velocity"]] if momentum else []))
         return new, {"step": state["step"] + 1.0, "velocity": velocity if momentum else None}
@@ -118,11 +119,12 @@ def _adam(rate: Rate, betas: tuple[float, float], eps: float, decayed: Callable[
         size, root = lr / first, second.sqrt()
 
         def each(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            g, decay = decayed(p, g)
-            m = m * betas[0] + g * (1 - betas[0])
-            v = v * betas[1] + g * g * (1 - betas[1])
-            kept = p * (1.0 - _as(lr, p) * decay) if decay else p
-            return kept - _as(size, p) * m / (v.sqrt() / _as(root, p) + eps), m, v
+            w = _wide(p)
+            g, decay = decayed(w, _wide(g))
+            m = _wide(m) * betas[0] + g * (1 - betas[0])
+            v = _wide(v) * betas[1] + g * g * (1 - betas[1])
+            kept = w * (1.0 - _as(lr, w) * decay) if decay else w
+            return _as(kept - _as(size, w) * m / (v.sqrt() / _as(root, w) + eps), p), _as(m, p), _as(v, p)
 
         new, mean, square = _each(each, 3, params, grads, state["mean"], state["square"])
         return new, {"step": step, "mean": mean, "square": square}
@@ -146,6 +148,12 @@ def _zeros(params: Tree) -> Tree:
 
 def _rate(rate: Rate, step: Tensor) -> Tensor:
     return rate(step) if callable(rate) else step * 0.0 + rate
+
+
+def _wide(x: Tensor) -> Tensor:
+    """A tensor in the type that it is computed in, which has a rate's and a moment's digits where 16 bits have not."""
+    out: Tensor = x.astype(x.dtype.compute)
+    return out
 
 
 def _as(x: Tensor, p: Tensor) -> Tensor:

@@ -9,26 +9,36 @@ from collections.abc import Callable
 from math import pi, sqrt
 
 from ..graph.node import TensorNode, constant_of
-from ..graph.primitives import cast
+from ..graph.primitives import cast, elementwise
 from ..ops import elementwise as E
 
 Part = Callable[..., TensorNode]
 """(dy, y, *operands) → the gradient of one operand."""
 
 
+def own(op: str, a: E.Operand, b: E.Operand) -> TensorNode:
+    """An operator whose numbers are a rule's, not a user's: they have the digits of the type that this is computed in."""
+    if isinstance(a, TensorNode) and isinstance(b, TensorNode):
+        return E.binary(op, a, b)
+    model = a if isinstance(a, TensorNode) else b
+    assert isinstance(model, TensorNode)
+    x, y = (o if isinstance(o, TensorNode) else E.like(model, o) for o in (a, b))
+    return elementwise(op, x, y)
+
+
 def mul(a: E.Operand, b: E.Operand) -> TensorNode:
     """a · b."""
-    return E.binary("mul", a, b)
+    return own("mul", a, b)
 
 
 def add(a: E.Operand, b: E.Operand) -> TensorNode:
     """a + b."""
-    return E.binary("add", a, b)
+    return own("add", a, b)
 
 
 def sub(a: E.Operand, b: E.Operand) -> TensorNode:
     """a − b."""
-    return E.binary("sub", a, b)
+    return own("sub", a, b)
 
 
 def neg(a: TensorNode) -> TensorNode:
@@ -49,7 +59,7 @@ def _extreme(sign: str) -> tuple[Part, Part]:
 def _power_base(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
     known = constant_of(b)
     if known is not None:
-        return mul(dy, mul(E.binary("pow", a, known - 1), known)) if known else mul(dy, 0.0)
+        return mul(dy, mul(own("pow", a, known - 1), known)) if known else mul(dy, 0.0)
     return mul(dy, E.where(E.binary("eq", b, 0.0), 0.0, mul(b, E.binary("pow", a, sub(b, 1.0)))))
 
 

@@ -58,8 +58,8 @@ def summed(x: TensorNode, over: Iterable[int], alone: bool = False) -> TensorNod
 
 
 def scaled(x: TensorNode, scale: float) -> TensorNode:
-    """`x` times a number."""
-    return x if scale == 1 else elementwise("neg", x) if scale == -1 else E.binary("mul", x, scale)
+    """`x` times a number, which is no user's: it has the digits of the type that this is computed in."""
+    return x if scale == 1 else elementwise("neg", x) if scale == -1 else elementwise("mul", x, E.like(x, scale))
 
 
 def without_scale(x: TensorNode) -> tuple[TensorNode, float]:

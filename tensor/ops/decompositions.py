@@ -252,10 +252,15 @@ def _flat_at_zero(x: TensorNode, exponent: float) -> TensorNode:
 
     def power_of_a_norm(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
         zero = elementwise("eq", x, like(x, 0.0))
-        slope = elementwise("mul", power(x, exponent - 1.0), like(x, exponent))
+        slope = elementwise("mul", _to(x, exponent - 1.0), like(x, exponent))
         return (choose(zero, 0.0, elementwise("mul", dy, slope)),)
 
-    return with_gradient(power(x, exponent), (x,), power_of_a_norm)
+    return with_gradient(_to(x, exponent), (x,), power_of_a_norm)
+
+
+def _to(x: TensorNode, exponent: float) -> TensorNode:
+    """A power by a function's own number, which the type of `x` need not have."""
+    return power(x, exponent if exponent % 0.5 == 0 and abs(exponent) < 64 else like(x, exponent))
 
 
 def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> TensorNode:

@@ -94,7 +94,7 @@ def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorN
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
     count = product_of(x.shape[d] for d in over)
-    return elementwise("div", total, const(count, x.dtype, total.shape))
+    return elementwise("div", total, like(total, count))
 
 
 def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
