@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import pi, sqrt
 
 from ..graph.node import TensorNode, constant_of
-from ..graph.primitives import cast, elementwise
+from ..graph.primitives import as_typed, cast, elementwise
 from ..ops import elementwise as E
 
 Part = Callable[..., TensorNode]
@@ -50,6 +50,7 @@ def _extreme(sign: str) -> tuple[Part, Part]:
     """max (sign "lt": where the other one is less) and min ("gt")."""
 
     def part(dy: TensorNode, mine: TensorNode, other: TensorNode) -> TensorNode:
+        mine, other = as_typed(mine), as_typed(other)
         wins = E.binary("lt", other, mine) if sign == "lt" else E.binary("lt", mine, other)
         return E.where(wins, dy, E.where(E.binary("eq", mine, other), mul(dy, 0.5), 0.0))
 

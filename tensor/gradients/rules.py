@@ -13,7 +13,7 @@ from ..graph import maps
 from ..graph.lines import at
 from ..graph.maps import IndexMap
 from ..graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
-from ..graph.primitives import cast, const, gather, iota, reduce, reshape, rounded, scan, scatter, view
+from ..graph.primitives import as_typed, cast, const, gather, iota, reduce, reshape, scan, scatter, view
 from ..graph.symbols import extent
 from ..ops import elementwise as E
 from .elementwise import ELEMENTWISE, mul
@@ -144,7 +144,7 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Backward
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
         # of the numbers that users see: a kernel may have the elements in a wider type than the extreme that was stored
-        same = E.binary("eq", rounded(x, x.dtype), spread(rounded(p.value(n), x.dtype), x.shape, over))
+        same = E.binary("eq", as_typed(x), spread(as_typed(p.value(n)), x.shape, over))
         here = cast(same, dy.dtype)
         out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
@@ -215,7 +215,7 @@ def _products(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
 def _extremes(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorNode:
     """Of cumulative extremes: each goes to the last place where it was reached."""
     place = counted(x.shape, dim)
-    reached = scan("max", E.where(E.binary("eq", x, y), place, 0), dim)
+    reached = scan("max", E.where(E.binary("eq", as_typed(x), as_typed(y)), place, 0), dim)
     axes = maps.holes(x.shape)
     to = Scattered("add", axes, tuple(Loaded(0) if d == dim else a for d, a in enumerate(axes)))
     return scatter(dy, to, (reached,), x.shape)

@@ -152,17 +152,37 @@ def _converted(value: bool | int | float, to: DType) -> bool | int | float | Non
 def rounded(x: TensorNode, to: DType) -> TensorNode:
     """Conversion as a user writes it: what leaves it is a number of type `to`, also inside a kernel (`cast` to a narrow float only says
     in what type a result is stored)."""
+    if to.is_int and x.dtype.narrow:
+        x = as_typed(x)  # what is next to a whole number may be one
     if not to.narrow or constant_of(x) is not None or _exact(x, to):
         return cast(x, to)
     return make("elementwise", (x,), "rounded", x.shape, to)
 
 
-def _exact(x: TensorNode, to: DType) -> bool:
-    """Whether all elements are numbers of a narrow float type, as far as views and conversions show."""
-    while x.data is None and (x.op == "view" or (x.op == "cast" and x.arg is None and _holds(x.dtype, x.src[0].dtype))):
+def as_typed(x: TensorNode) -> TensorNode:
+    """The elements as numbers of their type, which is what a comparison, a condition or a place is decided by: a kernel may have them in
+    a wider type than memory, and what is stored elsewhere is rounded."""
+    return rounded(x, x.dtype)
+
+
+def _exact(x: TensorNode, to: DType, depth: int = 8) -> bool:
+    """Whether all elements are numbers of a narrow float type, as far as conversions show, movement, and choices between such numbers."""
+    while x.data is None and (x.op in _MOVES or (x.op == "cast" and x.arg is None and _holds(x.dtype, x.src[0].dtype))):
         x = x.src[0]
-    known = x.data is not None or x.op == "slot" or (x.op == "elementwise" and x.arg == "rounded")
+    if (
+        x.data is None
+        and depth
+        and ((x.op == "elementwise" and x.arg in _CHOICES) or (x.op in ("reduce", "scan") and x.arg[0] in _CHOICES))
+    ):
+        return all(_exact(s, to, depth - 1) for s in x.src[x.arg == "where" :])
+    known = x.data is not None or x.op in ("slot", "host") or (x.op == "elementwise" and x.arg == "rounded")
+    if x.op == "const" and x.data is None:
+        return x.dtype is to and nearest(x.arg, to) == x.arg
     return x.dtype is bool_ or (known and (x.dtype is to or (x.dtype.is_int and x.dtype.size == 1 and to.size == 2)))
+
+
+_MOVES = frozenset({"view", "gather"})
+_CHOICES = frozenset({"max", "min", "neg", "abs", "where"})
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
@@ -244,6 +264,8 @@ def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], sh
     """An array of `shape` of the combine's identity, into which every value is combined in order; 16-bit floats are combined
     in float32 and rounded once."""
     wide = values.dtype.compute
+    if to.combine in _CHOICES:
+        values = as_typed(values)
     if wide is not values.dtype:
         return cast(scatter(cast(values, wide), to, index, shape), values.dtype)
     return make("scatter", (values, *index), to, shape, values.dtype)

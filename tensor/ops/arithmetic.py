@@ -6,7 +6,7 @@ from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.numbers import whole
-from ..graph.primitives import cast, elementwise, rounded, with_gradient
+from ..graph.primitives import as_typed, cast, elementwise, rounded, with_gradient
 from ..graph.promotion import Scalar
 from .elementwise import Operand, binary, choose, divide, floats, like, together
 
@@ -41,7 +41,7 @@ def remainder(x1: Operand, x2: Operand, /) -> TensorNode:
 
 def _numbers(name: str, *operands: Operand) -> list[TensorNode]:
     nodes = together(name, *operands)
-    return [cast(n, int8) if n.dtype is bool_ else n for n in nodes]
+    return [cast(n, int8) if n.dtype is bool_ else as_typed(n) for n in nodes]
 
 
 def negative(x: TensorNode, /) -> TensorNode:
@@ -75,6 +75,7 @@ def sign(x: TensorNode, /) -> TensorNode:
     """−1, 0 or 1; NaN of NaN."""
     if x.dtype is bool_:
         return x
+    x = as_typed(x)
     zero, one = like(x, 0), like(x, 1)
     if x.dtype.kind == "u":
         return choose(elementwise("ne", x, zero), one, zero)
@@ -142,7 +143,7 @@ def _bound(x: TensorNode, bound: Scalar) -> Scalar:
 # rounding ---------------------------------------------------------------------------------------------------------
 def floor(x: TensorNode, /) -> TensorNode:
     """The next whole number below or at x."""
-    return elementwise("floor", x) if x.dtype.is_float else x
+    return elementwise("floor", as_typed(x)) if x.dtype.is_float else x
 
 
 def ceil(x: TensorNode, /) -> TensorNode:
@@ -152,17 +153,18 @@ def ceil(x: TensorNode, /) -> TensorNode:
 
 def trunc(x: TensorNode, /) -> TensorNode:
     """The next whole number towards 0."""
-    return elementwise("trunc", x) if x.dtype.is_float else x
+    return elementwise("trunc", as_typed(x)) if x.dtype.is_float else x
 
 
 def round(x: TensorNode, /) -> TensorNode:
     """The nearest whole number, halves to the even one."""
-    return elementwise("round", x) if x.dtype.is_float else x
+    return elementwise("round", as_typed(x)) if x.dtype.is_float else x
 
 
 # signs ------------------------------------------------------------------------------------------------------------
 def signbit(x: TensorNode, /) -> TensorNode:
     """Whether x is negative or −0.0. A NaN counts as positive whatever its sign bit is."""
+    x = as_typed(x)
     zero = like(x, 0)
     below = elementwise("lt", x, zero)
     if not x.dtype.is_float:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from ...ir.dtypes import bool_, float64
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import elementwise, expand
-from .elementwise import Operand, binary, broadcast_shape, like, together, truth
+from ..graph.primitives import as_typed, elementwise, expand
+from .elementwise import Operand, broadcast_shape, like, together, truth
 
 
 def equal(x1: Operand, x2: Operand, /) -> TensorNode:
     """x1 = x2."""
-    return binary("eq", x1, x2)
+    return elementwise("eq", *_typed("equal", x1, x2))
 
 
 def not_equal(x1: Operand, x2: Operand, /) -> TensorNode:
     """x1 ≠ x2."""
-    return binary("ne", x1, x2)
+    return elementwise("ne", *_typed("not_equal", x1, x2))
 
 
 def less(x1: Operand, x2: Operand, /) -> TensorNode:
@@ -40,11 +40,16 @@ def greater_equal(x1: Operand, x2: Operand, /) -> TensorNode:
 
 
 def _ordered(op: str, a: Operand, b: Operand) -> TensorNode:
-    x, y = together("comparison", a, b)
+    x, y = _typed("comparison", a, b)
     if x.dtype is bool_:  # False < True
         no = elementwise("not", x)
         return elementwise("and" if op == "lt" else "or", no, y)
     return elementwise(op, x, y)
+
+
+def _typed(name: str, *operands: Operand) -> list[TensorNode]:
+    """Operands of one shape and type, as numbers of it: they compare as they are seen, however a kernel has them."""
+    return [as_typed(n) for n in together(name, *operands)]
 
 
 # logic ------------------------------------------------------------------------------------------------------------
@@ -123,19 +128,19 @@ def isinf(x: TensorNode, /) -> TensorNode:
     """Whether an element is infinite."""
     if not x.dtype.is_float:
         return elementwise("ne", x, x)
-    return elementwise("eq", elementwise("abs", x), like(x, float("inf")))
+    return elementwise("eq", elementwise("abs", as_typed(x)), like(x, float("inf")))
 
 
 def isfinite(x: TensorNode, /) -> TensorNode:
     """Whether an element is neither infinite nor NaN."""
     if not x.dtype.is_float:
         return elementwise("eq", x, x)
-    return elementwise("lt", elementwise("abs", x), like(x, float("inf")))
+    return elementwise("lt", elementwise("abs", as_typed(x)), like(x, float("inf")))
 
 
 def isclose(x1: Operand, x2: Operand, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorNode:
     """|x1 − x2| ≤ atol + rtol·|x2|, or equal infinities; NaNs are close to NaNs if `equal_nan`."""
-    x, y = together("isclose", x1, x2)
+    x, y = _typed("isclose", x1, x2)
     if x.dtype is bool_ or x.dtype.is_int:
         x, y = together("isclose", x, y, dtype=float64)
     near = elementwise("add", like(y, atol), elementwise("mul", like(y, rtol), elementwise("abs", y)))

@@ -8,7 +8,7 @@ from ...ir.dtypes import DType, bool_
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, number
+from ..graph.primitives import as_typed, cast, const, elementwise, expand, number
 from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
 
 Operand = TensorNode | bool | int | float
@@ -87,7 +87,7 @@ def like(x: TensorNode, value: Scalar) -> TensorNode:
 
 def truth(x: TensorNode) -> TensorNode:
     """Whether elements are not 0."""
-    return x if x.dtype is bool_ else elementwise("ne", x, like(x, 0))
+    return x if x.dtype is bool_ else elementwise("ne", as_typed(x), like(x, 0))
 
 
 def choose(cond: TensorNode, a: TensorNode | Scalar, b: TensorNode | Scalar) -> TensorNode:

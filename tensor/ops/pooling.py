@@ -9,7 +9,7 @@ from math import prod
 from ...ir.dtypes import int32
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, reduce, with_gradient
+from ..graph.primitives import as_typed, cast, const, elementwise, expand, reduce, with_gradient
 from ..graph.promotion import to_float
 from .creation import along
 from .elementwise import choose, like
@@ -24,7 +24,7 @@ def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, pa
     size = _kernel("max_pool", x, kernel)
     w = layout("max_pool", x.shape[len(x.shape) - len(size) :], size, stride, dilation, padding)
     lowest = float("-inf") if x.dtype.is_float else -(2 ** (8 * x.dtype.size - 1)) if x.dtype.kind == "i" else 0
-    seen = windows(x, w)
+    seen = windows(as_typed(x), w)
     inside = inside_windows(seen.shape, w)
     if inside is not None and lowest != 0:
         seen = choose(inside, seen, lowest)

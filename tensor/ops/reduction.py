@@ -12,7 +12,7 @@ from ...ir.errors import UsageError
 from ..graph import maps
 from ..graph.maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
+from ..graph.primitives import as_typed, cast, const, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
 from ..graph.promotion import sum_type, to_float
 from ..graph.ranges import RangeMark
 from ..graph.symbols import SymbolicSize, below, concrete, most, symbolic
@@ -149,6 +149,7 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
     n = flat.shape[d]
     if flat.dtype is bool_:
         flat = cast(flat, int64)
+    flat = as_typed(flat)
     best = reduced(combine, flat, d, True, f"arg{combine}")
     hit = elementwise("eq", flat, expand(best, flat.shape))
     if flat.dtype.is_float:

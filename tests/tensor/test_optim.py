@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from node_values import value
+from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.tensor.optim import Optimiser, adam, adamw, clip_by_global_norm, cosine, global_norm, linear, sgd
 from tilewright.tensor.running.compute import compute
 from tilewright.tensor.running.run import listed
@@ -109,3 +111,20 @@ def test_an_update_is_one_kernel_a_parameter() -> None:
     compute(new, state)
     for t, w in zip(leaves, want, strict=True):
         np.testing.assert_allclose(t.numpy(), w, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("make", [lambda: adamw(3e-4), lambda: sgd(3e-4, 0.999, True, 0.1)], ids=["adamw", "sgd"])
+def test_sixteen_bits_are_updated_in_float32(make: Callable[[], Optimiser], dtype: str) -> None:
+    """Rates and moments' factors are numbers that 16 bits do not have: 0.999 would be 1, and 1e-8 nothing."""
+    kind = dtype_of(dtype).np
+    p, g = rng.standard_normal(64).astype(kind), (rng.standard_normal(64) * 1e-3).astype(kind)
+    state = {k: v for k, v in make().init(Tensor(p)).items() if k != "step"}
+    held = {k: np.abs(rng.standard_normal(64) * 1e-3).astype(kind) for k in state}
+    found = []
+    for to in (kind, np.float32):
+        at = {"step": Tensor(np.float32(5.0)), **{k: Tensor(h.astype(to)) for k, h in held.items()}}
+        new, after = make().update(Tensor(p.astype(to)), Tensor(g.astype(to)), at)
+        found.append([t.numpy() for t in (new, *(after[k] for k in held))])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, want.astype(kind))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import jit, xp
+from tilewright import jit, nn, xp
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.tensor import Tensor, grad
+from tilewright.tensor.graph.node import walk
 
 NARROW = ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"]
 X = np.array([1.0001, 70000.0, -3.4e38, 1e-8, 2049.0, 0.3, -1.7, np.inf, np.nan, 500.0, -0.0], np.float32)
@@ -131,3 +132,79 @@ def test_what_loses_nothing_costs_nothing() -> None:
     assert x.astype("float16").astype("float16").node is x.node
     y = (Tensor(np.ones(4, np.float32)) * 3).astype("float16")
     assert y.astype("float32").astype("float16").node is y.node
+
+
+# what is decided by 16-bit values ---------------------------------------------------------------------------------
+DECIDED: dict[str, Callable[..., Any]] = {
+    "equal": lambda y, z: z == y,
+    "not equal": lambda y, z: z != y,
+    "less": lambda y, z: y < z,
+    "at most": lambda y, z: z <= y,
+    "condition": lambda y, z: xp.where(y - z, 1, 0),
+    "truth": lambda y, z: (y - z).astype("bool"),
+    "sign": lambda y, z: xp.sign(z - y),
+    "any": lambda y, z: (y != z).any(),
+    "argmax": lambda y, z: xp.argmax(y),
+    "argmin": lambda y, z: xp.argmin(y),
+    "infinite": lambda y, z: xp.isinf(y),
+    "finite": lambda y, z: xp.isfinite(y),
+    "whole": lambda y, z: xp.floor(y),
+    "up": lambda y, z: xp.ceil(y),
+    "nearest": lambda y, z: xp.round(y),
+    "number": lambda y, z: y.astype("int32"),
+    "quotient": lambda y, z: y // 2,
+    "remainder": lambda y, z: y % 2,
+}
+
+
+@pytest.mark.parametrize("what", DECIDED)
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_what_is_decided_is_decided_by_what_is_seen(name: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every step were stored: in one kernel, and where one of the two is stored by another."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x = Tensor(np.random.default_rng(2).uniform(0.1, 1.6, 3000).astype(dtype_of(name).np))
+    scale = 40000 if what in ("infinite", "finite") else 100
+
+    def stored(y: Tensor) -> Tensor:
+        return Tensor(y.numpy())
+
+    def whole(x: Tensor, step: Callable[[Tensor], Tensor] = lambda y: y) -> Any:
+        y = step((1.7 - x) * scale)
+        z = step(xp.maximum(y, x - 300))
+        return DECIDED[what](y, z), z
+
+    want = whole(x, stored)[0].numpy()
+    for got in (whole(x)[0], jit(whole)(x)[0], jit(lambda x: whole(x)[0])(x)):
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_what_is_exact_is_not_rounded_again() -> None:
+    """Loads, and choices between what was loaded, are numbers of their type."""
+    x, y = (Tensor(np.ones(4, dtype_of("float16").np)) for _ in range(2))
+    top = xp.maximum(x, -y).max()
+    assert all(n.arg != "rounded" for n in walk([(x == y).node, (x[1:] < y[1:]).node, (top == x).node, xp.argmax(x).node]))
+    assert any(n.arg == "rounded" for n in walk([(x * y == x).node]))
+
+
+# numbers of a function's own --------------------------------------------------------------------------------------
+OWN: dict[str, Callable[..., Any]] = {
+    "mean": lambda x: x.mean(),
+    "gradient of a mean": lambda x: grad(lambda x: (x * x).mean())(x)[:1] * 1000,
+    "gradient of erf": lambda x: grad(lambda x: x.erf().sum())(x)[:1],
+    "gradient of a loss": lambda x: grad(lambda x: nn.mse_loss(x, x * 0.5))(x)[:1] * 1000,
+    "norm": lambda x: xp.linalg.vector_norm(x, ord=3),
+    "gradient of a norm": lambda x: grad(lambda x: xp.linalg.vector_norm(x, ord=3))(x)[:1] * 1000,
+}
+
+
+@pytest.mark.parametrize("what", OWN)
+@pytest.mark.parametrize("size", [259, 1106])
+def test_a_functions_own_numbers_are_not_rounded(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1106 is 1104 in bfloat16; 2/√π and 1/3 are others too."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x = np.full(size, 1.25)
+    f = OWN[what]
+    want = f(Tensor(x)).numpy()
+    for run in (f, jit(f)):
+        got = run(Tensor(x.astype(dtype_of("bfloat16").np))).numpy().astype(np.float64)
+        np.testing.assert_allclose(got, want, rtol=2.0**-8 if "gradient" in what else 2.0**-9)
