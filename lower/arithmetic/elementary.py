@@ -99,19 +99,17 @@ def _log(e: FloatEmitter, x: Val) -> Val:
 
 
 def _log1p(e: FloatEmitter, x: Val) -> Val:
-    # log(1 + x) = log(u) + c / u: u is 1 + x rounded, and c what the rounding lost. Near 0 x itself is what log is taken of.
     one = e.num(1.0)
     u = e.op("add", x, one)
+    f, k = _scaled(e, x, u)
     if e.quick():
         e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0 ** (e.f.bias - 2)))))
-        y = _log_sum(e, *_scaled(e, x, u))
-        return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
-    k, m = split(e, u)
-    lost = e.op("select", e.op("lt", x, one), e.op("sub", x, e.op("sub", u, one)), e.op("sub", one, e.op("sub", u, x)))
-    near = e.op("eq", k, e.num(0.0))
-    f = e.op("select", near, x, e.op("sub", m, one))
-    y = e.op("add", _log_sum(e, f, k), e.op("select", near, e.num(0.0), e.op("div", lost, u)))
-    y = _log_ends(e, u, y)
+        y = _log_sum(e, f, k)
+    else:
+        # of huge x the scale is too small for a number; f is m - 1 long before, to the bit
+        k, m = split_normal(e, u)
+        f = e.op("select", e.op("lt", x, e.num(2.0**64)), f, e.op("sub", m, one))
+        y = _log_ends(e, u, _log_sum(e, f, k))
     return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
 
 

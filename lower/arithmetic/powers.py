@@ -36,26 +36,29 @@ def power(b: Builder, x: Val, y: Val) -> Val:
     """xʸ as C's pow has it."""
     e = FloatEmitter(b, x)
     if x.dtype is float32:
-        return _short(e, x, y) if e.quick() else _chosen(e, x, y, _single)
+        if not e.quick():
+            return _chosen(e, x, y, _single)
+        found, ordinary = _short(e, x, y)
+        for condition in ordinary:
+            e.suppose(condition)
+        return found
     return _chosen(e, x, y, _double)
 
 
-def _short(e: FloatEmitter, x: Val, y: Val) -> Val:
-    """The power of ordinary float32 numbers."""
+def _short(e: FloatEmitter, x: Val, y: Val) -> tuple[Val, tuple[Val, Val]]:
+    """The power of ordinary float32 numbers, and what says that they are: of x, and of both."""
     b = e.b
-    e.suppose(e.normal(x))
     k, m = (b.op("cast", v, dtype=float64) for v in split_normal(e, x))
     d = FloatEmitter(b, m)
     f = d.op("sub", m, d.num(1.0))
     t = d.op("mul", b.op("cast", y, dtype=float64), d.fma(f, d.poly(minimax.LOG2_SHORT, f), k))
     near = d.op("lt", d.op("abs", t), d.num(FAR))
-    e.suppose(near)
     magic = d.num(1.5 * 2.0**d.f.mantissa)
     shifted = d.op("add", t, magic)
     r = d.op("sub", t, d.op("sub", shifted, magic))
     p = d.fma(d.poly(minimax.EXP2_SHORT, r), r, d.num(1.0))
     scaled = d.op("add", d.bits(p), d.op("shl", d.bits(shifted), d.whole(d.f.mantissa)))
-    return b.op("cast", d.number(scaled), dtype=float32)
+    return b.op("cast", d.number(scaled), dtype=float32), (e.normal(x), near)
 
 
 def _chosen(e: FloatEmitter, x: Val, y: Val, size_of: Callable[[FloatEmitter, Val, Val], Val]) -> Val:
@@ -82,7 +85,11 @@ def _chosen(e: FloatEmitter, x: Val, y: Val, size_of: Callable[[FloatEmitter, Va
 def _single(e: FloatEmitter, size: Val, y: Val) -> Val:
     wide, exponent = (e.b.op("cast", v, dtype=float64) for v in (size, y))
     found = expand(e.b, "exp", e.b.op("mul", exponent, expand(e.b, "log", wide)))
-    return e.b.op("cast", found, dtype=float32)
+    found = e.b.op("cast", found, dtype=float32)
+    if not e.hurries:
+        return found
+    short, (normal, near) = _short(e, size, y)
+    return e.op("select", e.op("and", normal, near), short, found)
 
 
 def _double(e: FloatEmitter, size: Val, y: Val) -> Val:

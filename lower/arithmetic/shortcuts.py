@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial, reduce
 
 import numpy as np
 
@@ -116,8 +117,8 @@ def _folded(step: Node, x: Node | None) -> Node | None:
 
 
 def asin(e: FloatEmitter, x: Val) -> Val | None:
-    """Of ordinary numbers, which are from −1 to 1; None where others are not looked after."""
-    if not e.quick():
+    """NaN where x is not from −1 to 1; None where it is better written out."""
+    if not e.hurries:
         return None
     small, p = _arc(e, x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
@@ -126,8 +127,8 @@ def asin(e: FloatEmitter, x: Val) -> Val | None:
 
 
 def half_acos(e: FloatEmitter, x: Val) -> Val | None:
-    """acos(x) / 2 of ordinary numbers, which are from −1 to 1; None where others are not looked after."""
-    if not e.quick():
+    """acos(x) / 2; NaN where x is not from −1 to 1; None where it is better written out."""
+    if not e.hurries:
         return None
     small, p = _arc(e, x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
@@ -139,7 +140,6 @@ def half_acos(e: FloatEmitter, x: Val) -> Val | None:
 def _arc(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     """(whether |x| < ½, asin(|x|) there, else asin(√((1 − |x|) / 2)))."""
     a = e.op("abs", x)
-    e.suppose(e.op("le", a, e.num(1.0)))
     half = e.num(0.5)
     small = e.op("lt", a, half)
     square = e.op("select", small, e.op("mul", x, x), e.fma(a, e.num(-0.5), half))
@@ -147,34 +147,30 @@ def _arc(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     return small, e.fma(e.op("mul", root, square), e.poly(minimax.ASIN[e.dtype.name], square), root)
 
 
-def angle(e: FloatEmitter, y: Val, x: Val) -> Val | None:
-    """The angle of the point (x, y), whose coordinates are neither tiny nor huge; None where others are not looked after."""
-    if not e.quick():
-        return None
+def angle(e: FloatEmitter, y: Val, x: Val) -> tuple[Val, list[Val]]:
+    """The angle of the point (x, y), and what says that its coordinates are neither tiny nor huge, without which it is not right."""
     over, under = e.op("abs", y), e.op("abs", x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
-    first = _steep32(e, over, under) if e.dtype is float32 else _steep64(e, over, under)
+    first, ordinary = _steep32(e, over, under) if e.dtype is float32 else _steep64(e, over, under)
     behind = e.op("add", e.op("sub", e.num(2 * turn), first), e.num(2 * low))
     left = e.op("lt", e.b.op("bitcast", x, dtype=e.f.signed), e.b.const(0, e.f.signed))
-    return e.with_sign(e.op("select", left, behind, first), y)
+    return e.with_sign(e.op("select", left, behind, first), y), ordinary
 
 
-def _steep32(e: FloatEmitter, over: Val, under: Val) -> Val:
+def _steep32(e: FloatEmitter, over: Val, under: Val) -> tuple[Val, list[Val]]:
     """atan(over / under) by one polynomial to 45 degrees."""
     less = e.op("lt", over, under)
     small, large = e.op("select", less, over, under), e.op("select", less, under, over)
-    _between(e, small, large)
     t = e.op("div", small, large)
     square = e.op("mul", t, t)
     y = e.fma(e.op("mul", t, square), e.horner(minimax.ATAN_WHOLE32, square), t)
     turn, low = minimax.RIGHT_ANGLE["float32"]
-    return e.op("select", less, y, e.op("add", e.op("sub", e.num(turn), y), e.num(low)))
+    found = e.op("select", less, y, e.op("add", e.op("sub", e.num(turn), y), e.num(low)))
+    return found, _between(e, small, large)
 
 
-def _steep64(e: FloatEmitter, over: Val, under: Val) -> Val:
+def _steep64(e: FloatEmitter, over: Val, under: Val) -> tuple[Val, list[Val]]:
     """atan(over / under), turned by π/2 beyond 3π/8 and by π/4 beyond π/8, before the division."""
-    _between(e, over, over)
-    _between(e, under, under)
     large, middle = (e.op("lt", e.op("mul", under, e.num(math.tan(n * math.pi / 8))), over) for n in (3, 1))
     top = e.op("select", large, e.op("neg", under), e.op("select", middle, e.op("sub", over, under), over))
     bottom = e.op("select", large, over, e.op("select", middle, e.op("add", over, under), under))
@@ -185,13 +181,13 @@ def _steep64(e: FloatEmitter, over: Val, under: Val) -> Val:
         e.op("select", large, e.num(p), e.op("select", middle, e.num(p / 2), e.num(0.0))) for p in minimax.RIGHT_ANGLE["float64"]
     )
     high, lost = e.sum(whole, t)
-    return e.op("add", high, e.op("add", y, e.op("add", lost, rest)))
+    found = e.op("add", high, e.op("add", y, e.op("add", lost, rest)))
+    return found, _between(e, over, over) + _between(e, under, under)
 
 
-def _between(e: FloatEmitter, small: Val, large: Val) -> None:
-    """Suppose that numbers, of which these are the least and the largest, are far from both ends of the exponents."""
-    e.suppose(e.op("lt", e.num(2.0 ** (3 - e.f.bias)), small))
-    e.suppose(e.op("lt", large, e.num(2.0 ** (e.f.bias - 3))))
+def _between(e: FloatEmitter, small: Val, large: Val) -> list[Val]:
+    """Whether numbers, of which these are the least and the largest, are far from both ends of the exponents."""
+    return [e.op("lt", e.num(2.0 ** (3 - e.f.bias)), small), e.op("lt", large, e.num(2.0 ** (e.f.bias - 3)))]
 
 
 # quotients --------------------------------------------------------------------------------------------------
@@ -260,8 +256,6 @@ def quotient(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None
 def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     """The atan `node` where it is part of an inverse sine or cosine; None elsewhere."""
     x = node.src[0]
-    if b.ordinary is None:
-        return None
     if x.op == "div" and functions.asin(x.src[0]) is node:
         inner = value(x.src[0])
         return asin(FloatEmitter(b, inner), inner)
@@ -277,13 +271,20 @@ def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
 def point(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     """The `where` that begins the angle of a point; None for others."""
     both = node.src[1]
-    if b.ordinary is None or both.op != "add" or not both.dtype.is_float:
+    if both.op != "add" or both.dtype not in (float32, float64) or "sse41" not in b.features:
         return None
     for x, y in (both.src, both.src[::-1]):
         if functions.atan2(y, x) is node:
             over, under = value(y), value(x)
             lanes = max(over.lanes, under.lanes)
-            return angle(FloatEmitter(b, b.splat(over, lanes)), b.splat(over, lanes), b.splat(under, lanes))
+            e = FloatEmitter(b, b.splat(over, lanes))
+            found, ordinary = angle(e, b.splat(over, lanes), b.splat(under, lanes))
+            if e.quick():
+                for condition in ordinary:
+                    e.suppose(condition)
+                return found
+            written = b.op("select", *map(value, node.src), dtype=node.dtype)
+            return e.op("select", reduce(partial(e.op, "and"), ordinary), found, written)
     return None
 
 

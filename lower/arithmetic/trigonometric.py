@@ -5,7 +5,7 @@ With fma that is exact in parts of full width: x - n·π₁ has no more bits tha
 1980; P. W. Markstein's way with fma), the next part rounds once, and the third matters only where next to nothing is
 left. Without fma the first parts have so few bits that their products with a count are exact.
 
-For all angles, sin and cos take away whole quarter turns and evaluate a polynomial on what is left, r in [-π/4, π/4].
+For other angles, sin and cos take away whole quarter turns and evaluate a polynomial on what is left, r in [-π/4, π/4].
 float32 is right for every argument: the turns are counted in float64, where the products of the 24 bits of a float32
 number with 29-bit parts of 2/π are exact, and powers of two that leave whole turns are taken from a table (M. Payne and
 R. Hanek, SIGNUM Newsletter 18, 1983). float64 takes n·π/2 away in three parts of 53 bits, with the roundings kept
@@ -22,7 +22,7 @@ from ...program.program import Val
 from . import minimax
 from .float_emitter import FloatEmitter
 
-NEAR = 2.0**20
+NEAR = 2.0**16
 """What is below counts for an ordinary angle."""
 NEAR32 = 2.0**13
 """The same of float32 without fma: counts have 12 bits, and so have the parts of π."""
@@ -33,31 +33,41 @@ _STEP = 26
 def sin(e: FloatEmitter, x: Val) -> Val:
     """Correct sign of 0; NaN for infinities."""
     sign, a = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x)
-    if e.quick():
-        shifted, n = _halves(e, _ordinary(e, a), 0.0)
-        return e.number(e.op("xor", _arc(e, a, n, shifted), sign))
+    if e.hurries:
+        shifted, n = _halves(e, a, 0.0)
+        near = _arc(e, a, n, shifted)
+        if e.quick():
+            e.suppose(_ordinary(e, a))
+            return e.number(e.op("xor", near, sign))
     r, low, turns = _reduced(e, a)
-    return e.number(e.op("xor", e.bits(_wave(e, r, low, turns)), sign))
+    found = e.bits(_wave(e, r, low, turns))
+    if e.hurries:
+        found = e.op("select", _ordinary(e, a), near, found)
+    return e.number(e.op("xor", found, sign))
 
 
 def cos(e: FloatEmitter, x: Val) -> Val:
     """NaN for infinities."""
     a = e.op("abs", x)
-    if e.quick():
+    if e.hurries:
         # the cosine of n - 1/2 half turns and r is the sine of n half turns and r
-        shifted, n = _halves(e, _ordinary(e, a), 0.5)
-        return e.number(_arc(e, a, e.op("sub", n, e.num(0.5)), shifted))
+        shifted, n = _halves(e, a, 0.5)
+        near = e.number(_arc(e, a, e.op("sub", n, e.num(0.5)), shifted))
+        if e.quick():
+            e.suppose(_ordinary(e, a))
+            return near
     r, low, turns = _reduced(e, a)
-    return _wave(e, r, low, e.op("add", turns, e.whole(1)))
+    found = _wave(e, r, low, e.op("add", turns, e.whole(1)))
+    return e.op("select", _ordinary(e, a), near, found) if e.hurries else found
 
 
 def tan(e: FloatEmitter, x: Val) -> Val | None:
-    """sin(x) / cos(x) of ordinary angles, by one quotient of polynomials; None where others are not looked after."""
-    if not e.quick():
+    """sin(x) / cos(x), of ordinary angles by one quotient of polynomials; None where it is better written out."""
+    if not e.hurries:
         return None
     sign, a, name = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x), e.dtype.name
     magic = e.num(1.5 * 2.0**e.f.mantissa)
-    shifted = e.fma(_ordinary(e, a), e.num(2 / math.pi), magic)
+    shifted = e.fma(a, e.num(2 / math.pi), magic)
     r = _left(e, a, e.op("sub", shifted, magic), 0.5)
     square = e.op("mul", r, r)
     over, under = (e.horner(part, square) for part in minimax.TAN[name])
@@ -66,13 +76,18 @@ def tan(e: FloatEmitter, x: Val) -> Val | None:
     turn = e.op("shl", e.bits(shifted), e.whole(8 * e.dtype.size - 1))
     odd = e.op("lt", e.b.op("bitcast", turn, dtype=e.f.signed), e.b.const(0, e.f.signed, e.lanes))
     y = e.op("div", e.op("select", odd, under, over), e.op("select", odd, over, under))
-    return e.number(e.op("xor", e.bits(y), e.op("xor", turn, sign)))
+    near = e.op("xor", e.bits(y), turn)
+    if e.quick():
+        e.suppose(_ordinary(e, a))
+        return e.number(e.op("xor", near, sign))
+    r, low, turns = _reduced(e, a)
+    far = e.op("div", _wave(e, r, low, turns), _wave(e, r, low, e.op("add", turns, e.whole(1))))
+    return e.number(e.op("xor", e.op("select", _ordinary(e, a), near, e.bits(far)), sign))
 
 
 def _ordinary(e: FloatEmitter, a: Val) -> Val:
-    """`a`, which is supposed to be an ordinary angle."""
-    e.suppose(e.op("lt", a, e.num(NEAR if e.dtype is not float32 or "fma" in e.b.features else NEAR32)))
-    return a
+    """Whether `a` is an ordinary angle."""
+    return e.op("lt", a, e.num(NEAR if e.dtype is not float32 or "fma" in e.b.features else NEAR32))
 
 
 def _halves(e: FloatEmitter, a: Val, more: float) -> tuple[Val, Val]:

@@ -85,7 +85,7 @@ def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], Tenso
         product = E.binary("div", read(others), E.where(E.binary("eq", x, 0.0), 1.0, x))
         out = mul(read(dy), E.where(E.binary("eq", zeros, 0.0), product, 0.0))
     else:
-        here = cast(E.binary("eq", x, read(value(n))), x.dtype)
+        here = cast(E.binary("eq", x, read(scatter(x, to, index, n.shape))), x.dtype)
         count = scatter(here, Scattered("add", to.axes, to.indices), index, n.shape)
         out = mul(E.binary("div", read(dy), E.binary("max", read(count), 1.0)), here)
     return out if inside is None else E.where(inside, out, const(0, dy.dtype))
@@ -143,8 +143,9 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Backward
     if combine == "mul":
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
-        # of the numbers that users see: a kernel may have the elements in a wider type than the extreme that was stored
-        same = E.binary("eq", as_typed(x), spread(as_typed(p.value(n)), x.shape, over))
+        # of the numbers that users see (a kernel may have the elements in a wider type than the extreme that was stored), and the extreme
+        # of these very elements (a backward pass may compute them otherwise)
+        same = E.binary("eq", as_typed(x), spread(as_typed(reduce(combine, x, over)), x.shape, over))
         here = cast(same, dy.dtype)
         out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
@@ -196,7 +197,7 @@ def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPa
     elif combine == "mul":
         yield 0, _products(x, p.value(n), dy, dim)
     else:
-        yield 0, _extremes(x, p.value(n), dy, dim)
+        yield 0, _extremes(x, scan(combine, x, dim), dy, dim)
 
 
 def _suffixes(x: TensorNode, dim: int) -> TensorNode:

@@ -44,7 +44,7 @@ def _first_gradient(rank: int, dy: TensorNode, y: TensorNode, seen: TensorNode) 
     for d in over:
         n = seen.shape[d]
         place = elementwise("add", elementwise("mul", place, like(place, n)), cast(along(n, seen.shape, d), int32))
-    largest = expand(kept(y, seen.shape, over), seen.shape)
+    largest = expand(kept(reduce("max", seen, over), seen.shape, over), seen.shape)
     first = reduce("min", choose(elementwise("eq", seen, largest), place, 2**31 - 1), over)
     hit = elementwise("eq", place, expand(kept(first, seen.shape, over), seen.shape))
     return (choose(hit, expand(kept(dy, seen.shape, over), seen.shape), 0.0),)

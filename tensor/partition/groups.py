@@ -20,6 +20,7 @@ from .heads import epilogue, is_contraction, is_head
 from .limits import cuts, turned
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
+from .steady import unsteady
 
 # folds ------------------------------------------------------------------------------------------------------
 # Folds: contractions whose result never reaches memory, because every reader runs over it in tiles.
@@ -354,6 +355,8 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
+    apart = unsteady(graph, lambda n: id(n) in stored or id(n) in folds.inside or id(n) in taken)
+    stored.update((id(n), (n, Rule.steady)) for n in apart)
     stored.update((id(n), (n, Rule.limit)) for n in turned(graph, lambda n: id(n) in stored))
     stored.update((id(n), (n, Rule.limit)) for n in crowded(graph, lambda n: id(n) in stored))
     # what is stored decides what else is worth storing: later rounds know the first one's answers
@@ -436,7 +439,7 @@ def _arrange(graph: Graph, group: Group) -> None:
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
     """Kernels that compute a stored node anyway, so that they can store it as well."""
-    if id(n) not in regions.stored or regions.stored[id(n)][1] is Rule.limit:
+    if id(n) not in regions.stored or regions.stored[id(n)][1] in (Rule.limit, Rule.steady):
         return []
     if id(n) in regions.extra:
         return regions.extra[id(n)]

@@ -22,4 +22,5 @@ class Rule(StrEnum):
     head_reader = "a reduction read by a contraction's kernel"
     computed = "read at places that are computed or padded"
     limit = "the kernel would have too many parameters or operations"
+    steady = "compared with an extreme of itself: others would compute it with other bits"
     fold = "a chain of reductions over one axis, in tiles"

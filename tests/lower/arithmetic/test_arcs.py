@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright import targets
 from tilewright.interp import run
-from tilewright.ir import KernelBuilder, Node, dtype
+from tilewright.ir import KernelBuilder, Node, dtype, functions
 from tilewright.ir.functions import absolute, acos, asin, atan2, copysign, power
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
@@ -77,3 +77,52 @@ def test_divisions_are_few(name: str) -> None:
     assert "power" not in name or sum(isinstance(s, Instr) and s.op == "shl" for s in loop.body.stmts) == 2
     assert sum(isinstance(s, Instr) and s.op == "div" for s in loop.body.stmts) == 2 * divisions
     assert name != "copysign" or all(not isinstance(s, Instr) or s.op != "div" for s in statements(body))
+
+
+# one value has one rounding ---------------------------------------------------------------------------------------
+AVX512 = targets.named("znver4")
+ALIKE: dict[str, Callable[[Node, Node], Node]] = {
+    **{op: lambda x, z, op=op: getattr(functions, op)(x * 40) for op in ("exp", "expm1", "tanh", "erf", "sin", "cos", "tan", "atan")},
+    "log": lambda x, z: functions.log(absolute(x)),
+    "log1p": lambda x, z: functions.log1p(absolute(x) * 3),
+    "log1p of little": lambda x, z: functions.log1p(x * 1e-3),
+    "asin": lambda x, z: asin(x),
+    "acos": lambda x, z: acos(x),
+    "atan2": atan2,
+    "power": lambda x, z: power(absolute(x), z * 9),
+    "asinh": lambda x, z: functions.asinh(x * 9),
+    "sinh": lambda x, z: functions.sinh(x * 9),
+}
+"""Of numbers from -1 to 1."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("target", [SSE, AVX2, AVX512], ids=["sse", "avx2", "avx512"])
+def test_a_value_has_the_same_bits_wherever_it_is_computed(name: str, kind: str, target: targets.Target) -> None:
+    """For ordinary arguments first, again beside one that is not, element by element, in the rest of a row, and in a sum."""
+    rng = np.random.default_rng(4)
+    x, z = (rng.uniform(-1, 1, 163).astype(kind) for _ in range(2))
+    f = ALIKE[name]
+
+    def stored(x: Any, z: Any, opts: str) -> Any:
+        y = np.empty_like(x)
+        with np.errstate(all="ignore"):
+            run(lower(apply(binary(f, len(x), kind), parse(opts), target)), {"x": x, "z": z, "y": y})
+        return y
+
+    first = stored(x, z, "Un16")
+    unusual, beside = x.copy(), z.copy()
+    for place, strange in enumerate((np.nan, 1e-310 if kind == "float64" else 1e-41, 3e38, 0.0)):
+        unusual[8 * place :: 32], beside[8 * place :: 32] = strange, strange
+    again, others = stored(unusual, beside, "Un16"), np.arange(len(x)) % 8 != 0
+    np.testing.assert_array_equal(again[others], first[others])
+    np.testing.assert_array_equal(stored(x, z, "(none)"), first)
+    kb = KernelBuilder("largest")
+    i, k = kb.axis("n", len(x)), kb.axis("k", 1)
+    given, other = (kb.input(n, (len(x), 1), dtype(kind)) for n in "xz")
+    top = kb.max("top", [i], k, f(given[i, k], other[i, k]))
+    kb.store("y", dtype(kind), (len(x),), (i,), top[i])
+    largest = np.empty_like(x)
+    run(lower(apply(kb.build(), parse("Un16"), target)), {"x": x[:, None], "z": z[:, None], "y": largest})
+    np.testing.assert_array_equal(largest, first)
