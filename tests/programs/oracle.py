@@ -81,6 +81,7 @@ def summed_up(runs: list[Any]) -> Expected:
         safe = np.where(np.isfinite(all_runs), all_runs, 0.0)
         spread = np.abs(safe - safe[0]).max(0)
         off = SPREAD * spread + UNITS * noisy.EPS[kind] * np.abs(safe[0]) + noisy.LEAST[kind]
+        open_ |= off > top  # some order of the operations passes the type's ends, and 0 times infinity is no number
     return Expected(kind, value, off, open_)
 
 

@@ -75,6 +75,13 @@ def test_what_overflows_in_its_type_is_open() -> None:
     assert e.open.tolist() == [True, False]
 
 
+def test_what_may_overflow_on_the_way_is_open() -> None:
+    """Of a product with a factor that is 0 up to rounding, in another order."""
+    x = noisy.noisy(np.array([1e30, 1e30, 1.0]), "float32")
+    (e,) = oracle.results(lambda a: ((a[:1] * 3.0 - a[1:2] * 3.0) * a[1:2] * a[2:],), [x], 6)
+    assert e.open.tolist() == [True]
+
+
 def test_a_planted_fault_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = Program(
         (Leaf("normal", 1, (7, 12), "float64"), Leaf("normal", 2, (12,), "float64")),
