@@ -99,7 +99,7 @@ class Runner:
 @pytest.mark.slow
 def test_the_round_trip(tmp_path: Path) -> None:
     tuner, requirer = Runner(tmp_path / "tuner"), Runner(tmp_path / "requirer")
-    given = {"manifest": "kernels.toml", "budget": "2s"}
+    given = {"manifest": "kernels.toml", "budget": "8s"}  # which a busy machine keeps as well
     assert tuner.job("tune", **given) == 0, tuner.said.stderr
     assert "2 tuned" in tuner.said.stdout
     bundle = tuner.folder / "schedules.jsonl"

@@ -28,6 +28,8 @@ EXACT = frozenset({
     "isnan", "isinf", "isfinite", "signbit", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_not",
 })  # fmt: skip
 ROUNDED = frozenset({"add", "subtract", "multiply", "true_divide", "divide", "sqrt", "square", "reciprocal"})
+DECIDES = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "isinf", "isfinite", "sign", "signbit", "floor", "ceil", "trunc", "rint"})  # fmt: skip
+"""What decides by the numbers of a type of 16 bits, and not by those that it is computed in."""
 FUNCTION = 4.0
 """Units in the last place that an elementary function may be off."""
 
@@ -93,6 +95,8 @@ class Noisy(np.ndarray):
             raise TypeError("a mask is boolean")
         if ufunc is np.copysign and _now().rng is not None:  # the sign of NaN is nobody's promise
             raw[1] = np.where(np.isnan(raw[1]), _now().rng.choice([-1.0, 1.0], np.shape(raw[1])), raw[1])
+        if ufunc.__name__ in DECIDES and kind in ("float16", "bfloat16"):
+            raw = [rounded(r, kind) if np.asarray(r).dtype.kind == "f" else r for r in raw]
         value = getattr(ufunc, method)(*raw, **options)
         if method == "at":
             target = inputs[0]
