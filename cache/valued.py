@@ -10,7 +10,7 @@ from .rows import Row
 
 
 def energy_of(row: Row) -> Mapping[str, Any]:
-    """What a row says of energy: the fields of `measure.EnergyUse`; empty where it was not measured."""
+    """What a row says of energy: the fields of `measure.outcome.EnergyUse`; empty where it was not measured."""
     found = row.facts.get("energy")
     return found if isinstance(found, Mapping) and isinstance(found.get("joules"), float) else {}
 

@@ -336,7 +336,7 @@ def run(
     ml_dtypes' type or uint16 bits). `items` maps the number of grid items of a phase to the order they run in (default: all,
     ascending). float32 operations round to float32 each, fma rounds once; max and min propagate NaN.
 
-    `twin=True` runs the integer twin (`ir.twin`): float parameters are uint32 arrays, and the Program must have been
+    `twin=True` runs the integer twin (`ir.evaluation.twin`): float parameters are uint32 arrays, and the Program must have been
     lowered with `expand=False`.
 
     Phases with Hopper's asynchronous units run a cluster at a time, roles as coroutines (`cluster`): boxes land as late as they may,

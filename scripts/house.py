@@ -1,30 +1,58 @@
-"""Counts what keeps the house in order: long files, long functions, many parameters, names that stand for two things, circles of imports.
+"""Counts what keeps the house in order: tokens a room, files a folder, file names that two files share, long files, long functions,
+many parameters, names that stand for two things, circles of imports.
 
-`python scripts/house.py` prints the figures. `tests/test_layout.py` holds those that have a limit."""
+`python scripts/house.py` prints the figures. `tests/test_layout.py` holds those that have a limit. The limits of rooms are in
+`scripts/house.toml`: they are lowered when a room has shrunk, and raised only with a capability, in the commit that adds it."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+import tokenize
+import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES, FUNCTION, PARAMETERS = 700, 100, 7
 """Limits of a file (one concept), of a function, and of what a function takes without a dataclass."""
+SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+"""Tokens that are layout or comment."""
 Graph = dict[str, set[str]]
 
 
 @dataclass
 class House:
-    """What was counted. `files`: lines by module; `functions`: (lines, parameters) by module and name; `classes`: the modules of each
-    name; `imports`: the modules that a module imports, lazily or for types only too."""
+    """What was counted. `files`: lines by module; `tokens`: by module; `functions`: (lines, parameters) by module and name; `classes`:
+    the modules of each name; `imports`: the modules that a module imports, lazily or for types only too."""
 
     files: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     imports: Graph = field(default_factory=dict)
+
+    def rooms(self) -> dict[str, int]:
+        """Tokens of each room, which is a top-level folder."""
+        rooms: Counter[str] = Counter()
+        for name, tokens in self.tokens.items():
+            rooms[name.partition(".")[0]] += tokens
+        return dict(sorted(rooms.items()))
+
+    def shared_names(self) -> dict[str, list[str]]:
+        """The modules of each file name that several files have. (Packages are no files.)"""
+        by_name: dict[str, list[str]] = defaultdict(list)
+        packages = {name.rpartition(".")[0] for name in self.files}
+        for name in self.files.keys() - packages:
+            by_name[name.rpartition(".")[2]].append(name)
+        return {name: sorted(both) for name, both in sorted(by_name.items()) if len(both) > 1}
+
+
+def limits(root: Path = ROOT) -> dict[str, Any]:
+    """What `scripts/house.toml` allows."""
+    return tomllib.loads((root / "scripts" / "house.toml").read_text())
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -44,6 +72,8 @@ def count(root: Path = ROOT) -> House:
         text = path.read_text()
         tree = ast.parse(text)
         house.files[name] = len(text.splitlines())
+        with path.open("rb") as file:
+            house.tokens[name] = sum(t.type not in SILENT for t in tokenize.tokenize(file.readline)) - 1  # the first names the encoding
         house.imports[name] = {
             inside if inside in known else base
             for inside, base, _ in imports(tree, path.relative_to(root).parent.parts)
@@ -71,6 +101,16 @@ def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, str,
             above = package[: len(package) - node.level + 1]
             base = ".".join((*above, *((node.module or "").split(".") if node.module else ())))
             yield from ((f"{base}.{alias.name}" if base else alias.name, base, node.lineno) for alias in node.names)
+
+
+def depths(root: Path = ROOT) -> Counter[int]:
+    """How many imports of the package in `tests` name a module so many folders deep: 1 is a room, 2 a file of it."""
+    counted: Counter[int] = Counter()
+    for path in (root / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("tilewright."):
+                counted[(node.module or "").count(".")] += 1
+    return counted
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -105,7 +145,11 @@ def main() -> None:
     house = count()
     found = circles(house.imports)
     print(f"{len(house.files)} files, {sum(house.files.values())} lines; the longest has {max(house.files.values())} lines")
+    print(f"{sum(house.tokens.values())} tokens: " + ", ".join(f"{room} {n}" for room, n in house.rooms().items()))
+    shared = house.shared_names()
+    print(f"{len(shared)} file names are shared: " + ", ".join(f"{name} {len(files)}" for name, files in shared.items()))
     print(f"largest strongly connected set of files: {max(map(len, found), default=1)}")
+    print(f"imports of tests, by how deep they reach: {dict(sorted(depths().items()))}")
     for name, size in house.files.items():
         if size > LINES:
             print(f"long file      {name}: {size} lines")

@@ -66,7 +66,7 @@ class Result:
     of it here ('verified', 'unconfirmed', 'unverified'). `pinned`: somebody chose it by hand. `counts` has candidates by outcome, `repeated` those that
     turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
     this one went on from. `objective`: what was made small; `energy`: of a call, where it was measured
-    (the fields of `measure.EnergyUse`); `scratch`: bytes beside the arguments; `seed_value`: joules or bytes of the seed. `gain` is
+    (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `seed_value`: joules or bytes of the seed. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
     was checked twice, the fastest first. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 

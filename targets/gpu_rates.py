@@ -3,7 +3,7 @@
 What a device says of itself (`Target.clock`, `Target.bandwidth`) goes first. Sizes of a multiprocessor are those of the
 CUDA C++ Programming Guide ("Technical Specifications per Compute Capability") and operations a cycle those of its
 "Arithmetic Instructions"; rates of matrix instructions are in `tensor_rows`. L2 rates: A100's whitepaper (5120 bytes a
-clock), DeepGEMM's `heuristics/sm90.hpp` for Hopper (64 bytes a clock and multiprocessor, 6150 in all); the others are
+clock), DeepGEMM's heuristics for sm_90 for Hopper (64 bytes a clock and multiprocessor, 6150 in all); the others are
 estimates, as latencies under load are."""
 
 from __future__ import annotations

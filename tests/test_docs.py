@@ -75,6 +75,41 @@ def test_commands_parse(page: Path) -> None:
             assert build_parser().parse_args(shlex.split(line, comments=True)[1:]).command, f"{name(page)}: {line}"
 
 
+def docstrings(path: Path) -> str:
+    """All docstrings of a file."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    return "\n".join(ast.get_docstring(n) or "" for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds))
+
+
+def resolves(dotted: str) -> bool:
+    """Whether `room.module.name` is a module, or what a module or class of the package has."""
+    parts = ["tilewright", *dotted.removesuffix(".py").replace("/", ".").split(".")]
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute):
+                return attribute in getattr(found, "__annotations__", {})
+            found = getattr(found, attribute)
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", sorted(p.parent.name for p in ROOT.glob("*/__init__.py")))
+def test_docstrings_name_what_is_there(room: str) -> None:
+    rooms = "|".join(p.parent.name for p in ROOT.glob("*/__init__.py"))
+    pattern = re.compile(rf"`(?:tilewright\.)?((?:{rooms})(?:[./]\w+)+)(?:\(\))?`")
+    wrong = []
+    for path in sorted((ROOT / room).rglob("*.py")):
+        for dotted in set(pattern.findall(docstrings(path))):
+            if not re.search(r"\.(json|toml|db|c|hpp)$", dotted) and not resolves(dotted) and not (ROOT / dotted).exists():
+                wrong.append(f"{name(path)} names {dotted}")
+    assert not wrong, "\n".join(wrong)
+
+
 def folder_lists() -> dict[str, set[str]]:
     """The table of docs/architecture.md: folder → folders it may import."""
     rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", (DOCS / "architecture.md").read_text(), re.M)

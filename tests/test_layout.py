@@ -127,6 +127,27 @@ def test_files_and_functions_stay_short() -> None:
 
 
 @pytest.mark.slow
+def test_rooms_do_not_grow_unnoticed() -> None:
+    """The limits are in `scripts/house.toml`. A capability may raise one, in the commit that adds it; `python scripts/house.py` says where
+    the tokens are."""
+    found, limits = counted(), house.limits()
+    rooms = found.rooms()
+    assert rooms.keys() == limits["tokens"].keys() and sum(rooms.values()) > 100_000
+    assert not {room: tokens for room, tokens in rooms.items() if tokens > limits["tokens"][room]}
+    assert len(found.files) <= limits["files"]
+    shared = found.shared_names()
+    assert len(shared) <= limits["shared_names"], shared
+
+
+@pytest.mark.slow
+def test_tests_import_rooms() -> None:
+    """Tests that reach into a folder of a room break when its files move."""
+    depths = house.depths()
+    assert sum(depths.values()) > 100
+    assert sum(n for depth, n in depths.items() if depth > 2) <= house.limits()["deep_test_imports"]
+
+
+@pytest.mark.slow
 def test_imports_form_no_circle() -> None:
     """Not for types only, nor inside a function: whoever reads a file can read what it needs first."""
     graph = counted().imports

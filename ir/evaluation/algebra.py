@@ -1,4 +1,4 @@
-"""The arithmetic a dense evaluation runs in: float64, or the integer twin (`ir.errorscale` adds a third).
+"""The arithmetic a dense evaluation runs in: float64, or the integer twin (`ir.evaluation.error_bound` adds a third).
 
 A *quantity* is whatever an algebra computes with: an array here, a value with its error there. Integers and booleans are
 arrays of their own NumPy type (they wrap) in every algebra.
@@ -202,14 +202,14 @@ class Algebra:
 
 
 class Twin(Algebra):
-    """The integer twin of `ir.twin`; integers behave as in the base."""
+    """The integer twin of `ir.evaluation.twin`; integers behave as in the base."""
 
     float_np = np.dtype(np.uint32)
     unwritten = 0
 
     def leaf(self, raw: Array, dtype: DType) -> Quantity:
         if dtype.is_float and raw.dtype != np.uint32:
-            raise KernelError(f"the twin of a {dtype} buffer is a uint32 array, not {raw.dtype}: draw it with ir.twin.draw")
+            raise KernelError(f"the twin of a {dtype} buffer is a uint32 array, not {raw.dtype}: draw it with ir.evaluation.twin.draw")
         return raw.astype(self.storage(dtype), copy=False)
 
     def number(self, value: Any, dtype: DType) -> Quantity:

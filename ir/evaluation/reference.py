@@ -45,7 +45,7 @@ def evaluate(
     gives the symbols (those that are a whole dimension of an input may be left out). Float results are float64, not rounded
     to the output's type; integer results are int64 (uint64 stays). Elements that no store writes are NaN (0 for integers).
 
-    `mode="twin"` runs the integer twin (`ir.twin`): float inputs are uint32 arrays and so are float results.
+    `mode="twin"` runs the integer twin (`ir.evaluation.twin`): float inputs are uint32 arrays and so are float results.
     `tile` cuts every fold's axis in tiles of that many elements (or per fold name) and merges them, from the identity on.
 
     Raises KernelError for missing or misshapen inputs and for an index outside its buffer.
@@ -128,7 +128,7 @@ def evaluate_kinds(
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
     """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks
     of the elements for which any result is right, and of the zeros that may have either sign (None: none). See
-    `ir.kinds`.
+    `ir.evaluation.kinds`.
 
     Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose. `slices`: only these parts
     of the outer axes are evaluated (`sampling.sampled_slices`)."""

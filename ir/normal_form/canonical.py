@@ -1,7 +1,7 @@
 """The canonical form of a kernel: one text, and one hash, for all ways of writing the same thing.
 
 Written from `normalise(kernel)`: axes, values and buffers are numbered by first visit from the stores, commutative
-operands sorted by name-free hash (`ir.colour`), accesses written as element offsets, floats in hex. No names and no
+operands sorted by name-free hash (`Colours`), accesses written as element offsets, floats in hex. No names and no
 ids are left, so the text is equal in every process and for every choice of names. Cached schedules are kept in
 canonical names; `to_canonical` and `from_canonical` translate."""
 

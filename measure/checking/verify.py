@@ -2,11 +2,11 @@
 
 bound = SLACK · eps(accumulate type) · scale + half an ulp of the output type at the reference
 
-`scale` and SLACK come from `ir.evaluate_error`: what the roundings of any order of evaluation can add up to, growing
+`scale` and SLACK come from `ir.evaluation.reference.evaluate_error`: what the roundings of any order of evaluation can add up to, growing
 with √K over a reduction of K terms. Integers and bools must be equal (unless they come from rounded floats). An
 element that is NaN where the reference is finite, or that nobody wrote, is wrong. On special inputs
-(`measure.special`) bounds are as narrow as subnormal numbers, zeros must have the right sign, and what the kernel's
-definition leaves open is not looked at (`ir.kinds`)."""
+(`measure.checking.special_inputs`) bounds are as narrow as subnormal numbers, zeros must have the right sign, and what the kernel's
+definition leaves open is not looked at (`ir.evaluation.kinds`)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def expected(
     exact: bool,
     weights: np.dtype[Any] | None = None,
 ) -> Expect:
-    """What an output of some type and shape must hold, of the reference's `value` and `scale` (`ir.evaluate_error`). `free`: elements that
+    """What an output of some type and shape must hold, of the reference's `value` and `scale` (`ir.evaluation.reference.evaluate_error`). `free`: elements that
     are not looked at; `exact`: no rounding can happen but the last; `weights`: the type of the bounds' inverses (float32)."""
     import numpy as np
 

@@ -1,7 +1,7 @@
 """The reference of a kernel that takes long on the host, computed where its results are: on the device, in float64.
 
 The kernel is rewritten (`ir.evaluation.bounded`) so that it computes value and error, and then the bound of `verify`; our own compiler
-makes code of that, by the plainest schedule there is. 64 points are compared with `ir.evaluate_error` before
+makes code of that, by the plainest schedule there is. 64 points are compared with `ir.evaluation.reference.evaluate_error` before
 anything is compared with the rest. All but running it happens in the runner, which never opens the device."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partition: which nodes get memory, and which are computed in one kernel. `tensor.md`'s rules, each named where it decides."""
+"""Partition: which nodes get memory, and which are computed in one kernel. docs/tensor.md's rules, each named where it decides."""
 
 from .groups import Group, Parted, partition
 from .rules import Rule

@@ -1,5 +1,5 @@
 """A cuda device without a GPU: its driver is a Python object whose memory is the host's, and its machine code is the CUDA text itself,
-which runs as C++ (`devices.cuda_host`). Everything of the device but NVRTC and the driver is real.
+which runs as C++ (`devices.cuda.host`). Everything of the device but NVRTC and the driver is real.
 
 Another process finds it by `devices.get("…/fake_cuda.py:FakeCudaDevice")`. The driver does what no host can see otherwise: it notes
 every call, and fails as `FakeDriver.fails` says, or where the text holds FAULT (a kernel that ends the GPU's work for the process)."""

@@ -1,4 +1,4 @@
-"""Planted faults of thread groups: right Programs with one thing put wrong, as `measure/mutants.py` has them for compiled candidates.
+"""Planted faults of thread groups: right Programs with one thing put wrong, as `tests/measure` has them for compiled candidates.
 
 Here the interpreter is the verifier, and each fault must be found by what it breaks: `MUTANTS` maps a name to (the faulty Program, what
 the interpreter must say). A fault that only gives wrong numbers says 'differs'."""

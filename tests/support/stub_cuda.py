@@ -1,4 +1,4 @@
-"""A stub GPU: the real driver packages over a `libcuda.so.1` of the host's memory and processor (`devices/stub/libcuda_stub.c`).
+"""A stub GPU: the real driver packages over a `libcuda.so.1` of the host's memory and processor (`tests/devices/stub/libcuda_stub.c`).
 
 What `fake_cuda` puts in the place of the driver's Python face, this puts below it: adapters, packages, arguments, events, asynchronous
 queues, sticky errors and the process that asks for GPUs are all real. Only machine code is another: the CUDA text runs as
