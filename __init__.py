@@ -1,8 +1,8 @@
 """Tilewright: a kernel autotuner and program search.
 
     result = tilewright.tune("matmul", shape={"m": 1024, "n": 1024, "k": 1024}, budget="20s")
-    prog = tilewright.best("matmul", shape={"m": 1024, "n": 1024, "k": 1024})
-    c = prog(a, b)
+    compiled = tilewright.best("matmul", shape={"m": 1024, "n": 1024, "k": 1024})
+    c = compiled(a, b)
 
 Names are loaded when they are first used, so that `import tilewright` stays light."""
 

@@ -1,6 +1,6 @@
 """Overhead of calling a compiled kernel on NumPy arrays. `python benchmarks/call.py`
 
-Times `prog(a, b, out=c)` for an 8x8x8 matmul (the kernel itself takes well under 0.1 us) with one thread, the
+Times `compiled(a, b, out=c)` for an 8x8x8 matmul (the kernel itself takes well under 0.1 us) with one thread, the
 smallest of 7 means over 20,000 calls; the same without `out=`, with arrays that were never seen (every check is
 made), over 1000 sets of arrays in turn, and the device's bare native call."""
 
@@ -31,7 +31,7 @@ def main() -> None:
     from tilewright.plan import Artefacts, best
 
     with tempfile.TemporaryDirectory() as folder:
-        prog = best(
+        compiled = best(
             "matmul",
             {"m": 8, "n": 8, "k": 8},
             "float32",
@@ -44,13 +44,13 @@ def main() -> None:
 
     def many() -> None:
         x, y, z = next(sets)
-        prog(x, y, out=z)
+        compiled(x, y, out=z)
 
-    bare, addresses = prog._executable.bind(), tuple(x.ctypes.data for x in (a, b, c))
+    bare, addresses = compiled._executable.bind(), tuple(x.ctypes.data for x in (a, b, c))
     found = {
-        "call_s": seconds(lambda: prog(a, b, out=c)),
-        "call_without_out_s": seconds(lambda: prog(a, b)),
-        "unseen_arrays_s": seconds(lambda: prog._first_call((a, b), c, {}), 5_000),
+        "call_s": seconds(lambda: compiled(a, b, out=c)),
+        "call_without_out_s": seconds(lambda: compiled(a, b)),
+        "unseen_arrays_s": seconds(lambda: compiled._first_call((a, b), c, {}), 5_000),
         "many_sets_s": seconds(many),
         "native_s": seconds(lambda: bare(*addresses)),
     }

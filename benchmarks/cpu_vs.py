@@ -78,8 +78,10 @@ def ours() -> None:
     print(json.dumps({"ready": True, "origin": programs["ours"].origin, **told, **opts}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        prog = programs[order["of"]]
-        print(json.dumps(burst(lambda prog=prog: prog(*inputs, out=out), order["burst"], order["most"], order["cpu"])), flush=True)  # type: ignore[misc]
+        compiled = programs[order["of"]]
+        print(
+            json.dumps(burst(lambda compiled=compiled: compiled(*inputs, out=out), order["burst"], order["most"], order["cpu"])), flush=True
+        )  # type: ignore[misc]
 
 
 def put_inputs(case: Case, folder: Path) -> list[str]:

@@ -118,16 +118,18 @@ def measured(name: str, lists: Sequence[Any]) -> float:
     from tilewright.devices import get
     from tilewright.measure.inputs import generate
     from tilewright.opts import parse
-    from tilewright.plan import Plan, Prog, compile, key_of
+    from tilewright.plan import CompiledKernel, Plan, compile, key_of
 
     device, kernel, calls = get("cpu"), normalise(KERNELS[name]()), []
     inputs = generate(kernel, {}, 0)
     for o in lists:
         built = compile(kernel, parse(o), device)
-        prog = Prog(kernel, Plan(parse(o), "seed", None, key_of(kernel, device, 1)), built, device.load(built.obj, built.signature, 1))
+        compiled = CompiledKernel(
+            kernel, Plan(parse(o), "seed", None, key_of(kernel, device, 1)), built, device.load(built.obj, built.signature, 1)
+        )
         arrays = [inputs[b.name] for b in kernel.inputs]
-        out = prog(*arrays)
-        calls.append(lambda prog=prog, arrays=arrays, out=out: prog(*arrays, out=out))  # type: ignore[misc]
+        out = compiled(*arrays)
+        calls.append(lambda compiled=compiled, arrays=arrays, out=out: compiled(*arrays, out=out))  # type: ignore[misc]
 
     def burst(call: Callable[[], Any]) -> float:
         times, end = [], time.perf_counter() + BURST_S

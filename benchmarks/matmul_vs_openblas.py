@@ -53,14 +53,14 @@ def one(shape_text: str, threads: int, budget: str, rounds: int) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache.db"
         result = tilewright.tune("matmul", shape=shape, dtype="float32", threads=threads, budget=budget, cache=cache)
-        prog = tilewright.best("matmul", shape=shape, dtype="float32", threads=threads, cache=cache)
+        compiled = tilewright.best("matmul", shape=shape, dtype="float32", threads=threads, cache=cache)
         rng = np.random.default_rng(0)
         a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
         c, d = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
         np.matmul(a, b, out=d)
         error = float(np.abs(c - d).max() / np.abs(d).max())
-        pairs = bursts(lambda: prog(a, b, out=c), lambda: np.matmul(a, b, out=d), result.t_min or 0.01, rounds)
+        pairs = bursts(lambda: compiled(a, b, out=c), lambda: np.matmul(a, b, out=d), result.t_min or 0.01, rounds)
     ratios = sorted(r / o for o, r in pairs)
     flops = 2e-9 * m * n * k
     return {
@@ -73,8 +73,8 @@ def one(shape_text: str, threads: int, budget: str, rounds: int) -> dict[str, An
         "ours_gflops": round(flops / min(o for o, _ in pairs), 1),
         "openblas_gflops": round(flops / min(r for _, r in pairs), 1),
         "relative_difference": error,
-        "origin": prog.origin,
-        "opts": [o.json for o in prog.opts],
+        "origin": compiled.origin,
+        "opts": [o.json for o in compiled.opts],
         "counts": dict(result.counts),
     }
 

@@ -1,7 +1,7 @@
 """What a kernel costs in a replay, its own work included. `python benchmarks/record.py benchmarks/replay.py`
 
 A chain of 100 kernels of 16 elements (multiply-add, each reading what the one before wrote), one thread: as a replay,
-as a replay whose last buffer is another one in every run, as a Python list of bound calls, and as calls of `Prog`
+as a replay whose last buffer is another one in every run, as a Python list of bound calls, and as calls of `CompiledKernel`
 on arrays. Figures are seconds a kernel: the least of 300 means over a few runs. A JSON line for each device."""
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def prog(folder: Path, device: str, threads: int) -> Any:
 
 def measured(device: str, threads: int) -> dict[str, float]:
     """The figures of one device."""
-    from tilewright.plan import CallReplay
+    from tilewright.plan import Replay
 
     with tempfile.TemporaryDirectory() as folder:
         p = prog(Path(folder), device, threads)
     arrays = [np.full(SIZE, 1e-3, np.float32) for _ in range(KERNELS + 2)]
     sets = list(zip(arrays, arrays[1:], arrays[2:], strict=False))
     calls = [p.bound(*s) for s in sets]
-    replay, slotted = CallReplay(calls), CallReplay(calls, [[(0, 0)], [(KERNELS - 1, 2)]])
+    replay, slotted = Replay(calls), Replay(calls, [[(0, 0)], [(KERNELS - 1, 2)]])
     bound = p.executable.bind()
     pointers = [c.pointers for c in calls]
     ends = pointers[0][0], pointers[-1][2]
@@ -71,7 +71,7 @@ def measured(device: str, threads: int) -> dict[str, float]:
         "replay_with_2_slots_s": per_kernel(lambda: slotted(*ends)),
         "python_list_of_bound_calls_s": per_kernel(loop, 5),
         "prog_s": per_kernel(progs, 5),
-        "replay_of_one_kernel_s": per_kernel(CallReplay(calls[:1]), 20 * KERNELS) * KERNELS,
+        "replay_of_one_kernel_s": per_kernel(Replay(calls[:1]), 20 * KERNELS) * KERNELS,
     }
 
 

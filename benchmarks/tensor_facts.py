@@ -51,14 +51,14 @@ def replay() -> dict[str, Any]:
     import numpy as np
     from tilewright import best, empty
     from tilewright.ir import KernelBuilder, float32
-    from tilewright.plan import CallReplay
+    from tilewright.plan import Replay
 
     kb = KernelBuilder("small")
     i = kb.axis("i", 16)
     kb.store("y", float32, (16,), (i,), kb.input("x", (16,), float32)[i] + 1.0)
-    prog = best(kb.build(), threads=1, seed="quick")
+    compiled = best(kb.build(), threads=1, seed="quick")
     pairs = [(np.zeros(16, "float32"), empty((16,), "float32")) for _ in range(2 * HUNDRED)]
-    one, two = (CallReplay([prog.bound(*p) for p in pairs[: n * HUNDRED]]) for n in (1, 2))
+    one, two = (Replay([compiled.bound(*p) for p in pairs[: n * HUNDRED]]) for n in (1, 2))
     each = (lowest(two, 500) - lowest(one, 500)) / HUNDRED
     return {"fact": "replay", "kernels": HUNDRED, "elements": 16, "us_a_kernel_with_its_work": round(each * 1e6, 4)}
 

@@ -84,7 +84,7 @@ def replay() -> dict[str, float]:
     for count in (1, 100):
         f = tw.jit(lambda x, count=count: kernels(x, count), threads=1)
         f(x)
-        program = f.programs[0].replay
+        program = f.programs[0].sequence
         program.run([x.node.data])
         segment = program._segments[0]
         fresh = program.run([x.node.data])

@@ -27,7 +27,7 @@ from parts.tile_cases import CASES, TileCase
 from tilewright.ir import Kernel
 from tilewright.measure.inputs import generate
 from tilewright.opts.opt import short
-from tilewright.plan.prog import Prog
+from tilewright.plan.compiled_kernel import CompiledKernel
 
 ROUNDS, BURST_S = 15, 0.02
 
@@ -54,7 +54,7 @@ def ratio(a: list[float], b: list[float]) -> float:
     return round(statistics.median(x / y for x, y in zip(a, b, strict=True)), 3)
 
 
-def program(kernel: Kernel, cache: str) -> Prog:
+def program(kernel: Kernel, cache: str) -> CompiledKernel:
     """The kernel as the cache, or else its seed, has it, for one thread."""
     return tw.best(kernel, threads=1, cache=cache)
 
@@ -66,24 +66,24 @@ def measured(case: TileCase, trials: int) -> dict[str, Any]:
     given = [inputs[b.name] for b in tiles.inputs]
     with tempfile.TemporaryDirectory() as folder:
         cache = str(Path(folder) / "cache.db")
-        progs = {"tiles": program(tiles, cache), "indices": program(indices, cache)}
+        kernels = {"tiles": program(tiles, cache), "indices": program(indices, cache)}
         if trials:
             for kernel in (tiles, indices):
                 tw.tune(kernel, threads=1, cache=cache, trials=trials, budget="60s")
-            progs |= {"tuned_tiles": program(tiles, cache), "tuned_indices": program(indices, cache)}
+            kernels |= {"tuned_tiles": program(tiles, cache), "tuned_indices": program(indices, cache)}
         runs: dict[str, Callable[[], Any]] = {"numpy": lambda: case.numpy(*given)}
-        for name, prog in progs.items():
-            shaped = [x.reshape(b.shape) for x, b in zip(given, prog.kernel.inputs, strict=True)]
-            (out,) = (np.empty(b.shape, b.dtype.np) for b in prog.kernel.outputs)
-            runs[name] = partial(prog, *shaped, out=out)
+        for name, compiled in kernels.items():
+            shaped = [x.reshape(b.shape) for x, b in zip(given, compiled.kernel.inputs, strict=True)]
+            (out,) = (np.empty(b.shape, b.dtype.np) for b in compiled.kernel.outputs)
+            runs[name] = partial(compiled, *shaped, out=out)
         want = np.asarray(case.numpy(*given)).reshape(-1)
-        for name in progs:
+        for name in kernels:
             assert np.allclose(np.asarray(runs[name]()).reshape(-1), want, rtol=1e-3, atol=1e-3), name
         found = bursts(runs)
     line = {
         "seed_to_index": ratio(found["tiles"], found["indices"]),
         "seed_to_numpy": ratio(found["tiles"], found["numpy"]),
-        "seed": short(progs["tiles"].plan.opts),
+        "seed": short(kernels["tiles"].plan.opts),
     }
     if trials:
         line |= {

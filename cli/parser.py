@@ -134,7 +134,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "bench-search": Command(
         "score every search strategy on recorded spaces, without a device",
-        "Replays searches on spaces that were measured before, and says which strategy finds good schedules soonest.",
+        "Runs searches on recordings of spaces that were measured before, and says which strategy finds good schedules soonest.",
         bench_search_options.add,
     ),
     "devices": Command(

@@ -2,25 +2,25 @@
 
 from .arrays import empty
 from .artefacts import Artefacts
-from .bucketed import BucketedProg
+from .bucketed_kernel import BucketedKernel
 from .built import Built, Rendered
 from .compile import build, compile, render
+from .compiled_kernel import CompiledKernel
 from .find import best
 from .identity import canonical_of, key_of, opts_text
-from .prog import Prog
-from .replay import CallReplay
+from .replay import Replay
 from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
-    "BucketedProg",
+    "BucketedKernel",
     "Built",
-    "CallReplay",
     "Choice",
+    "CompiledKernel",
     "Origin",
     "Plan",
-    "Prog",
     "Rendered",
+    "Replay",
     "best",
     "build",
     "canonical_of",

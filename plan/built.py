@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class Rendered:
     def signature(self) -> Signature:
         """How to call it."""
         return self.source.signature
+
+    def built(self, obj: bytes, build_s: float) -> Built:
+        """With the object that the device's compiler made of the source, and the seconds it took."""
+        return Built(*(getattr(self, f.name) for f in fields(Rendered)), obj, build_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,7 @@ def build(rendered: Rendered, device: Device, store: Artefacts | None = None) ->
         log.debug("source %.12s: %d bytes of object by %s in %.3g ms", sha, len(obj), compiler, 1e3 * seconds)
         if store is not None:
             store.put_object(sha, compiler, obj)
-    r = rendered
-    return Built(r.opts, r.source, r.effects, r.scheduled_hash, r.lower_s, r.render_s, obj, seconds)
+    return rendered.built(obj, seconds)
 
 
 def compile(kernel: Kernel, opts: Iterable[Opt], device: Device, store: Artefacts | None = None) -> Built:

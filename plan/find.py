@@ -19,9 +19,9 @@ from ..ir.normal_form.resized import resized
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts
-from .bucketed import BucketedProg, divided
+from .bucketed_kernel import BucketedKernel, divided
 from .compile import build, render
-from .prog import Prog
+from .compiled_kernel import CompiledKernel
 from .remote import Copying
 from .resolve import UNPIN, Choice, given, resolve
 from .shorter import in_time
@@ -53,22 +53,22 @@ def best(
     objective: str | Sequence[str] = TIME,
     scratch_limit: int | None = None,
     check: bool | None = None,
-) -> Prog:
-    """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
-    (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
+) -> CompiledKernel:
+    """The kernel compiled with the best schedule that is known, without a search: from the cache, else of a similar kernel in it, else the seed schedule
+    (`CompiledKernel.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
 
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores. `cache`: a path,
     a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept between runs; default, the
     platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few milliseconds, where 'ranked' has the model rank
     all that are known. `allow`: effects that are refused otherwise, as for `tune`: ["downconvert"] for what a search found that was
     allowed to lower precision. `opts`: this schedule and no other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then,
-    nothing was measured, and `Prog.origin` is 'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy",
+    nothing was measured, and `CompiledKernel.origin` is 'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy",
     "dynamic-energy" or "scratch" asks for what a search with that objective found, or for that end of a front; of two ("time,scratch") the
     fastest of the front is taken. `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where
     none is known. `check` (default: whether TILEWRIGHT_CHECK is 1): a schedule that nobody measured for this kernel is compared with the
     float64 reference before it answers (`plan.first_use`); one that is wrong is recorded so, with a FirstUseWarning, and the next answers.
 
-    A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
+    A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     arguments.check_all("best", locals(), seed=get_args(Choice))
     from ..cache import Cache, open
@@ -96,7 +96,7 @@ def best(
         raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
     plan = given(apart(kernel), parse(opts), place, threads, policy)
     built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
-    return Prog(kernel, plan, built, _loaded(place, built, threads))
+    return CompiledKernel(kernel, plan, built, _loaded(place, built, threads))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Ask:
     check: bool = False
 
 
-def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> Prog:
+def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> CompiledKernel:
     """The best of what the cache and the seeds have that this machine can load."""
     place = ask.place
     failed: list[tuple[Opt, ...]] = []
@@ -143,9 +143,9 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
             if ask.check and not first_use.passed(first_use.FirstUse(kernel, plan, built, executable, place, ask.cache, ask.store)):
                 failed.append(plan.opts)
                 continue
-            prog = Prog(kernel, plan, built, executable)
-            prog.checked = prog.checked or ask.check
-            return _with_buckets(prog, ask)
+            compiled = CompiledKernel(kernel, plan, built, executable)
+            compiled.checked = compiled.checked or ask.check
+            return _with_buckets(compiled, ask)
         except OptError:
             # what guesses a schedule asks whether it is legal, and only lowering knows whether it can be written
             if plan.origin != "seed" or plan.opts in failed:
@@ -170,15 +170,15 @@ def _no_room(kernel: Kernel, limit: int, least: int) -> str:
     )
 
 
-def _with_buckets(prog: Prog, ask: _Ask) -> Prog:
+def _with_buckets(compiled: CompiledKernel, ask: _Ask) -> CompiledKernel:
     """The program, with those of the buckets that its symbol's range was divided into, if it was."""
-    name, parts = divided(prog.kernel, prog.plan.key, ask.cache) if prog.kernel.symbols else ("", [])
+    name, parts = divided(compiled.kernel, compiled.plan.key, ask.cache) if compiled.kernel.symbols else ("", [])
     buckets = []
     for lo, hi in parts:
-        part = _looked_up(resized(prog.kernel, {name: (lo, hi)}), {}, ask, False)
+        part = _looked_up(resized(compiled.kernel, {name: (lo, hi)}), {}, ask, False)
         if part.origin == "exact":  # what nobody measured for this part is no better than the whole range's
             buckets.append((lo, hi, part))
-    return BucketedProg(prog, buckets) if buckets else prog
+    return BucketedKernel(compiled, buckets) if buckets else compiled
 
 
 def _loaded(device: Device, built: Built, threads: int) -> Executable:

@@ -1,20 +1,20 @@
-"""CallReplay: a list of kernels on buffers that are known, run again and again with almost no overhead."""
+"""Replay: the native calling of a list of kernels whose buffers are known, again and again, with almost no overhead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from ..devices import BoundCall, Places
-from ..devices.replayed import LoopReplay, check_address, place
+from ..devices.bound_calls import QueuedCalls, check_address, place
 from ..ir.errors import UsageError
 
 
-class CallReplay:
+class Replay:
     """`replay()` makes all calls of a list in order, each complete before the next one, and returns when the last one
     is done. On the processor that is one native call, which costs some tens of nanoseconds a kernel beside the
     kernel's own work; on other devices a loop that queues the kernels and waits once.
 
-    `calls`: see `Prog.bound` and `devices.BoundCall`. All must be of one device. `slots`: addresses that are given with
+    `calls`: see `CompiledKernel.bound` and `devices.BoundCall`. All must be of one device. `slots`: addresses that are given with
     each run, such as those of arguments and of fresh outputs; slot i names every place (call, parameter) that gets
     the i-th address of `replay(address, ...)`.
 
@@ -27,13 +27,13 @@ class CallReplay:
 
     def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places] = ()) -> None:
         from ..devices.cpu.executable import CpuExecutable
-        from ..devices.cpu.replay import CpuReplay
+        from ..devices.cpu.native_calls import NativeCalls
 
         native = [isinstance(c.executable, CpuExecutable) for c in calls]
         kinds = {type(c.executable) for c in calls}
         if len(kinds) > 1 and not all(native):
             raise UsageError(f"calls of several devices ({', '.join(sorted(k.__name__ for k in kinds))}): make a replay for each")
-        self._runner = CpuReplay(calls, slots) if all(native) else LoopReplay(calls, slots)
+        self._runner = NativeCalls(calls, slots) if all(native) else QueuedCalls(calls, slots)
         self.run = self._runner.run
 
     @property

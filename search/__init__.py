@@ -1,4 +1,4 @@
-"""Search: strategies behind ask and tell, budgets, the tuning run, replay. Read `run.py` first."""
+"""Search: strategies behind ask and tell, budgets, the tuning run, simulated searches. Read `run.py` first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .strategy import DEFAULT, Strategy, create, names, register, seconds
 
 if TYPE_CHECKING:
     from .api import Interrupted, tune
-    from .replay import Recording
     from .run import TuningRun
+    from .simulation import Recording
     from .start import Start
 
 __all__ = [

@@ -1,6 +1,6 @@
 """What a strategy searches: schedules, the legal steps between them, and the model's guess of each one's time.
 
-A strategy sees only a `Space`. Behind it stands an `Engine`: the options package for a real kernel, a recorded file in a replay, a
+A strategy sees only a `Space`. Behind it stands an `Engine`: the options package for a real kernel, a recorded file in a simulated search, a
 synthetic cost function in tests.
 """
 

@@ -28,5 +28,5 @@ def test_the_python_of_the_page_runs(
             exec(compile(block, f"api.md, block {i + 1}", "exec"), names)
     finally:
         logger.setLevel(level)
-    assert len(blocks) == 6 and names["result"].found and names["prog"].origin == "exact"
+    assert len(blocks) == 6 and names["result"].found and names["compiled"].origin == "exact"
     assert (names["out"] == names["c"]).all() and "Tune it first" in capsys.readouterr().out

@@ -168,15 +168,15 @@ def _row(s: _Sum) -> ProfileRow:
     from ...measure.roofline import roofline
     from ...tensor.running.programs import found_for
 
-    prog = found_for(s.kernel, s.device)
-    threads = s.threads or (prog.threads if prog is not None else 1)
+    compiled = found_for(s.kernel, s.device)
+    threads = s.threads or (compiled.threads if compiled is not None else 1)
     if s.kernel.symbols:
-        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, prog.origin if prog else "seed", threads)
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, compiled.origin if compiled else "seed", threads)
     work = cost(necessary(s.kernel))
     place = get(s.device)
     limits = place.limits()
     roof = roofline(s.kernel, limits, threads, target=place.target, rotating=False).seconds if limits is not None else None
-    return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, prog.origin if prog else "seed", threads)
+    return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, compiled.origin if compiled else "seed", threads)
 
 
 # profile ----------------------------------------------------------------------------------------------------

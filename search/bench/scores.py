@@ -10,7 +10,7 @@ from typing import Any
 from ...ir.errors import UsageError
 from .. import strategy as strategies
 from ..recording import Recording
-from ..replay import replay
+from ..simulation import simulate
 from .methodology import SHARE, Yardstick, interval
 
 MOST = 4
@@ -62,7 +62,7 @@ def available() -> list[str]:
 def run_once(yardstick: Yardstick, strategy: str, seed: int) -> tuple[float, float]:
     """(score, seconds that the strategy took an evaluation) of one search from nothing."""
     trials, batch = MOST * yardstick.evaluations, strategies.batch(yardstick.evaluations)
-    r = replay(yardstick.recording, strategy, trials, seed, "none", batch, limit_s=yardstick.budget)
+    r = simulate(yardstick.recording, strategy, trials, seed, "none", batch, limit_s=yardstick.budget)
     return yardstick.score(r.curve, r.clock), r.thought_s / max(1, len(r.curve))
 
 

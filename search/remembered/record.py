@@ -70,7 +70,7 @@ class Recorder(Protocol):
 
 
 class NoRecord:
-    """Keeps nothing (replays, tests)."""
+    """Keeps nothing (simulated searches, tests)."""
 
     earlier: Collection[str] = ()
 

@@ -34,12 +34,12 @@ from ..running.observe import WATCH, timed
 from . import warm
 from .arguments import Arguments, CallLayout, Static, read
 from .bindings import bindings_of
+from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph, capture
+from .compiled_function import CompiledFunction
 from .lookup import FoundKernel, looked_up, looked_up_again
 from .options import JitOptions, JitSettings, collect
 from .places import placed
-from .program import JitProgram
-from .replay import LinkedCall, ReplayProgram
 
 if TYPE_CHECKING:
     from ...devices import Limits
@@ -85,7 +85,7 @@ def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOpti
     return done
 
 
-def tune_beside(program: JitProgram, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
+def tune_beside(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
     """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
     todo = shares(program.kernels, options)
     if not todo:
@@ -123,7 +123,7 @@ COLD = ("require", "tune", "background", "record")
 """Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
 
 
-def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
+def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
     """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
     place = place_of(graph.device, options)
     with interned_in({}):  # nodes of its own: the constants of others may have memory
@@ -134,7 +134,9 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes = found
         specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
-        return JitProgram(name, graph, plan, ReplayProgram(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True)
+        return CompiledFunction(
+            name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True
+        )
     with timed("graph", name):
         made = call_list(outs) if outs else CallList([], 0, [], ())
     by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
@@ -153,7 +155,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     ]
     warm.save(key, place, outs, made.nodes, plan, linked, by_call)
     specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
-    program = JitProgram(name, graph, plan, ReplayProgram(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
+    program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
     if options.tune == "background":
         program.tuner = tune_beside(program, place, options)
     return program
@@ -282,14 +284,14 @@ REPEATS = 20
 """Calls that are timed of a kernel, the best of which counts."""
 
 
-def report(name: str, programs: Sequence[JitProgram], measure: bool) -> str:
+def report(name: str, programs: Sequence[CompiledFunction], measure: bool) -> str:
     """A text about every program: what it was captured for, its kernels (heaviest first) and its memory."""
     if not programs:
         return f"{name}: not called yet"
     return "\n\n".join(_program(p, measure) for p in programs)
 
 
-def _program(p: JitProgram, measure: bool) -> str:
+def _program(p: CompiledFunction, measure: bool) -> str:
     from ...devices import get
 
     device = get(p.device)
@@ -309,7 +311,7 @@ def _program(p: JitProgram, measure: bool) -> str:
     return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
 
 
-def _timed(k: FoundKernel, p: JitProgram, limits: Limits | None) -> tuple[str, str]:
+def _timed(k: FoundKernel, p: CompiledFunction, limits: Limits | None) -> tuple[str, str]:
     seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
     if limits is None or not seconds or not k.nbytes:
         return f"{1e6 * seconds:.3g} us", ""
@@ -361,7 +363,7 @@ class _Family:
         self.dynamic: set[int] = set()
         self.fixed: set[int] = set()
         self.first: tuple[Any, ...] | None = None
-        self.programs: dict[tuple[Any, ...], list[JitProgram]] = {}
+        self.programs: dict[tuple[Any, ...], list[CompiledFunction]] = {}
 
     def key(self, numbers: Sequence[int | float]) -> tuple[Any, ...]:
         """What tells programs apart."""
@@ -373,7 +375,7 @@ class _Family:
                 self.dynamic.add(i)
         return (tuple(sorted(self.dynamic)), *(x for i, x in enumerate(found) if i not in self.dynamic))
 
-    def found(self, numbers: Sequence[int | float]) -> tuple[JitProgram, list[Any]] | None:
+    def found(self, numbers: Sequence[int | float]) -> tuple[CompiledFunction, list[Any]] | None:
         """The program of a call, and what it computes of the numbers."""
         for p in self.programs.get(self.key(numbers), ()):
             values = p.graph.numbers.run(numbers)
@@ -386,7 +388,7 @@ class _Family:
         self.fixed.update(positions)
         self.dynamic -= self.fixed
 
-    def keep(self, numbers: Sequence[int | float], program: JitProgram) -> None:
+    def keep(self, numbers: Sequence[int | float], program: CompiledFunction) -> None:
         """Remember a program. Numbers that the function asked for are constants from now on, as are those that it branches on
         in too many ways."""
         self.fix(program.graph.numbers.read)
@@ -404,7 +406,7 @@ class Jitted:
         check_symbols(options.symbols, options.parameters, function)
         self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
-        self._quick: dict[tuple[Any, ...], JitProgram] = {}
+        self._quick: dict[tuple[Any, ...], CompiledFunction] = {}
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
         update_wrapper(self, function)
@@ -439,7 +441,7 @@ class Jitted:
                 program = self._sized(program, given, len(args) if not kwargs else -1)
         return program.call(given)
 
-    def _program(self, given: Arguments, plain: int) -> JitProgram:
+    def _program(self, given: Arguments, plain: int) -> CompiledFunction:
         """The program of a call, which takes the values of the program's tape for numbers from here on."""
         family = self._families.get(given.layout)
         if family is None:
@@ -474,7 +476,7 @@ class Jitted:
     def _capture(self, given: Arguments, dynamic: Iterable[int]) -> CapturedGraph:
         return capture(self._function, self.name, given, sorted(dynamic), self.options.device or "cpu")
 
-    def _sized(self, program: JitProgram, given: Arguments, plain: int) -> JitProgram:
+    def _sized(self, program: CompiledFunction, given: Arguments, plain: int) -> CompiledFunction:
         """A program of symbolic sizes with a call's values of them."""
         if len(self._quick) >= MOST_SIZES:
             self._quick.clear()
@@ -500,7 +502,7 @@ class Jitted:
         return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
 
     @property
-    def programs(self) -> list[JitProgram]:
+    def programs(self) -> list[CompiledFunction]:
         """What was compiled so far."""
         with self._lock:
             return [p for f in self._families.values() for ps in f.programs.values() for p in ps]

@@ -17,7 +17,7 @@ from .options import JitOptions
 if TYPE_CHECKING:
     from ...devices import Executable
     from ...ir.kernel import Kernel
-    from ...plan import Prog
+    from ...plan import CompiledKernel
 
 
 CHECKING = "check"
@@ -75,14 +75,14 @@ def looked_up(
     if options.tune == "require":
         _require([distinct[k] for k in order if k in tuned], place)
     for k in order if options.checks else ():
-        if (prog := known(k)) is not None and not prog.checked:
+        if (compiled := known(k)) is not None and not compiled.checked:
             forget(k)  # what answers unchecked elsewhere
     missing = [k for k in order if known(k) is None]
     build_ahead([distinct[k] for k in missing], place)
     found: dict[ProgramKey, FoundKernel] = {}
     for k in order:
-        prog = known(k) or keep(k, _built(distinct[k], place, options.checks))
-        found[k] = described(distinct[k], prog, weights[k], sum(1 for v in keys.values() if v == k), place)
+        compiled = known(k) or keep(k, _built(distinct[k], place, options.checks))
+        found[k] = described(distinct[k], compiled, weights[k], sum(1 for v in keys.values() if v == k), place)
         if k not in tuned:
             found[k].origin = CHECKING
     return {i: found[k] for i, k in keys.items()}, [found[k] for k in order]
@@ -96,22 +96,22 @@ def looked_up_again(k: FoundKernel, device: str, place: BuildPlace) -> FoundKern
     return described(k.kernel, keep(key, _built(k.kernel, place)), (k.flops, k.nbytes), k.calls, place)
 
 
-def _built(kernel: Kernel, place: BuildPlace, check: bool = False) -> Prog:
+def _built(kernel: Kernel, place: BuildPlace, check: bool = False) -> CompiledKernel:
     from ...plan import best
 
     with timed("build", kernel.name, place.device.spec or place.device.name, kernel, place.threads):
         return best(kernel, device=place.device, threads=place.threads, cache=place.cache, store=place.store, seed="quick", check=check)
 
 
-def described(kernel: Kernel, prog: Prog, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:
+def described(kernel: Kernel, compiled: CompiledKernel, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:
     """What a report says of a kernel, and what a warm start needs to have it again."""
     from ...cache import tool_version
     from ...ir.normal_form.normalise import normalise
     from ...plan.identity import source_key
 
-    standing = "" if prog.standing is None else str(prog.standing)
-    artefact = source_key(normalise(kernel), prog.opts, place.device.target, tool_version())
-    return FoundKernel(kernel.name, calls, prog.schedule, prog.origin, standing, *work, artefact, prog.executable, kernel)
+    standing = "" if compiled.standing is None else str(compiled.standing)
+    artefact = source_key(normalise(kernel), compiled.opts, place.device.target, tool_version())
+    return FoundKernel(kernel.name, calls, compiled.schedule, compiled.origin, standing, *work, artefact, compiled.executable, kernel)
 
 
 def _require(kernels: Sequence[Kernel], place: BuildPlace) -> None:

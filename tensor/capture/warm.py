@@ -18,11 +18,11 @@ from ...search.ahead import BuildPlace
 from ..fusion.graph_text import graph_text
 from ..graph.node import HostCall, TensorNode, walk
 from ..graph.primitives import cast
+from .call_sequence import LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .lookup import FoundKernel
 from .memory_plan import MemoryPlan
 from .places import PlacedCalls, Spot, StatePlan
-from .replay import LinkedCall
 
 log = logger("tensor")
 

@@ -10,11 +10,11 @@ from ...ir.kernel import Kernel
 from .observe import timed
 
 if TYPE_CHECKING:
-    from ...plan import Prog
+    from ...plan import CompiledKernel
 
 ProgramKey = tuple[str, str, int | None, str]
 
-_programs: dict[ProgramKey, Prog] = {}
+_programs: dict[ProgramKey, CompiledKernel] = {}
 _bound: dict[ProgramKey, Callable[..., None]] = {}
 _lock = threading.Lock()
 
@@ -26,21 +26,21 @@ def key_of_program(kernel: Kernel, device: str, threads: int | None, cache: str 
     return canonical_of(kernel).identity, device, threads, cache
 
 
-def known(key: ProgramKey) -> Prog | None:
+def known(key: ProgramKey) -> CompiledKernel | None:
     """The program of a kernel that was built before."""
     return _programs.get(key)
 
 
-def found_for(kernel: Kernel, device: str) -> Prog | None:
+def found_for(kernel: Kernel, device: str) -> CompiledKernel | None:
     """A program of this process that runs the kernel, with whatever threads and cache it was asked for."""
     identity = key_of_program(kernel, device, None)[:2]
     return next((p for k, p in list(_programs.items()) if k[:2] == identity), None)
 
 
-def keep(key: ProgramKey, prog: Prog) -> Prog:
+def keep(key: ProgramKey, compiled: CompiledKernel) -> CompiledKernel:
     """Remember a program; the one that was there first stays."""
     with _lock:
-        return _programs.setdefault(key, prog)
+        return _programs.setdefault(key, compiled)
 
 
 def forget(key: ProgramKey) -> None:
@@ -56,13 +56,13 @@ def bound(kernel: Kernel, device: str) -> Callable[..., None]:
     key = key_of_program(kernel, device, None)
     found = _bound.get(key)
     if found is None:
-        found = prog_of(kernel, device).executable.bind()
+        found = compiled_kernel_for(kernel, device).executable.bind()
         with _lock:
             found = _bound.setdefault(key, found)
     return found
 
 
-def prog_of(kernel: Kernel, device: str, threads: int | None = None, cache: Any = None) -> Prog:
+def compiled_kernel_for(kernel: Kernel, device: str, threads: int | None = None, cache: Any = None) -> CompiledKernel:
     """The compiled kernel."""
     from ...plan import best
 

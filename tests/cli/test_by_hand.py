@@ -54,8 +54,8 @@ def test_a_pinned_schedule_answers_until_it_is_let_go(tune: Tune, cache_file: Pa
     assert "Um_n4" in tune("show", *ADD).out and "pinned by hand" in tune("show", *ADD).out
     assert "cached, pinned by hand" in tune("run", *ADD).out
     assert json.loads(tune("report", "add", "--format", "json").out)[0]["pinned"] is True
-    prog = tilewright.best("add", {"m": 4, "n": 64}, threads=1, cache=cache_file)
-    assert prog.opts == parse("Um_n4") and prog.origin == "exact"
+    compiled = tilewright.best("add", {"m": 4, "n": 64}, threads=1, cache=cache_file)
+    assert compiled.opts == parse("Um_n4") and compiled.origin == "exact"
     assert tune("pin", *ADD, "--opts", "Um_n8").code == 0 and "Um_n8" in tune("show", *ADD).out
     with open_cache(cache_file) as store:
         assert sum(r.pinned for r in store.rows()) == 1 and set(before) <= {r.digest for r in store.rows()}
@@ -66,9 +66,9 @@ def test_a_pinned_schedule_answers_until_it_is_let_go(tune: Tune, cache_file: Pa
 
 @pytest.mark.slow
 def test_a_schedule_from_python() -> None:
-    prog = tilewright.best("add", {"m": 4, "n": 64}, threads=1, opts="Um_n16")
+    compiled = tilewright.best("add", {"m": 4, "n": 64}, threads=1, opts="Um_n16")
     a = np.ones((4, 64), np.float32)
-    assert prog.origin == "given" and "given" in repr(prog) and (prog(a, a) == 2).all()
+    assert compiled.origin == "given" and "given" in repr(compiled) and (compiled(a, a) == 2).all()
     with pytest.raises(OptError, match="no axis 'q'"):
         tilewright.best("add", {"m": 4, "n": 64}, opts=[["UPCAST", "q", 4]])
     with pytest.raises(OptError, match="cannot read 'hello'"):

@@ -29,7 +29,7 @@ from tilewright.devices.cuda.host import Guarded, HostModule
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const, sym
-from tilewright.plan import CallReplay
+from tilewright.plan import Replay
 from tilewright.program.maps import TensorMap
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
@@ -348,7 +348,7 @@ def test_the_arena_grows_with_the_grid(device: FakeCudaDevice) -> None:
 def test_a_replay_queues_its_kernels_and_waits_once(device: FakeCudaDevice) -> None:
     exe = device.load(device.build(source()), signature(), 1)
     a, b, c = (upload(device, np.arange(100, dtype=np.float32)) for _ in range(3))
-    replay = CallReplay([BoundCall(exe, (a, b), (90,)), BoundCall(exe, (b, c), (80,))], [[(0, 0)]])
+    replay = Replay([BoundCall(exe, (a, b), (90,)), BoundCall(exe, (b, c), (80,))], [[(0, 0)]])
     waits = len(calls(device, "wait"))
     replay(a)
     assert len(calls(device, "launch")) == 4 and len(calls(device, "wait")) == waits + 1
@@ -357,7 +357,7 @@ def test_a_replay_queues_its_kernels_and_waits_once(device: FakeCudaDevice) -> N
     with pytest.raises(UsageError, match="add has been closed"):
         replay(a)
     with pytest.raises(UsageError, match=r"b of call 0 .* must lie at a multiple of 16 bytes"):
-        CallReplay([BoundCall(device.load(device.build(source(align=16)), signature(align=16), 1), (256, 516), (1,))])
+        Replay([BoundCall(device.load(device.build(source(align=16)), signature(align=16), 1), (256, 516), (1,))])
 
 
 @needs_cxx
@@ -370,7 +370,7 @@ def test_a_replay_follows_an_arena_that_another_call_moved(device: FakeCudaDevic
     s = Signature("moved", (Param("b", float32, (N,), "out"),), ("n",), (N,), 32768, 0, (32,))
     exe = device.load(device.build(Source(text, "cuda", device.target, s)), s, 1)
     b = upload(device, np.zeros(8, np.float32))
-    replay = CallReplay([BoundCall(exe, (b,), (2,))])
+    replay = Replay([BoundCall(exe, (b,), (2,))])
     replay()
     exe.run([b], [5])
     replay()

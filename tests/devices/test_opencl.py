@@ -20,7 +20,7 @@ from tilewright.lower import lower
 from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate, shape
 from tilewright.opts import apply, opt
-from tilewright.plan import CallReplay
+from tilewright.plan import Replay
 from tilewright.renderers import render
 from tilewright.targets import Target
 
@@ -157,7 +157,7 @@ def test_a_replay_queues_its_kernels_and_waits_once(device: OpenClDevice) -> Non
     exe = device.load(device.build(made), made.signature, device.threads)
     a, b, c, d = (np.full(64, v, np.float32) for v in (1, 0, 0, 5))
     ha, hb, hc, hd = on_device(device, [a, b, c, d])
-    replay = CallReplay([BoundCall(exe, (ha, hb)), BoundCall(exe, (hb, hc))], [[(0, 0)]])
+    replay = Replay([BoundCall(exe, (ha, hb)), BoundCall(exe, (hb, hc))], [[(0, 0)]])
     for start, value in ((ha, 1), (hd, 5), (ha, 1)):
         replay(start)
         device.memory().read(hc, c.ctypes.data, c.nbytes)

@@ -77,8 +77,8 @@ def work(folder: Path, until: float, seed: int) -> None:
         except tilewright.MeasureError as e:
             print(f"a search ended: {e}", file=sys.stderr)  # its runner was killed three times in a row
         with cache.open(path) as store:
-            prog = tilewright.best(name, shape=shape, cache=store)
-            prog(*(np.ones([e for e in b.shape if isinstance(e, int)], np.float32) for b in prog.kernel.inputs))
+            compiled = tilewright.best(name, shape=shape, cache=store)
+            compiled(*(np.ones([e for e in b.shape if isinstance(e, int)], np.float32) for b in compiled.kernel.inputs))
         took = time.monotonic() - now
         # counted by SQLite: to read them all takes memory by their number, and that would be growth of this file's making
         print(json.dumps(asdict(_sample(now - began + took, took, len(committed(path)), path.stat().st_size))), flush=True)

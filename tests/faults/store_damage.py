@@ -68,12 +68,12 @@ def _call(v: Verdict, i: int, what: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            prog = tilewright.best(name, shape=shape)
+            compiled = tilewright.best(name, shape=shape)
         except Exception as e:
             v.fail("broken", f"{what}: {name} cannot be had: {type(e).__name__}: {e}")
             return
-    arrays = {b.name: rng.standard_normal([e for e in b.shape if isinstance(e, int)]).astype(np.float32) for b in prog.kernel.inputs}
+    arrays = {b.name: rng.standard_normal([e for e in b.shape if isinstance(e, int)]).astype(np.float32) for b in compiled.kernel.inputs}
     (expected,) = kernels.get(name).reference(arrays, shape).values()
-    got = prog(*arrays.values())
+    got = compiled(*arrays.values())
     if not np.allclose(got.reshape(-1), expected.reshape(-1), rtol=1e-3, atol=1e-4):
         v.fail("wrong", f"{what}: {name} computes something else")

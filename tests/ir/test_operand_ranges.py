@@ -67,20 +67,20 @@ def operands(kernel: Kernel, last: int) -> list[np.ndarray[Any, Any]]:
 def test_a_wrong_place_is_an_error_in_every_call_and_in_the_reference(name: str) -> None:
     made, wrong = CASES[name]
     kernel = made()
-    prog, good = tw.best(kernel), operands(kernel, wrong - 1)
-    out = prog(*good).copy()
+    compiled, good = tw.best(kernel), operands(kernel, wrong - 1)
+    out = compiled(*good).copy()
     for _ in range(5):  # arrays that are known have other contents now
-        prog(*good, out=out)
+        compiled(*good, out=out)
     ids = next(a for a, b in zip(good, kernel.inputs, strict=True) if b.name == "ids")
     for value in (wrong, -1):
         ids[-1] = value
-        for call in (lambda: prog(*good), lambda: prog(*good, out=out), lambda: prog.bound(*good, out)):
+        for call in (lambda: compiled(*good), lambda: compiled(*good, out=out), lambda: compiled.bound(*good, out)):
             with pytest.raises(OutOfRangeError, match=f"ids has the element {value}, outside of 0..{wrong - 1}"):
                 call()
         with pytest.raises(OutOfRangeError, match=f"ids has the element {value}"):
             evaluate(kernel, {b.name: a for b, a in zip(kernel.inputs, good, strict=True)})
     ids[-1] = 0
-    prog(*good, out=out)
+    compiled(*good, out=out)
 
 
 def test_symbolic_dimensions_are_looked_at_with_their_sizes() -> None:
@@ -89,13 +89,13 @@ def test_symbolic_dimensions_are_looked_at_with_their_sizes() -> None:
     i = kb.axis("i", n)
     x, ids = kb.input("x", (rows,), float32), kb.input("ids", (n,), int32)
     kb.store("y", float32, (n,), (i,), x[ids[i]])
-    prog = tw.best(kb.build())
+    compiled = tw.best(kb.build())
     for size in (3, 7, 3):
         x_, at = np.arange(size, dtype=np.float32), np.array([0, size - 1], np.int32)
         for _ in range(3):
-            assert prog(x_, at).tolist() == [0.0, size - 1]
+            assert compiled(x_, at).tolist() == [0.0, size - 1]
         with pytest.raises(OutOfRangeError, match=f"the element {size}, outside of 0..{size - 1}"):
-            prog(x_, at + 1)
+            compiled(x_, at + 1)
 
 
 def test_weights_are_no_places() -> None:

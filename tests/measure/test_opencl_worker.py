@@ -94,9 +94,9 @@ def test_a_program_on_arrays(tmp_path: object) -> None:
     from tilewright.plan import Artefacts, best
 
     with open(f"{tmp_path}/c.db") as cache:
-        prog = best("matmul", {"m": 33, "n": 17, "k": 9}, "float32", POCL, None, cache, store=Artefacts(f"{tmp_path}/a"))
+        compiled = best("matmul", {"m": 33, "n": 17, "k": 9}, "float32", POCL, None, cache, store=Artefacts(f"{tmp_path}/a"))
     rng = np.random.default_rng(0)
     for _ in range(2):
         a, b = rng.standard_normal((33, 9), dtype=np.float32), rng.standard_normal((9, 17), dtype=np.float32)
-        np.testing.assert_allclose(prog(a, b), a @ b, rtol=1e-4, atol=1e-4)
-    assert "__kernel" in prog.source
+        np.testing.assert_allclose(compiled(a, b), a @ b, rtol=1e-4, atol=1e-4)
+    assert "__kernel" in compiled.source

@@ -70,14 +70,14 @@ def test_programs_copy_their_arguments(tmp_path):
     from tilewright.plan import Artefacts, best
 
     with open(tmp_path / "c.db") as cache:
-        prog = best("matmul", {"m": 33, "n": 17, "k": 9}, "float32", FarDevice(), 1, cache, store=Artefacts(tmp_path / "a"))
-    assert isinstance(prog._executable, Copying)
+        compiled = best("matmul", {"m": 33, "n": 17, "k": 9}, "float32", FarDevice(), 1, cache, store=Artefacts(tmp_path / "a"))
+    assert isinstance(compiled._executable, Copying)
     rng = np.random.default_rng(0)
     for _ in range(2):
         a, b = rng.standard_normal((33, 9), dtype=np.float32), rng.standard_normal((9, 17), dtype=np.float32)
-        np.testing.assert_allclose(prog(a, b), a @ b, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(compiled(a, b), a @ b, rtol=1e-4, atol=1e-4)
         out = np.empty((33, 17), np.float32)
-        assert prog(a, b, out=out) is out
+        assert compiled(a, b, out=out) is out
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
 
 

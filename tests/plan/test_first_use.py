@@ -52,9 +52,9 @@ def test_a_wrong_seed_is_told_recorded_and_never_answers_again(place: Any, monke
     changed = planted(monkeypatch, "add", "sub")
     x = np.random.default_rng(0).standard_normal((13, 203)).astype(np.float32) * 30
     with pytest.warns(FirstUseWarning, match=r"the seed schedule .* of softmax computes wrong results here: y\[.*recorded as wrong"):
-        prog = best(*SOFTMAX, check=True, **place)
-    assert changed and prog.origin == "seed" and prog.checked
-    y = prog(x)
+        compiled = best(*SOFTMAX, check=True, **place)
+    assert changed and compiled.origin == "seed" and compiled.checked
+    y = compiled(x)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
     np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     rows = place["cache"].rows(outcome="wrong")
@@ -62,7 +62,7 @@ def test_a_wrong_seed_is_told_recorded_and_never_answers_again(place: Any, monke
     wrong = {r.opts_display for r in rows}
     from tilewright.opts import dumps
 
-    assert dumps(prog.plan.opts) not in wrong
+    assert dumps(compiled.plan.opts) not in wrong
     # whoever asks next is given none of these, checked or not
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -98,13 +98,13 @@ def test_what_was_measured_is_not_looked_at(place: Any, monkeypatch: pytest.Monk
     shape = {"m": 24, "n": 24, "k": 24}
     tw.tune("matmul", shape, "float32", threads=1, cache=place["cache"], trials=3)
     monkeypatch.setattr(looked, "wrong", None)
-    prog = best("matmul", shape, "float32", check=True, **place)
-    assert prog.origin == "exact" and prog.checked
+    compiled = best("matmul", shape, "float32", check=True, **place)
+    assert compiled.origin == "exact" and compiled.checked
 
 
 def test_writing_outside_is_seen(place: Any) -> None:
     kernel = kernels.make("add", {"m": 4, "n": 25}, "float32")
-    prog = best(kernel, **place)
+    compiled = best(kernel, **place)
 
     class Beyond:
         """Runs the program, and writes one element too many."""
@@ -112,17 +112,17 @@ def test_writing_outside_is_seen(place: Any) -> None:
         def run(self, pointers: Any, vars: Any = ()) -> None:
             import ctypes
 
-            prog.executable.run(pointers, vars)
+            compiled.executable.run(pointers, vars)
             ctypes.c_float.from_address(pointers[-1] + 400).value = 1.0
 
-    say = looked.wrong(kernel, prog.built.signature, Beyond(), get("cpu"), False)  # type: ignore[arg-type]
+    say = looked.wrong(kernel, compiled.built.signature, Beyond(), get("cpu"), False)  # type: ignore[arg-type]
     assert say is not None and "writes outside" in say
-    assert looked.wrong(kernel, prog.built.signature, prog.executable, get("cpu"), False) == ""
+    assert looked.wrong(kernel, compiled.built.signature, compiled.executable, get("cpu"), False) == ""
 
 
 def test_large_kernels_are_looked_at_in_part_or_not_at_all(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernels.make("softmax", {"m": 3000, "n": 300}, "float32")
-    prog = best(kernel, **place)
+    compiled = best(kernel, **place)
     with monkeypatch.context() as m:
         m.setattr(looked, "WORK", 1 << 14)
 
@@ -132,14 +132,14 @@ def test_large_kernels_are_looked_at_in_part_or_not_at_all(place: Any, monkeypat
             def run(self, pointers: Any, vars: Any = ()) -> None:
                 import ctypes
 
-                prog.executable.run(pointers, vars)
+                compiled.executable.run(pointers, vars)
                 ctypes.c_float.from_address(pointers[-1] + 4 * (3000 * 300 - 1)).value = 3.0
 
-        assert looked.wrong(kernel, prog.built.signature, prog.executable, get("cpu"), False) == ""
-        say = looked.wrong(kernel, prog.built.signature, LastRow(), get("cpu"), False)  # type: ignore[arg-type]
+        assert looked.wrong(kernel, compiled.built.signature, compiled.executable, get("cpu"), False) == ""
+        say = looked.wrong(kernel, compiled.built.signature, LastRow(), get("cpu"), False)  # type: ignore[arg-type]
         assert say is not None and "[2999, 299] is 3.0" in say
     monkeypatch.setattr(looked, "MOST_BYTES", 1000)
-    assert looked.wrong(kernel, prog.built.signature, prog.executable, get("cpu"), False) is None
+    assert looked.wrong(kernel, compiled.built.signature, compiled.executable, get("cpu"), False) is None
 
 
 @pytest.mark.parametrize(

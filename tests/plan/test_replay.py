@@ -11,22 +11,21 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache
 from tilewright.devices import BoundCall
-from tilewright.devices.cpu import replay as cpu_replay
-from tilewright.devices.cpu import scratch
-from tilewright.devices.replayed import LoopReplay
+from tilewright.devices.bound_calls import QueuedCalls
+from tilewright.devices.cpu import native_calls, scratch
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
 from tilewright.ir.in_place import in_place
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import opt
-from tilewright.plan import Artefacts, CallReplay, Prog, best
+from tilewright.plan import Artefacts, CompiledKernel, Replay, best
 
 rng = np.random.default_rng(3)
 
 
 @pytest.fixture
 def make(rows: Cache, store: Artefacts):
-    def make(kernel: str | Kernel, shape=None, dtype=None, threads=1, device="cpu") -> Prog:
+    def make(kernel: str | Kernel, shape=None, dtype=None, threads=1, device="cpu") -> CompiledKernel:
         return best(kernel, shape, dtype, cache=rows, store=store, threads=threads, device=device)
 
     return make
@@ -40,10 +39,10 @@ def multiply_add(n: object = 16) -> Kernel:
     return kb.build()
 
 
-def chain(prog: Prog, length: int, n: int = 16) -> tuple[list[np.ndarray], list[BoundCall]]:
+def chain(compiled: CompiledKernel, length: int, n: int = 16) -> tuple[list[np.ndarray], list[BoundCall]]:
     """Each call reads what the two before it wrote."""
     made = [rng.integers(-9, 9, n).astype(np.float32) for _ in range(2)] + [np.zeros(n, np.float32) for _ in range(length)]
-    return made, [prog.bound(*made[i : i + 3]) for i in range(length)]
+    return made, [compiled.bound(*made[i : i + 3]) for i in range(length)]
 
 
 def expected(x: np.ndarray, y: np.ndarray, length: int) -> np.ndarray:
@@ -56,7 +55,7 @@ def expected(x: np.ndarray, y: np.ndarray, length: int) -> np.ndarray:
 @pytest.mark.parametrize("device", ["cpu", "cpu:c"])
 def test_every_run_makes_all_calls_in_order(make, device):
     arrays, calls = chain(make(multiply_add(), device=device), 10)
-    replay = CallReplay(calls)
+    replay = Replay(calls)
     assert len(replay) == 10 and replay.threads == (1,) * 10 and replay.calls == tuple(calls)
     for _ in range(12):
         arrays[0][:] = rng.integers(-9, 9, 16)
@@ -67,9 +66,9 @@ def test_every_run_makes_all_calls_in_order(make, device):
 
 
 def test_slots_and_patches_change_addresses(make):
-    prog = make(multiply_add())
-    arrays, calls = chain(prog, 4)
-    replay = CallReplay(calls, [[(0, 0)], [(0, 1), (1, 0)], [(3, 2)]])
+    compiled = make(multiply_add())
+    arrays, calls = chain(compiled, 4)
+    replay = Replay(calls, [[(0, 0)], [(0, 1), (1, 0)], [(3, 2)]])
     for _ in range(3):
         x, y, out = (rng.integers(-9, 9, 16).astype(np.float32) for _ in range(3))
         replay(*(a.ctypes.data for a in (x, y, out)))
@@ -83,10 +82,10 @@ def test_slots_and_patches_change_addresses(make):
 
 
 def test_state_is_updated_in_place(make):
-    prog = make(in_place(multiply_add(), {"out": "x"}))
+    compiled = make(in_place(multiply_add(), {"out": "x"}))
     x, y = np.zeros(16, np.float32), np.ones(16, np.float32)
-    replay, want = CallReplay([prog.bound(x, y, x)]), np.zeros(16, np.float32)
-    for _ in range(len(cpu_replay._TRIALS) + 2):
+    replay, want = Replay([compiled.bound(x, y, x)]), np.zeros(16, np.float32)
+    for _ in range(len(native_calls._TRIALS) + 2):
         replay()
         want = want * 2 + y
         np.testing.assert_array_equal(x, want)
@@ -100,8 +99,8 @@ def test_kernels_of_all_kinds_in_one_list(make):
     a, b = (rng.standard_normal(s, np.float32) for s in ((40, 64), (64, 40)))
     c, d, e = (np.empty((40, 40), np.float32) for _ in range(3))
     calls = [matmul.bound(a, b, c), softmax.bound(c, d), add.bound(d[0], d[1], e[0])]
-    replay = CallReplay(calls)
-    for _ in range(len(cpu_replay._TRIALS) + 2):
+    replay = Replay(calls)
+    for _ in range(len(native_calls._TRIALS) + 2):
         scratch.free.clear()  # the arena is another one each time
         c[:] = d[:] = e[:] = np.nan
         replay()
@@ -115,7 +114,7 @@ def times(monkeypatch: pytest.MonkeyPatch):
     """A clock for trials: seconds of each call with all its threads, and with one."""
 
     def use(wide: list[float], alone: list[float]) -> None:
-        original = cpu_replay.pool()
+        original = native_calls.pool()
 
         class Clock:
             replay, scatter = original.replay, original.scatter
@@ -123,13 +122,13 @@ def times(monkeypatch: pytest.MonkeyPatch):
             @staticmethod
             def replay_timed(at: int, n: int, seconds: int) -> None:
                 original.replay_timed(at, n, seconds)
-                found = (cpu_replay.ctypes.c_double * n).from_address(seconds)
+                found = (native_calls.ctypes.c_double * n).from_address(seconds)
                 found[:] = [w if t > 1 else s for w, s, t in zip(wide, alone, runner[-1].threads, strict=True)]
 
-        runner: list[cpu_replay.CpuReplay] = []
-        start = cpu_replay.CpuReplay.__init__
-        monkeypatch.setattr(cpu_replay, "pool", lambda: Clock)
-        monkeypatch.setattr(cpu_replay.CpuReplay, "__init__", lambda self, *args: (runner.append(self), start(self, *args))[1])
+        runner: list[native_calls.NativeCalls] = []
+        start = native_calls.NativeCalls.__init__
+        monkeypatch.setattr(native_calls, "pool", lambda: Clock)
+        monkeypatch.setattr(native_calls.NativeCalls, "__init__", lambda self, *args: (runner.append(self), start(self, *args))[1])
 
     return use
 
@@ -144,13 +143,13 @@ def times(monkeypatch: pytest.MonkeyPatch):
 )
 def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone, threads):
     kernel = kernels.make("add", {"m": 64, "n": 64}, "float32")
-    prog = best(kernel, cache=rows, store=store, threads=2)
-    if not any(o == opt("PARALLEL", o.on) for o in prog.opts):
+    compiled = best(kernel, cache=rows, store=store, threads=2)
+    if not any(o == opt("PARALLEL", o.on) for o in compiled.opts):
         pytest.skip("the seed of a small kernel has one part")
     times(wide, alone)
     x, y, out = (np.ones((64, 64), np.float32) for _ in range(3))
-    replay = CallReplay([prog.bound(x, y, out)] * 2)
-    for _ in range(len(cpu_replay._TRIALS)):
+    replay = Replay([compiled.bound(x, y, out)] * 2)
+    for _ in range(len(native_calls._TRIALS)):
         out[:] = 0
         replay()
         assert (out == 2).all()
@@ -158,11 +157,11 @@ def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone,
 
 
 def test_a_replay_keeps_its_executables_and_arrays(make):
-    prog = make(multiply_add())
-    arrays, calls = chain(prog, 3)
-    replay, gone = CallReplay(calls), weakref.ref(arrays[3])
+    compiled = make(multiply_add())
+    arrays, calls = chain(compiled, 3)
+    replay, gone = Replay(calls), weakref.ref(arrays[3])
     x, y, out = arrays[0], arrays[1], arrays[-1]
-    del prog, arrays, calls
+    del compiled, arrays, calls
     gc.collect()
     replay()
     np.testing.assert_array_equal(out, expected(x, y, 3))
@@ -173,18 +172,18 @@ def test_a_replay_keeps_its_executables_and_arrays(make):
 
 
 def test_a_closed_executable_ends_its_replays(make):
-    prog = make(multiply_add())
-    _, calls = chain(prog, 2)
-    replay = CallReplay(calls)
+    compiled = make(multiply_add())
+    _, calls = chain(compiled, 2)
+    replay = Replay(calls)
     replay()
-    prog.executable.close()
+    compiled.executable.close()
     with pytest.raises(UsageError, match="multiply_add has been closed"):
         replay()
 
 
 def test_many_threads_may_run_one_replay(make):
     arrays, calls = chain(make(multiply_add()), 50)
-    replay = CallReplay(calls)
+    replay = Replay(calls)
     threads = [threading.Thread(target=lambda: [replay() for _ in range(100)]) for _ in range(4)]
     for t in threads:
         t.start()
@@ -196,10 +195,10 @@ def test_many_threads_may_run_one_replay(make):
 def test_constant_inputs_are_packed_when_they_are_bound(rows, store, measured):
     kernel = kernels.make("matmul:constant=b", {"m": 8, "n": 32, "k": 16}, "float32")
     rows.record(measured(kernel, '[["UPCAST","n",16],["STAGE","b",{"at":"once"}]]'))
-    prog = best(kernel, cache=rows, store=store, threads=1)
-    assert prog.built.signature.once
+    compiled = best(kernel, cache=rows, store=store, threads=1)
+    assert compiled.built.signature.once
     a, b, c = rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
-    replay, want = CallReplay([prog.bound(a, b, c)]), a @ b
+    replay, want = Replay([compiled.bound(a, b, c)]), a @ b
     b[:] = 0  # against the promise: what is packed is read on
     for _ in range(2):
         c[:] = np.nan
@@ -208,8 +207,8 @@ def test_constant_inputs_are_packed_when_they_are_bound(rows, store, measured):
 
 
 def test_wrong_lists_are_refused(make):
-    prog = make(multiply_add())
-    _, (call, *_) = chain(prog, 1)
+    compiled = make(multiply_add())
+    _, (call, *_) = chain(compiled, 1)
     good, exe = call.pointers, call.executable
     for pointers, said in (
         (good[:2], "call 0: multiply_add takes 3 buffers, not 2"),
@@ -217,33 +216,33 @@ def test_wrong_lists_are_refused(make):
         ((good[0] + 2, *good[1:]), "x of call 0 .* must lie at a multiple of 4 bytes"),
     ):
         with pytest.raises(UsageError, match=said):
-            CallReplay([BoundCall(exe, pointers)])
+            Replay([BoundCall(exe, pointers)])
     with pytest.raises(UsageError, match=r"needs a value for each of its symbols \(none\), not 1 values"):
-        CallReplay([BoundCall(exe, good, (3,))])
+        Replay([BoundCall(exe, good, (3,))])
     for slots, said in (
         ([[(1, 0)]], "there is no call 1"),
         ([[(0, 3)]], r"call 0 \(multiply_add\) has no parameter 3"),
         ([[(0, 0)], [(0, 0)]], "is in two slots"),
     ):
         with pytest.raises(UsageError, match=said):
-            CallReplay([call], slots)
-    replay = CallReplay([call], [[(0, 0)]])
+            Replay([call], slots)
+    replay = Replay([call], [[(0, 0)]])
     with pytest.raises(UsageError, match="this replay takes 1 addresses, one for each slot, not 0"):
         replay()
     with pytest.raises(UsageError, match="there is no call 7"):
         replay.patch([(0, 1, good[1]), (7, 0, good[0])])
     with pytest.raises(UsageError, match=r"y of call 0 .* has no address"):
         replay.patch([(0, 1, 0)])
-    CallReplay([])()
+    Replay([])()
 
 
 def test_other_devices_queue_the_calls_and_wait_once(make):
-    prog = make(multiply_add())
-    arrays, calls = chain(prog, 5)
+    compiled = make(multiply_add())
+    arrays, calls = chain(compiled, 5)
     waits: list[int] = []
-    exe = prog.executable
+    exe = compiled.executable
     exe.wait = lambda: waits.append(1)
-    replay = LoopReplay(calls, [[(0, 0), (0, 1)]])
+    replay = QueuedCalls(calls, [[(0, 0), (0, 1)]])
     replay.run(arrays[1].ctypes.data)
     want = arrays[1] * 3
     np.testing.assert_array_equal(arrays[2], want)
@@ -260,15 +259,15 @@ def test_calls_of_two_devices_are_refused(make):
 
     _, calls = chain(make(multiply_add()), 1)
     with pytest.raises(UsageError, match="calls of several devices"):
-        CallReplay([*calls, BoundCall(Elsewhere(), calls[0].pointers)])
+        Replay([*calls, BoundCall(Elsewhere(), calls[0].pointers)])
 
 
 def test_arrays_are_checked_when_they_are_bound(make):
-    prog = make(multiply_add())
+    compiled = make(multiply_add())
     x = np.ones(16, np.float32)
     with pytest.raises(UsageError, match="output out overlaps x"):
-        prog.bound(x, x, x)
+        compiled.bound(x, x, x)
     with pytest.raises(UsageError, match="x is float64"):
-        prog.bound(x.astype(float64.np), x, np.empty(16, np.float32))
+        compiled.bound(x.astype(float64.np), x, np.empty(16, np.float32))
     with pytest.raises(UsageError, match="takes 1 array, not 0"):
-        prog.bound(x, x)
+        compiled.bound(x, x)

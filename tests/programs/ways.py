@@ -105,7 +105,7 @@ def evaluated(outs: Sequence[TensorNode], runs: RunsKernel = evaluate) -> list[A
 
 
 class ReferenceProgram:
-    """What `jit` compiles a captured graph to, here by the reference: it takes the place of `JitProgram`, so that all else that a
+    """What `jit` compiles a captured graph to, here by the reference: it takes the place of `CompiledFunction`, so that all else that a
     captured function does is the library's own. It updates no tensors."""
 
     bindings: Any = None

@@ -13,7 +13,7 @@ from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.choices.moves import cross, step
 from tilewright.search.choices.points import ChoicePoint, ChoicePoints, scaled
 from tilewright.search.choices.process import Encoder, Process, evenness, factor
-from tilewright.search.replay import RecordedEntry, replay
+from tilewright.search.simulation import RecordedEntry, simulate
 from tilewright.search.strategies.choices import ModelledChoices
 from tilewright.search.strategies.offers import FamilyModel, Offer
 from tilewright.search.strategies.over_choices import at_once, first
@@ -154,7 +154,7 @@ def test_from_nothing_each_is_worth_its_name() -> None:
     y = Yardstick(bowl(0.9), share=0.99)
 
     def mean(name: str) -> float:
-        runs = [replay(y.recording, name, 60, seed, "none", 2, limit_s=y.budget) for seed in range(6)]
+        runs = [simulate(y.recording, name, 60, seed, "none", 2, limit_s=y.budget) for seed in range(6)]
         return sum(y.score(r.curve, r.clock) for r in runs) / 6
 
     got = {name: mean(name) for name in (*NAMES, "portfolio")}

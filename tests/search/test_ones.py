@@ -39,7 +39,7 @@ def test_operands_and_references_have_the_kernels_shapes(name: str) -> None:
 def test_they_are_tuned_and_called(name: str, tmp_path: Path) -> None:
     found = tune(name, ones(name), trials=2, cache=tmp_path / "cache.db", threads=1)
     assert found.found and found.verified
-    prog = best(name, ones(name), cache=tmp_path / "cache.db", store=Artefacts(tmp_path / "store"), threads=1)
-    assert prog.origin == "exact"
-    values = [np.zeros(b.shape, b.dtype.np) for b in prog.kernel.inputs]
-    prog(*values)
+    compiled = best(name, ones(name), cache=tmp_path / "cache.db", store=Artefacts(tmp_path / "store"), threads=1)
+    assert compiled.origin == "exact"
+    values = [np.zeros(b.shape, b.dtype.np) for b in compiled.kernel.inputs]
+    compiled(*values)

@@ -96,7 +96,7 @@ def forget() -> None:
 
 PULL, REGIONS, SUMS, VIEWS = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.sums:", "gradients.views:"
 UNPROVED = (("fusion.calls:prove", "written = set(range(leaves))", "return"),)
-PLACES, PROGRAM = "capture.places:_Places.", "capture.program:JitProgram."
+PLACES, PROGRAM = "capture.places:_Places.", "capture.compiled_function:CompiledFunction."
 
 PARTITION: dict[str, Fault] = {
     "parts are taken for the whole, and nothing is proved": Fault(
@@ -185,7 +185,7 @@ CAPTURE: dict[str, Fault] = {
     "all intermediate results share memory": Fault("capture.memory_plan:Lifetime.meets", "return ", "return False and ", ("steps",)),
     "memory is given back before it is read": Fault(f"{PLACES}_lifetime", "max(self.last[p], first)", "first", ("steps",)),
     "an operand's memory is its result's": Fault("capture.memory_plan:Lifetime.meets", "self.first <= other.last and other.first <= self.last", "self.first < other.last and other.first < self.last", ("turns",)),
-    "a tensor from outside stays where it was": Fault("capture.replay:_Native.patch", "if changed:", "if False:", ("moved outside",)),
+    "a tensor from outside stays where it was": Fault("capture.call_sequence:_NativeSegment.patch", "if changed:", "if False:", ("moved outside",)),
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
     "one memory by two names": Fault(f"{PROGRAM}_apart", "if i not in own and (", "if False and (", ("two names",)),
     "records of other numbers are one": Fault("fusion.graph_text:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),

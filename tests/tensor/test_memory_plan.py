@@ -57,7 +57,7 @@ def test_nothing_is_read_in_the_arena_before_it_was_written() -> None:
     want = f(x).numpy().copy()
     program = f.programs[0]
     assert program.plan.memory.peak > 0
-    program.replay.poison = True
+    program.sequence.poison = True
     assert (f(x).numpy() == want).all()
 
 

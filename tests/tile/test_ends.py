@@ -51,12 +51,12 @@ def test_a_stated_range_is_looked_at_in_every_call_and_by_each_reference() -> No
     made = rows(64, (0, 64))
     made.check()
     kernel = made()
-    prog, x = tw.best(kernel), np.ones((4, WIDTH), np.float32)
-    assert prog(x, np.array([0, 64, 7, 8], np.int32)).tolist() == [0.0, 64.0, 7.0, 8.0]
+    compiled, x = tw.best(kernel), np.ones((4, WIDTH), np.float32)
+    assert compiled(x, np.array([0, 64, 7, 8], np.int32)).tolist() == [0.0, 64.0, 7.0, 8.0]
     for wrong in (200, 65, -1):
         end = np.array([0, wrong, 7, 8], np.int32)
         for call in (
-            lambda end=end: prog(x, end),
+            lambda end=end: compiled(x, end),
             lambda end=end: evaluate(kernel, {"x": x, "end": end}),
             lambda end=end: run(made.traced().trace, {"x": x, "end": end}),
         ):

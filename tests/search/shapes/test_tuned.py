@@ -7,7 +7,7 @@ import pytest
 import tilewright
 from tilewright.ir import UsageError, sym
 from tilewright.opts.opt import opt
-from tilewright.plan import BucketedProg, CallReplay
+from tilewright.plan import BucketedKernel, Replay
 from tilewright.search import Result
 from tilewright.search.shapes import SizeRange, WeightedShape, aggregated, buckets, tune_buckets, tune_shapes
 from tilewright.search.shapes.buckets import BucketSearch
@@ -41,21 +41,21 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
     assert result.buckets[0].lo == 1 and result.buckets[-1].hi == 40 and len(result.buckets) == 2
     assert all(b.confirmed for b in result.buckets)
     assert {x.label for x in result.losses} == {"m=1", "m=40"}
-    prog = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
-    assert isinstance(prog, BucketedProg) and [(lo, hi) for lo, hi, _ in prog.buckets] == [(b.lo, b.hi) for b in result.buckets]
+    compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
+    assert isinstance(compiled, BucketedKernel) and [(lo, hi) for lo, hi, _ in compiled.buckets] == [(b.lo, b.hi) for b in result.buckets]
     rng = np.random.default_rng(0)
     b = rng.integers(-4, 4, (9, 24)).astype(np.float32)
     for m in (1, 2, 39, 40):
         a = rng.integers(-4, 4, (m, 9)).astype(np.float32)
-        np.testing.assert_array_equal(prog(a, b), a @ b)
+        np.testing.assert_array_equal(compiled(a, b), a @ b)
         out = np.empty((m, 24), np.float32)
-        assert prog(a, b, out=out) is out
+        assert compiled(a, b, out=out) is out
         np.testing.assert_array_equal(out, a @ b)
         out[:] = 0
-        CallReplay([prog.bound(a, b, out)])()
+        Replay([compiled.bound(a, b, out)])()
         np.testing.assert_array_equal(out, a @ b)
     with pytest.raises(UsageError, match="41"):
-        prog(np.ones((41, 9), np.float32), b)
+        compiled(np.ones((41, 9), np.float32), b)
     again = tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=1, threads=1, cache=file)
     assert "found in the cache" in again.message and [b.opts for b in again.buckets] == [b.opts for b in result.buckets]
 
@@ -68,8 +68,8 @@ def test_an_interrupt_keeps_the_best_so_far(short: None, tmp_path: Path, monkeyp
     file, varying = tmp_path / "cache.db", SizeRange("m", 1, 40)
     with pytest.raises(KeyboardInterrupt):
         tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=60, threads=1, cache=file)
-    prog = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
-    assert prog.origin == "exact"
+    compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
+    assert compiled.origin == "exact"
 
 
 def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +81,8 @@ def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert result.exit_code == 0, result.message
     assert [x.label for x in result.losses] == ["m=9,n=40", "m=30,n=24"] and result.loss is None
     for s in shapes:
-        prog = tilewright.best("softmax", s.shape, "float32", threads=1, cache=tmp_path / "cache.db")
-        assert prog.origin == "exact"
+        compiled = tilewright.best("softmax", s.shape, "float32", threads=1, cache=tmp_path / "cache.db")
+        assert compiled.origin == "exact"
 
 
 def test_bad_wishes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Recorded spaces: recording, the file, replay of every strategy, the score."""
+"""Simulated searches: recording, the file, every strategy on it, the score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from synthetic import FakeMeasurer, space
 from tilewright.ir.errors import UsageError
 from tilewright.measure.outcome import Outcome
 from tilewright.search import Recording, create
-from tilewright.search.replay import random_expectation, record, replay, score
+from tilewright.search.simulation import random_expectation, record, score, simulate
 
 
 def recording(trials: int = 400) -> Recording:
@@ -53,18 +53,18 @@ def test_damaged_files_name_the_line(recorded: Recording, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["portfolio", "beam", "optuna:tpe", "random", "evolve", "exhaustive"])
-def test_every_strategy_replays(name: str, recorded: Recording) -> None:
-    r = replay(recorded, name, trials=60, seed=1)
+def test_every_strategy_runs_on_a_recording(name: str, recorded: Recording) -> None:
+    r = simulate(recorded, name, trials=60, seed=1)
     assert r.strategy == name
     assert list(r.curve) == sorted(r.curve, reverse=True)
     assert len(r.curve) > 12
     assert r.charged_s == pytest.approx(0.015 * len(r.curve), rel=0.5)
-    assert replay(recorded, name, trials=60, seed=1) == r
+    assert simulate(recorded, name, trials=60, seed=1) == r
 
 
 def test_guided_search_scores_above_random(recorded: Recording) -> None:
     def mean(name: str) -> float:
-        return sum(score(recorded, replay(recorded, name, trials=60, seed=s, seeds="none").curve) for s in range(3)) / 3
+        return sum(score(recorded, simulate(recorded, name, trials=60, seed=s, seeds="none").curve) for s in range(3)) / 3
 
     assert mean("portfolio") > mean("random") + 0.1
 
@@ -88,6 +88,6 @@ def test_score_of_the_optimum_is_one(recorded: Recording) -> None:
 
 
 def test_evaluations_to_a_target(recorded: Recording) -> None:
-    r = replay(recorded, "beam", trials=40)
+    r = simulate(recorded, "beam", trials=40)
     assert r.evaluations_to(r.curve[-1]) == r.curve.index(r.curve[-1]) + 1
     assert r.evaluations_to(0.0) is None

@@ -1,4 +1,4 @@
-"""Lists of calls whose buffers are known, to be made again and again: what such a list is, and a plain loop over it."""
+"""Calls whose buffers are known: their checks, and a loop that queues a list of them on a device."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_address(calls: Sequence[BoundCall], call: int, parameter: int, pointer
         raise UsageError(f"{described(calls, call, parameter)} must lie at a multiple of {size} bytes, not at {pointer}")
 
 
-class LoopReplay:
+class QueuedCalls:
     """The calls one after the other from Python, into the device's queue, which is waited for once."""
 
     def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places]) -> None:
@@ -86,7 +86,7 @@ class LoopReplay:
         self._lock = threading.Lock()
 
     def run(self, *addresses: int) -> None:
-        """As `CallReplay.__call__`."""
+        """As `Replay.__call__`."""
         if len(addresses) != len(self._slots):
             raise UsageError(f"this replay takes {len(self._slots)} addresses, one for each slot, not {len(addresses)}")
         with self._lock:
@@ -101,7 +101,7 @@ class LoopReplay:
                     self.calls[-1].executable.wait()
 
     def patch(self, call: int, parameter: int, address: int) -> None:
-        """As `CallReplay.patch`, for one address."""
+        """As `Replay.patch`, for one address."""
         with self._lock:
             self._pointers[call][parameter] = address
 

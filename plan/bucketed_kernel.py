@@ -1,4 +1,4 @@
-"""A kernel of which one size is known only at the call, with a program for each part of that size's range."""
+"""A kernel with one symbolic size, compiled once for each part of that size's range."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.kernel import Kernel
-from .prog import Prog
+from .compiled_kernel import CompiledKernel
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -38,11 +38,11 @@ def divided(kernel: Kernel, key: Key, cache: Cache) -> tuple[str, list[tuple[int
     return (s.name, parts) if parts != [(s.lo, s.hi)] else ("", [])
 
 
-class BucketedProg(Prog):
-    """Called as any `Prog`: the size is read from the arrays' shapes (or the keyword), and the program of its bucket is called; sizes
-    outside of all buckets have the whole range's program, which this is. `buckets`: (lo, hi, program), in order."""
+class BucketedKernel(CompiledKernel):
+    """It is called as any `CompiledKernel`. The size is read from the arrays' shapes (or the keyword), and the kernel of its bucket is
+    called. Sizes outside of all buckets have the kernel of the whole range, which this is. `buckets`: (lo, hi, kernel), in order."""
 
-    def __init__(self, whole: Prog, buckets: Sequence[tuple[int, int, Prog]]) -> None:
+    def __init__(self, whole: CompiledKernel, buckets: Sequence[tuple[int, int, CompiledKernel]]) -> None:
         super().__init__(whole.kernel, whole.plan, whole.built, whole._executable)
         self.buckets = tuple(buckets)
         self._whole = whole
@@ -52,8 +52,8 @@ class BucketedProg(Prog):
         places = [(i, d) for i, b in enumerate(whole.kernel.buffers) for d, e in enumerate(b.shape) if e is symbol]
         self._place = places[0] if places else None
 
-    def _prog(self, inputs: Sequence[Any], outs: Sequence[Any], symbols: dict[str, int]) -> Prog:
-        """The program for a call; the whole range's where something is wrong with the arrays, which it then says."""
+    def _of_size(self, inputs: Sequence[Any], outs: Sequence[Any], symbols: dict[str, int]) -> CompiledKernel:
+        """The kernel for a call. Where something is wrong with the arrays, that of the whole range, which says so."""
         size: Any = symbols.get(self._symbol)
         if size is None and self._place is not None:
             i, d = self._place
@@ -67,27 +67,27 @@ class BucketedProg(Prog):
 
     def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
         outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
-        prog = self._prog(inputs, outs, symbols)
-        if prog is not self._whole and len(prog.kernel.symbols) == 0:
+        compiled = self._of_size(inputs, outs, symbols)
+        if compiled is not self._whole and len(compiled.kernel.symbols) == 0:
             symbols = {k: v for k, v in symbols.items() if k != self._symbol}
-        return prog(*inputs, out=out, **symbols)
+        return compiled(*inputs, out=out, **symbols)
 
     def bound(self, *arrays: Any, **symbols: int) -> BoundCall:
-        """A call for a `CallReplay`, of the program for these arrays."""
+        """A call for a `Replay`, of the kernel for these arrays."""
         first = len(self.kernel.inputs)
-        prog = self._prog(arrays[:first], arrays[first:], symbols)
-        if prog is self._whole:
+        compiled = self._of_size(arrays[:first], arrays[first:], symbols)
+        if compiled is self._whole:
             return super().bound(*arrays, **symbols)
-        if len(prog.kernel.symbols) == 0:
+        if len(compiled.kernel.symbols) == 0:
             symbols = {k: v for k, v in symbols.items() if k != self._symbol}
-        return prog.bound(*arrays, **symbols)
+        return compiled.bound(*arrays, **symbols)
 
     def repack(self) -> None:
-        """Forget what is packed of constant inputs, in all programs."""
+        """Forget what is packed of constant inputs, in all kernels."""
         super().repack()
-        for prog in (self._whole, *(p for _, _, p in self.buckets)):
-            prog.repack()
+        for kernel in (self._whole, *(k for _, _, k in self.buckets)):
+            kernel.repack()
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{lo}..{hi}: {p.schedule or 'no options'}" for lo, hi, p in self.buckets)
-        return f"<BucketedProg {self._binder.usage()}: {self._symbol} in {parts}>"
+        return f"<BucketedKernel {self._binder.usage()}: {self._symbol} in {parts}>"

@@ -1,6 +1,4 @@
-"""Running a captured call list: addresses of what a call brings are filled in, and native code makes all calls.
-
-NumPy's part of a list splits it: what is before and behind runs natively."""
+"""A captured list of calls that runs: replays of its kernels, with the calls of NumPy's code between them."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from .places import PlacedCalls, Spot
 if TYPE_CHECKING:
     from ...devices import Executable
     from ...ir.kernel import Kernel
-    from ...plan import CallReplay
+    from ...plan import Replay
 
 
 class SharedArena:
@@ -42,12 +40,6 @@ class SharedArena:
 _arenas: dict[str, list[SharedArena]] = {}
 
 
-def release_arenas() -> None:
-    """Give the memory of all arenas back that are not in use."""
-    for free in _arenas.values():
-        free.clear()
-
-
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
     """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known;
@@ -62,7 +54,7 @@ class LinkedCall:
     vars: tuple[int, ...] = ()
 
 
-class ReplayProgram:
+class CallSequence:
     """A placed call list that runs. One run at a time; other threads wait."""
 
     def __init__(
@@ -76,7 +68,7 @@ class ReplayProgram:
         self._fresh = [self.specs[p] for p in plan.fresh]
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
         self._chunks: list[TensorBuffer] = []
-        self._segments: list[_Native | _Hosted] = []
+        self._segments: list[_NativeSegment | _NumpySegment] = []
         self._arena: SharedArena | None = None
         self._version = self._moves = -1
         self._ready = False
@@ -129,7 +121,7 @@ class ReplayProgram:
         if not self._ready:
             self._segments = self._linked(where)
             first = self._segments[0] if len(self._segments) == 1 else None
-            if isinstance(first, _Native) and first.picks == list(range(self._given + len(self._fresh))):
+            if isinstance(first, _NativeSegment) and first.picks == list(range(self._given + len(self._fresh))):
                 self._direct = first.replay.run
             self._ready = True
         for segment in self._segments:
@@ -147,18 +139,18 @@ class ReplayProgram:
         """The position of a spot's address among those of a call; None for what stays."""
         return spot.at if spot.kind == "given" else self._given + spot.at if spot.kind == "fresh" else None
 
-    def _linked(self, where: list[int]) -> list[_Native | _Hosted]:
-        out: list[_Native | _Hosted] = []
+    def _linked(self, where: list[int]) -> list[_NativeSegment | _NumpySegment]:
+        out: list[_NativeSegment | _NumpySegment] = []
         run: list[LinkedCall] = []
         for c in [*self.linked, None]:
             if c is not None and c.executable is not None:
                 run.append(c)
                 continue
             if run:
-                out.append(_Native(self, run, where))
+                out.append(_NativeSegment(self, run, where))
                 run = []
             if c is not None:
-                out.append(_Hosted(c))
+                out.append(_NumpySegment(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -207,12 +199,12 @@ class ReplayProgram:
             self._arena.buffer.array[...] = 255
 
 
-class _Native:
+class _NativeSegment:
     """Kernels in a row."""
 
-    def __init__(self, program: ReplayProgram, linked: Sequence[LinkedCall], where: list[int]) -> None:
+    def __init__(self, program: CallSequence, linked: Sequence[LinkedCall], where: list[int]) -> None:
         from ...devices import BoundCall
-        from ...plan import CallReplay
+        from ...plan import Replay
 
         self.linked = linked
         slots: dict[int, list[tuple[int, int]]] = {}
@@ -229,14 +221,14 @@ class _Native:
                     slots.setdefault(at, []).append((i, j))
             calls.append(BoundCall(c.executable, tuple(where[p] for p in places), c.vars))
         self.picks = sorted(slots)
-        self.replay: CallReplay = CallReplay(calls, [slots[at] for at in self.picks])
+        self.replay: Replay = Replay(calls, [slots[at] for at in self.picks])
         self.known = {p: where[p] for _, _, p in self.stays}
 
-    def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def run(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """With a call's addresses."""
         self.replay.run(*[addresses[i] for i in self.picks])
 
-    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def watched(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """One by one, timed."""
         for c in self.linked:
             assert c.executable is not None
@@ -256,19 +248,19 @@ class _Native:
             self.known.update((p, where[p]) for p in changed)
 
 
-class _Hosted:
+class _NumpySegment:
     """A call of NumPy's code."""
 
     def __init__(self, call: LinkedCall) -> None:
         self.call = call
 
-    def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def run(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """With a call's memory."""
         assert self.call.host is not None
         inputs = [program.array(p, given, fresh) for p in self.call.inputs]
         program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
 
-    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def watched(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """The same, timed."""
         with timed("numpy", self.call.name, program.device):
             self.run(program, addresses, given, fresh)

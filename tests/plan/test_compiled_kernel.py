@@ -19,7 +19,7 @@ from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.in_place import in_place
 from tilewright.ir.kernel import Kernel
-from tilewright.plan import Artefacts, Prog, best
+from tilewright.plan import Artefacts, CompiledKernel, best
 
 SHAPE = {"m": 8, "n": 32, "k": 16}
 rng = np.random.default_rng(0)
@@ -27,14 +27,14 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture
 def make(rows: Cache, store: Artefacts):
-    def make(kernel: str | Kernel, shape=None, dtype=None, **more) -> Prog:
+    def make(kernel: str | Kernel, shape=None, dtype=None, **more) -> CompiledKernel:
         return best(kernel, shape, dtype, cache=rows, store=store, threads=1, **more)
 
     return make
 
 
 @pytest.fixture
-def prog(make) -> Prog:
+def compiled(make) -> CompiledKernel:
     return make("matmul", SHAPE, "float32")
 
 
@@ -43,32 +43,32 @@ def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return guarded.array(a), guarded.array(b), guarded.array(c)
 
 
-def test_a_call_computes(prog: Prog) -> None:
+def test_a_call_computes(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
     for _ in range(3):  # checked, then remembered
         c[:] = np.nan
-        assert prog(a, b, out=c) is c
+        assert compiled(a, b, out=c) is c
         np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
     for _ in range(3):
-        fresh = prog(a, b)
+        fresh = compiled(a, b)
         assert fresh.shape == (8, 32) and fresh.dtype == np.float32
         np.testing.assert_array_equal(fresh, c)
-    assert prog(a, b, out=(c,))[0] is c
+    assert compiled(a, b, out=(c,))[0] is c
 
 
-def test_what_a_prog_tells(prog: Prog, cpu: Device) -> None:
-    assert prog.origin == "seed" and prog.kernel.name == "matmul" and prog.threads == 1
-    assert "define void @matmul_p0" in prog.source
-    assert repr(prog).startswith("<Prog matmul(a, b, out=c): ") and repr(prog).endswith("(seed)>")
+def test_what_a_prog_tells(compiled: CompiledKernel, cpu: Device) -> None:
+    assert compiled.origin == "seed" and compiled.kernel.name == "matmul" and compiled.threads == 1
+    assert "define void @matmul_p0" in compiled.source
+    assert repr(compiled).startswith("<CompiledKernel matmul(a, b, out=c): ") and repr(compiled).endswith("(seed)>")
 
 
 def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
     opts = '[["UPCAST","n",16],["UPCAST","m",8]]'
     rows.record(measured(kernels.make("matmul", SHAPE, "float32"), opts))
-    prog = make("matmul", SHAPE, "float32", exact_only=True)
-    assert prog.origin == "exact" and [o.json for o in prog.opts] == [["UPCAST", "n", 16], ["UPCAST", "m", 8]]
+    compiled = make("matmul", SHAPE, "float32", exact_only=True)
+    assert compiled.origin == "exact" and [o.json for o in compiled.opts] == [["UPCAST", "n", 16], ["UPCAST", "m", 8]]
     a, b, c = arrays()
-    np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(compiled(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
     with pytest.raises(CacheMiss):
         make("matmul", SHAPE | {"k": 17}, "float32", exact_only=True)
 
@@ -76,30 +76,30 @@ def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
 def test_a_cache_by_path_and_a_second_start_from_the_store(tmp_path: Path, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
     best("matmul", SHAPE, "float32", cache=tmp_path / "new.db", store=store)
     monkeypatch.setattr("tilewright.devices.cpu.device.CpuDevice.build", None)
-    prog = best("matmul", SHAPE, "float32", cache=str(tmp_path / "new.db"), store=store)
-    assert prog.built.build_s == prog.built.lower_s == 0
+    compiled = best("matmul", SHAPE, "float32", cache=str(tmp_path / "new.db"), store=store)
+    assert compiled.built.build_s == compiled.built.lower_s == 0
     assert not (tmp_path / "new.db").exists(), "a look-up makes no cache"
 
 
-def test_new_and_old_arrays_mix(prog: Prog) -> None:
+def test_new_and_old_arrays_mix(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
-    prog(a, b, out=c)
+    compiled(a, b, out=c)
     for _ in range(200):
         a2, b2, _c = arrays()
-        np.testing.assert_allclose(prog(a2, b, out=c), a2 @ b, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(prog(a, b2), a @ b2, rtol=1e-5, atol=1e-5)
-    assert len(prog._shaped) == 2, "with and without out="
+        np.testing.assert_allclose(compiled(a2, b, out=c), a2 @ b, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(compiled(a, b2), a @ b2, rtol=1e-5, atol=1e-5)
+    assert len(compiled._shaped) == 2, "with and without out="
 
 
-def test_arrays_are_not_kept(prog: Prog) -> None:
+def test_arrays_are_not_kept(compiled: CompiledKernel) -> None:
     a, b, c = np.ones((8, 16), np.float32), np.ones((16, 32), np.float32), np.empty((8, 32), np.float32)
     for _ in range(5):
-        prog(a, b, out=c)
-    assert len(prog._same._known) == 1
+        compiled(a, b, out=c)
+    assert len(compiled._same._known) == 1
     references = [weakref.ref(x) for x in (a, b, c)]
     del a, b, c
     gc.collect()
-    assert [r() for r in references] == [None] * 3 and not prog._same._known
+    assert [r() for r in references] == [None] * 3 and not compiled._same._known
 
 
 def wrong_array(what: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[list[object], object]:
@@ -133,24 +133,24 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_call_after_a_good_one_is_checked_too(prog: Prog, what: str) -> None:
+def test_a_call_after_a_good_one_is_checked_too(compiled: CompiledKernel, what: str) -> None:
     a, b, c = arrays()
     for _ in range(5):
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
     inputs, out = wrong_array(what, a, b, c)
     with pytest.raises(UsageError, match=WRONG[what]):
-        prog(*inputs, out=out)
+        compiled(*inputs, out=out)
 
 
-def test_an_overlap_after_a_good_call_is_refused(prog: Prog) -> None:
+def test_an_overlap_after_a_good_call_is_refused(compiled: CompiledKernel) -> None:
     room = np.ones(8 * 16 + 16 * 32 + 8 * 32, np.float32)
     a, b, c = room[:128].reshape(8, 16), room[128:640].reshape(16, 32), room[640:].reshape(8, 32)
-    prog(a, b, out=c)
+    compiled(a, b, out=c)
     for start in (0, 100, 127, 128, 639):
         with pytest.raises(UsageError, match="output c overlaps"):
-            prog(a, b, out=room[start : start + 256].reshape(8, 32))
+            compiled(a, b, out=room[start : start + 256].reshape(8, 32))
     a.flags.writeable = False
-    assert prog(a, b, out=c) is c, "an input may be read-only"
+    assert compiled(a, b, out=c) is c, "an input may be read-only"
 
 
 def test_an_output_in_place_is_its_input_or_apart(make, rows: Cache, measured) -> None:
@@ -158,53 +158,53 @@ def test_an_output_in_place_is_its_input_or_apart(make, rows: Cache, measured) -
     (x, y), (out,) = (b.name for b in kernel.inputs), (b.name for b in kernel.outputs)
     rows.record(measured(kernel, '[["UPCAST","m_n",16]]'))
     over = in_place(kernel, {out: x})
-    prog, own = make(over), make(kernel)
-    assert (prog.origin, prog.opts) == (own.origin, own.opts) == ("exact", own.opts), "the row of the kernel that is not in place"
-    assert prog.source != own.source
+    compiled, own = make(over), make(kernel)
+    assert (compiled.origin, compiled.opts) == (own.origin, own.opts) == ("exact", own.opts), "the row of the kernel that is not in place"
+    assert compiled.source != own.source
     room = np.arange(600, dtype=np.float32)
     a, b = room[:256].reshape(8, 32), np.ones((8, 32), np.float32)
     for _ in range(3):
         want = a + b
-        assert prog(a, b, out=a) is a
+        assert compiled(a, b, out=a) is a
         np.testing.assert_array_equal(a, want)
-        np.testing.assert_array_equal(prog(a, b), a + b)
+        np.testing.assert_array_equal(compiled(a, b), a + b)
     for wrong in (room[16:272].reshape(8, 32), room[:512:2][:256].reshape(8, 32)):
         with pytest.raises(UsageError, match=rf"{out} overlaps {x} in memory; pass {x} itself as out=, or an out= array|not contiguous"):
-            prog(a, b, out=wrong)
+            compiled(a, b, out=wrong)
     with pytest.raises(UsageError, match=rf"{out} overlaps {y} in memory; pass an out= array of its own"):
-        prog(a, b, out=b)
+        compiled(a, b, out=b)
     with pytest.raises(UsageError, match=rf"{out} overlaps {x} in memory; pass an out="):
         own(a, b, out=a)
 
 
-def test_only_arrays_that_come_in_a_row_are_remembered(prog: Prog) -> None:
+def test_only_arrays_that_come_in_a_row_are_remembered(compiled: CompiledKernel) -> None:
     sets = [arrays() for _ in range(100)]
     for _ in range(4):
         for a, b, c in sets:
-            prog(a, b, out=c)
-    assert not prog._same._known
+            compiled(a, b, out=c)
+    assert not compiled._same._known
     for a, b, c in sets:
         for _ in range(5):
             c[:] = np.nan
-            prog(a, b, out=c)
+            compiled(a, b, out=c)
         np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
-    assert len(prog._same._known) == 64
+    assert len(compiled._same._known) == 64
 
 
-def test_many_sets_of_arrays_are_bound_once(prog: Prog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sets_of_arrays_are_bound_once(compiled: CompiledKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, c = arrays()
-    prog(a, b, out=c)
-    monkeypatch.setattr(Prog, "_first_call", None)
-    monkeypatch.setattr(type(prog._executable), "bind", None)
+    compiled(a, b, out=c)
+    monkeypatch.setattr(CompiledKernel, "_first_call", None)
+    monkeypatch.setattr(type(compiled._executable), "bind", None)
     for _ in range(200):
         a, b, c = arrays()
-        np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(compiled(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
 
 
-def test_an_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> None:
+def test_an_array_that_was_viewed_differently_is_checked_again(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
     for _ in range(5):
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
     with pytest.raises(ValueError, match="resize"):
         a.resize((100, 100), refcheck=False)
     try:
@@ -212,110 +212,110 @@ def test_an_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> No
     except AttributeError:
         pytest.skip("this NumPy does not let shapes be set")
     with pytest.raises(UsageError, match=r"a has shape \(16, 8\), it must be \(8, 16\)"):
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
 
 
 @pytest.mark.filterwarnings("ignore:Setting the strides:DeprecationWarning")
-def test_an_array_whose_strides_were_set_is_checked_again(prog: Prog) -> None:
+def test_an_array_whose_strides_were_set_is_checked_again(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
     for _ in range(5):
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
     try:
         a.strides = (0, 4)
     except AttributeError:
         pytest.skip("this NumPy does not let strides be set")
     with pytest.raises(UsageError, match="a is not contiguous"):
-        prog(a, b, out=c)
+        compiled(a, b, out=c)
 
 
-def test_programs_take_arrays_that_are_aligned_to_their_elements_only(prog: Prog) -> None:
+def test_programs_take_arrays_that_are_aligned_to_their_elements_only(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
-    want = prog(a, b)
+    want = compiled(a, b)
     odd = [np.zeros(x.size + 1, np.float32)[1:].reshape(x.shape) for x in (a, b, c)]
     odd[0][...], odd[1][...] = a, b
-    assert prog(odd[0], odd[1], out=odd[2]) is odd[2]
+    assert compiled(odd[0], odd[1], out=odd[2]) is odd[2]
     np.testing.assert_array_equal(odd[2], want)
 
 
 def test_unit_axes_may_have_any_stride(make) -> None:
     """NumPy calls an array contiguous whatever the strides of its axes of one element are."""
-    prog = make("add", {"m": 1, "n": 24}, "float32")
+    compiled = make("add", {"m": 1, "n": 24}, "float32")
     x, y = np.arange(48, dtype=np.float32).reshape(2, 24)[::-1][:1], np.ones((1, 24), np.float32)
-    np.testing.assert_array_equal(prog(x, y), x + y)
+    np.testing.assert_array_equal(compiled(x, y), x + y)
 
 
-def bad(prog: Prog, message: str, *inputs: object, out: object = None) -> None:
+def bad(compiled: CompiledKernel, message: str, *inputs: object, out: object = None) -> None:
     for _ in range(2):
         with pytest.raises(UsageError, match=message):
-            prog(*inputs, out=out)
+            compiled(*inputs, out=out)
 
 
-def test_wrong_arguments_are_named(prog: Prog) -> None:
+def test_wrong_arguments_are_named(compiled: CompiledKernel) -> None:
     a, b, c = arrays()
-    bad(prog, r"matmul\(a, b, out=c\) takes 2 input arrays, not 1", a)
-    bad(prog, r"takes 2 input arrays, not 3", a, b, c)
-    bad(prog, r"matmul\(a, b, out=c\): b has shape \(16, 31\), it must be \(16, 32\)", a, np.zeros((16, 31), np.float32), out=c)
-    bad(prog, r"a is float64, it must be float32; convert it with \.astype\('float32'\)", a.astype(np.float64), b, out=c)
-    bad(prog, r"a is >f4, it must be float32", a.astype(">f4"), b, out=c)
-    bad(prog, r"a is not contiguous in row-major order .* numpy\.ascontiguousarray", np.asfortranarray(a), b, out=c)
-    bad(prog, r"c is not contiguous in row-major order .* tilewright\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
-    bad(prog, r"a is not contiguous in row-major order \(strides \(-64, 4\)\)", a[::-1], b, out=c)
-    bad(prog, r"a is not contiguous in row-major order \(strides \(64, -4\)\)", a[:, ::-1], b, out=c)
-    bad(prog, r"b is not contiguous in row-major order \(strides \(0, 4\)\)", a, np.broadcast_to(b[0], b.shape), out=c)
-    bad(prog, r"a is not contiguous in row-major order \(strides \(0, 0\)\)", np.broadcast_to(a[0, 0], a.shape), b, out=c)
-    bad(prog, r"c is not contiguous in row-major order", a, b, out=c[::-1])
-    bad(prog, r"a is a list; pass a NumPy array", a.tolist(), b, out=c)
-    bad(prog, r"a is a MaskedArray; pass a NumPy array", np.ma.masked_array(a), b, out=c)
-    bad(prog, r"c is a str; pass a NumPy array", a, b, out="c")
-    bad(prog, r"out= takes 1 array, not 2", a, b, out=(c, c))
-    bad(prog, r"out= takes 1 array, not 0", a, b, out=())
+    bad(compiled, r"matmul\(a, b, out=c\) takes 2 input arrays, not 1", a)
+    bad(compiled, r"takes 2 input arrays, not 3", a, b, c)
+    bad(compiled, r"matmul\(a, b, out=c\): b has shape \(16, 31\), it must be \(16, 32\)", a, np.zeros((16, 31), np.float32), out=c)
+    bad(compiled, r"a is float64, it must be float32; convert it with \.astype\('float32'\)", a.astype(np.float64), b, out=c)
+    bad(compiled, r"a is >f4, it must be float32", a.astype(">f4"), b, out=c)
+    bad(compiled, r"a is not contiguous in row-major order .* numpy\.ascontiguousarray", np.asfortranarray(a), b, out=c)
+    bad(compiled, r"c is not contiguous in row-major order .* tilewright\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
+    bad(compiled, r"a is not contiguous in row-major order \(strides \(-64, 4\)\)", a[::-1], b, out=c)
+    bad(compiled, r"a is not contiguous in row-major order \(strides \(64, -4\)\)", a[:, ::-1], b, out=c)
+    bad(compiled, r"b is not contiguous in row-major order \(strides \(0, 4\)\)", a, np.broadcast_to(b[0], b.shape), out=c)
+    bad(compiled, r"a is not contiguous in row-major order \(strides \(0, 0\)\)", np.broadcast_to(a[0, 0], a.shape), b, out=c)
+    bad(compiled, r"c is not contiguous in row-major order", a, b, out=c[::-1])
+    bad(compiled, r"a is a list; pass a NumPy array", a.tolist(), b, out=c)
+    bad(compiled, r"a is a MaskedArray; pass a NumPy array", np.ma.masked_array(a), b, out=c)
+    bad(compiled, r"c is a str; pass a NumPy array", a, b, out="c")
+    bad(compiled, r"out= takes 1 array, not 2", a, b, out=(c, c))
+    bad(compiled, r"out= takes 1 array, not 0", a, b, out=())
     with pytest.raises(UsageError, match=r"matmul has no symbol 'q' \(symbols: none\)"):
-        prog(a, b, out=c, q=3)
+        compiled(a, b, out=c, q=3)
     frozen = c.copy()
     frozen.flags.writeable = False
-    bad(prog, r"c is read-only; pass a writable array", a, b, out=frozen)
+    bad(compiled, r"c is read-only; pass a writable array", a, b, out=frozen)
     odd = np.zeros(8 * 16 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(8, 16)
-    bad(prog, r"a does not begin at a multiple of 4 bytes; pass a copy", odd, b, out=c)
+    bad(compiled, r"a does not begin at a multiple of 4 bytes; pass a copy", odd, b, out=c)
 
 
 def test_outputs_must_not_overlap(make) -> None:
-    prog = make("matmul", {"m": 16, "n": 16, "k": 16}, "float32")
+    compiled = make("matmul", {"m": 16, "n": 16, "k": 16}, "float32")
     a, b = rng.standard_normal((2, 16, 16)).astype(np.float32)
-    bad(prog, r"output c overlaps a in memory; pass an out= array of its own", a, b, out=a)
+    bad(compiled, r"output c overlaps a in memory; pass an out= array of its own", a, b, out=a)
     block = np.zeros(2000, np.float32)
-    bad(prog, r"output c overlaps b in memory", a, block[:256].reshape(16, 16), out=block[255 : 255 + 256].reshape(16, 16))
-    np.testing.assert_array_equal(prog(a, block[:256].reshape(16, 16), out=block[256:512].reshape(16, 16)), np.zeros((16, 16)))
-    np.testing.assert_allclose(prog(a, a), a @ a, rtol=1e-4, atol=1e-5)
+    bad(compiled, r"output c overlaps b in memory", a, block[:256].reshape(16, 16), out=block[255 : 255 + 256].reshape(16, 16))
+    np.testing.assert_array_equal(compiled(a, block[:256].reshape(16, 16), out=block[256:512].reshape(16, 16)), np.zeros((16, 16)))
+    np.testing.assert_allclose(compiled(a, a), a @ a, rtol=1e-4, atol=1e-5)
 
 
 def test_several_outputs(make) -> None:
-    prog = make("layernorm_stats", {"m": 4, "n": 64}, "float32")
-    inputs = [guarded.array(rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32)) for b in prog.kernel.inputs]
-    fresh = prog(*inputs)
-    assert isinstance(fresh, tuple) and len(fresh) == len(prog.kernel.outputs) > 1
+    compiled = make("layernorm_stats", {"m": 4, "n": 64}, "float32")
+    inputs = [guarded.array(rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32)) for b in compiled.kernel.inputs]
+    fresh = compiled(*inputs)
+    assert isinstance(fresh, tuple) and len(fresh) == len(compiled.kernel.outputs) > 1
     outs = tuple(guarded.array(np.full_like(f, np.nan)) for f in fresh)
     for _ in range(2):
-        assert prog(*inputs, out=outs) is outs
+        assert compiled(*inputs, out=outs) is outs
         for f, o in zip(fresh, outs, strict=True):
             np.testing.assert_array_equal(f, o)
-    listed = prog(*inputs, out=list(outs))
+    listed = compiled(*inputs, out=list(outs))
     assert isinstance(listed, list) and listed[0] is outs[0]
-    bad(prog, r"out= takes \d arrays, not 1", *inputs, out=outs[0])
+    bad(compiled, r"out= takes \d arrays, not 1", *inputs, out=outs[0])
     same = [outs[0]] * len(outs)
-    bad(prog, "has shape|overlaps", *inputs, out=same)
+    bad(compiled, "has shape|overlaps", *inputs, out=same)
 
 
 def test_symbols_take_their_values_from_the_shapes(make) -> None:
-    prog = make("softmax", {"m": sym("rows", 1, 100), "n": 24}, "float32")
+    compiled = make("softmax", {"m": sym("rows", 1, 100), "n": 24}, "float32")
     for rows in (1, 7, 100, 7):
         x = guarded.array(rng.standard_normal((rows, 24)).astype(np.float32))
         for out in (None, guarded.array(np.empty_like(x)), None):
             e = np.exp(x - x.max(1, keepdims=True))
-            np.testing.assert_allclose(prog(x, out=out), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
-    bad(prog, r"softmax: rows is 101, outside of the range 1 \.\. 100", np.zeros((101, 24), np.float32))
-    bad(prog, r"has shape \(3, 24\), it must be \(4, 24\)", np.zeros((4, 24), np.float32), out=np.zeros((3, 24), np.float32))
-    bad(prog, r"has shape \(4, 25\), it must be \(4, 24\)", np.zeros((4, 25), np.float32))
-    bad(prog, r"x has 0 dimensions, it must have 2: \[rows, 24\]", np.zeros((), np.float32))
+            np.testing.assert_allclose(compiled(x, out=out), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
+    bad(compiled, r"softmax: rows is 101, outside of the range 1 \.\. 100", np.zeros((101, 24), np.float32))
+    bad(compiled, r"has shape \(3, 24\), it must be \(4, 24\)", np.zeros((4, 24), np.float32), out=np.zeros((3, 24), np.float32))
+    bad(compiled, r"has shape \(4, 25\), it must be \(4, 24\)", np.zeros((4, 25), np.float32))
+    bad(compiled, r"x has 0 dimensions, it must have 2: \[rows, 24\]", np.zeros((), np.float32))
 
 
 def test_symbols_in_arithmetic_and_by_keyword(make) -> None:
@@ -324,26 +324,26 @@ def test_symbols_in_arithmetic_and_by_keyword(make) -> None:
     i = kb.axis("i", n * 2 + 1)
     x = kb.input("x", (n * 2 + 1,), float32)
     kb.store("y", float32, (n * 2 + 1,), (i,), x[i] * by.cast(float32))
-    prog = make(kb.build())
+    compiled = make(kb.build())
     x = np.arange(9, dtype=np.float32)
-    np.testing.assert_array_equal(prog(x, by=3), x * 3)
-    np.testing.assert_array_equal(prog(x, by=5, out=np.empty_like(x)), x * 5)
+    np.testing.assert_array_equal(compiled(x, by=3), x * 3)
+    np.testing.assert_array_equal(compiled(x, by=5, out=np.empty_like(x)), x * 5)
     with pytest.raises(UsageError, match=r"the value of by does not follow from the shapes .* give it, as in stretch\(\.\.\., by=16\)"):
-        prog(x)
+        compiled(x)
     with pytest.raises(UsageError, match=r"by is 10, outside of the range 0 \.\. 9"):
-        prog(x, by=10)
+        compiled(x, by=10)
     with pytest.raises(UsageError, match=r"x has shape \(8,\), but its extent 0 is \(n\*2 \+ 1\), which is never 8"):
-        prog(np.arange(8, dtype=np.float32), by=1)
+        compiled(np.arange(8, dtype=np.float32), by=1)
     with pytest.raises(UsageError, match="by must be a whole number"):
-        prog(x, by=1.5)
+        compiled(x, by=1.5)
 
 
 def test_bfloat16_and_integers(make) -> None:
     import ml_dtypes
 
-    prog = make("matmul", SHAPE, "bfloat16")
+    compiled = make("matmul", SHAPE, "bfloat16")
     a, b = (rng.integers(-3, 4, s).astype(ml_dtypes.bfloat16) for s in ((8, 16), (16, 32)))
-    out = prog(a, b)
+    out = compiled(a, b)
     assert out.dtype == ml_dtypes.bfloat16
     np.testing.assert_array_equal(
         out.astype(np.float32), (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16).astype(np.float32)
@@ -351,20 +351,20 @@ def test_bfloat16_and_integers(make) -> None:
 
 
 def test_kernels_that_change_in_normal_form_keep_their_own_shapes(make) -> None:
-    prog = make("add", {"m": 4, "n": 24}, "float32")
+    compiled = make("add", {"m": 4, "n": 24}, "float32")
     x, y = rng.standard_normal((2, 4, 24)).astype(np.float32)
-    np.testing.assert_array_equal(prog(x, y), x + y)
-    bad(prog, r"it must be \(4, 24\)", x.reshape(96), y)
+    np.testing.assert_array_equal(compiled(x, y), x + y)
+    bad(compiled, r"it must be \(4, 24\)", x.reshape(96), y)
 
 
-def test_threads_call_one_prog(prog: Prog) -> None:
+def test_threads_call_one_prog(compiled: CompiledKernel) -> None:
     wrong: list[str] = []
 
     def work(seed: int) -> None:
         g = np.random.default_rng(seed)
         for _ in range(100):
             a, b = g.standard_normal((8, 16), np.float32), g.standard_normal((16, 32), np.float32)
-            if not np.allclose(prog(a, b), a @ b, rtol=1e-4, atol=1e-4):
+            if not np.allclose(compiled(a, b), a @ b, rtol=1e-4, atol=1e-4):
                 wrong.append(f"thread {seed}")
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
@@ -408,10 +408,10 @@ def test_a_schedule_without_room_gives_way_to_the_next(
     assert make("matmul", SHAPE, "float32").origin == "exact"
     tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
     with pytest.warns(RuntimeWarning, match="the exact schedule of matmul cannot be loaded here: no memory. The next one is used"):
-        prog = make("matmul", SHAPE, "float32")
-    assert prog.origin == "seed" and all(o.op != "SPLITK" for o in prog.opts)
+        compiled = make("matmul", SHAPE, "float32")
+    assert compiled.origin == "seed" and all(o.op != "SPLITK" for o in compiled.opts)
     a, b, c = arrays()
-    np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(compiled(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
     with pytest.raises(DeviceError, match="no memory"):
         make("matmul", SHAPE, "float32", exact_only=True)
 
@@ -447,7 +447,7 @@ def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
 
 
 @pytest.fixture
-def packed(rows: Cache, store: Artefacts, measured) -> Prog:
+def packed(rows: Cache, store: Artefacts, measured) -> CompiledKernel:
     """A matmul whose stored schedule packs b once."""
     opts = '[["UPCAST","m",4],["UPCAST","n",16],["STAGE","b",{"at":"once"}]]'
     kernel = kernels.make("matmul:constant=b", SHAPE, "float32")
@@ -457,7 +457,7 @@ def packed(rows: Cache, store: Artefacts, measured) -> Prog:
     return found
 
 
-def test_a_constant_input_is_packed_at_the_first_call_with_it(packed: Prog) -> None:
+def test_a_constant_input_is_packed_at_the_first_call_with_it(packed: CompiledKernel) -> None:
     a, b, c = arrays()
     other, before = rng.standard_normal(b.shape, np.float32), b.copy()
     np.testing.assert_allclose(packed(a, b), a @ b, rtol=1e-5, atol=1e-5)
@@ -470,7 +470,7 @@ def test_a_constant_input_is_packed_at_the_first_call_with_it(packed: Prog) -> N
 
 
 @pytest.mark.slow
-def test_what_was_packed_goes_with_the_array(packed: Prog) -> None:
+def test_what_was_packed_goes_with_the_array(packed: CompiledKernel) -> None:
     a, b, _ = arrays()
     kept = packed._constants._kept
     for _ in range(3):
@@ -485,7 +485,7 @@ def test_what_was_packed_goes_with_the_array(packed: Prog) -> None:
     assert len(kept) == 1  # a view is the same memory
 
 
-def test_constant_inputs_pack_once_from_many_threads(packed: Prog) -> None:
+def test_constant_inputs_pack_once_from_many_threads(packed: CompiledKernel) -> None:
     a, b, _ = arrays()
     made, want, packs = [], a @ b, []
     original = packed._executable.pack
@@ -500,16 +500,16 @@ def test_constant_inputs_pack_once_from_many_threads(packed: Prog) -> None:
         np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
 
 
-def test_an_output_made_read_only_after_its_first_call_is_refused(prog: Prog) -> None:
+def test_an_output_made_read_only_after_its_first_call_is_refused(compiled: CompiledKernel) -> None:
     """The checks are remembered for these very arrays; whether they may be written is asked every time."""
     a, b, c = arrays()
     for out in (c, (c,), [c]):
-        prog(a, b, out=out)
-        prog(a, b, out=out)
+        compiled(a, b, out=out)
+        compiled(a, b, out=out)
         c[:] = 7
         c.flags.writeable = False
         with pytest.raises(UsageError, match="c is read-only; pass a writable array"):
-            prog(a, b, out=out)
+            compiled(a, b, out=out)
         assert (c == 7).all()
         c.flags.writeable = True
 
@@ -530,21 +530,21 @@ def test_a_seed_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest
         return render(kernel, opts, *rest)
 
     monkeypatch.setattr(find, "render", first_fails)
-    prog = best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db")
-    assert prog.origin == "seed" and tuple(prog.opts) != tuple(refused[0])
+    compiled = best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db")
+    assert compiled.origin == "seed" and tuple(compiled.opts) != tuple(refused[0])
     refused.clear()
     with pytest.raises(OptError, match="all write one"):
         best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db", opts="Un16")
 
 
-def test_memoryviews_are_arrays(prog: Prog) -> None:
-    inputs = [np.ones(tuple(b.shape), b.dtype.np) for b in prog.kernel.inputs]
-    want = prog(*inputs)
-    outs = [np.empty(tuple(b.shape), b.dtype.np) for b in prog.kernel.outputs]
+def test_memoryviews_are_arrays(compiled: CompiledKernel) -> None:
+    inputs = [np.ones(tuple(b.shape), b.dtype.np) for b in compiled.kernel.inputs]
+    want = compiled(*inputs)
+    outs = [np.empty(tuple(b.shape), b.dtype.np) for b in compiled.kernel.outputs]
     views = tuple(memoryview(o) for o in outs)
     for _ in range(2):
-        assert (prog(*map(memoryview, inputs)) == want).all()
-        assert prog(*map(memoryview, inputs), out=views[0]) is views[0] and (outs[0] == want).all()
+        assert (compiled(*map(memoryview, inputs)) == want).all()
+        assert compiled(*map(memoryview, inputs), out=views[0]) is views[0] and (outs[0] == want).all()
     with pytest.raises(UsageError, match="it must be float32"):
-        prog(*(memoryview(a.astype("int8")) for a in inputs))
-    prog.bound(*map(memoryview, inputs), *views)
+        compiled(*(memoryview(a.astype("int8")) for a in inputs))
+    compiled.bound(*map(memoryview, inputs), *views)

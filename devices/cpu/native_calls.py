@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from ...ir.errors import UsageError
-from ..replayed import BoundCall, Places, check
+from ..bound_calls import BoundCall, Places, check
 from . import scratch as arena
 from .call import HEAD, CallRecord
 from .executable import CpuExecutable
@@ -21,7 +21,7 @@ _TRIALS = (True, True, False, True, False, True, False)
 """Runs that are timed, and whether calls have all their threads in them; the first one only warms up."""
 
 
-class CpuReplay:
+class NativeCalls:
     """Every call has a record of its own, whose buffers' addresses stay what they are until they are changed. All
     calls work in one arena, as large as the largest needs, which is taken from those of other calls.
 
@@ -71,7 +71,7 @@ class CpuReplay:
         return any(record[HEAD + 2 * phase + 1] > 1 for phase in range(record[0]))
 
     def run(self, *addresses: int) -> None:
-        """As `CallReplay.__call__`."""
+        """As `Replay.__call__`."""
         if len(addresses) != self._slots:
             raise UsageError(f"this replay takes {self._slots} addresses, one for each slot, not {len(addresses)}")
         with self._lock:
@@ -116,7 +116,7 @@ class CpuReplay:
         self._undecided = [] if done else [i for i in self._undecided if self._least[i, True] <= SHORT_S]
 
     def patch(self, call: int, parameter: int, address: int) -> None:
-        """As `CallReplay.patch`, for one address."""
+        """As `Replay.patch`, for one address."""
         with self._lock:
             self._records[call].bufs[parameter] = address
 

@@ -20,10 +20,10 @@ from ..tensor import Tensor
 from ..trees import unflatten
 from .arguments import Arguments, memory
 from .bindings import Bindings
+from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .lookup import FoundKernel
 from .places import PlacedCalls, StatePlan
-from .replay import LinkedCall, ReplayProgram
 
 if TYPE_CHECKING:
     from ...devices import Executable
@@ -33,14 +33,14 @@ SIZES = 1024
 
 
 @dataclass
-class JitProgram:
-    """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
+class CompiledFunction:
+    """`plan`: where arrays lie; `sequence`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
     disk; `tuner`: who tunes them in the background; `bindings`: names of tensors from outside, which must still be theirs."""
 
     name: str
     graph: CapturedGraph
     plan: PlacedCalls
-    replay: ReplayProgram
+    sequence: CallSequence
     device: str
     kernels: list[FoundKernel] = field(default_factory=list)
     warm: bool = False
@@ -49,7 +49,7 @@ class JitProgram:
 
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
-        self._sized: dict[tuple[int, ...], JitProgram] = {}
+        self._sized: dict[tuple[int, ...], CompiledFunction] = {}
         first = len(self.graph.slots) - len(self.graph.parameters)
         self._parameters = [(p, n.dtype) for p, n in zip(self.graph.parameters, self.graph.slots[first:], strict=True)]
         only = self.graph.results
@@ -57,7 +57,7 @@ class JitProgram:
         self._plain = not self.plan.states and not self.plan.donated
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
-    def sized(self, values: Mapping[Node, int]) -> JitProgram:
+    def sized(self, values: Mapping[Node, int]) -> CompiledFunction:
         """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
         them as numbers. Where intermediate results lie is the same for all. Raises UsageError for sizes that it is no function of."""
         key = tuple(values.values())
@@ -67,14 +67,14 @@ class JitProgram:
             if len(self._sized) >= SIZES:
                 self._sized.clear()
             names = {s.arg.name: v for s, v in values.items()}
-            base = self.replay
+            base = self.sequence
             linked = [
                 c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.calls
             ]
             specs = [BufferSpec(concrete(s.shape, values), s.dtype, s.device, s.line, s.range) for s in base.specs]
-            replay = ReplayProgram(linked, self.plan, specs, base.cells, self.device)
-            replay.poison = base.poison
-            found = self._sized[key] = replace(self, replay=replay)
+            sequence = CallSequence(linked, self.plan, specs, base.cells, self.device)
+            sequence.poison = base.poison
+            found = self._sized[key] = replace(self, sequence=sequence)
         return found
 
     def _check(self, values: Mapping[Node, int]) -> None:
@@ -87,16 +87,16 @@ class JitProgram:
     @property
     def calls(self) -> list[LinkedCall]:
         """Kernels and NumPy's calls, in order."""
-        return self.replay.linked
+        return self.sequence.linked
 
     def change(self, old: FoundKernel, new: FoundKernel) -> None:
         """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
         with self._changing:
-            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.replay.calls]
-            found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
-            found.poison = self.replay.poison
+            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.sequence.calls]
+            found = CallSequence(calls, self.plan, self.sequence.specs, self.sequence.cells, self.device)
+            found.poison = self.sequence.poison
             self.kernels = [new if k is old else k for k in self.kernels]
-            self.replay = found
+            self.sequence = found
             for p in self._sized.values():
                 p.change(old, new)
 
@@ -106,7 +106,7 @@ class JitProgram:
             self.bindings.check()
         given: list[TensorBuffer] = [t.node.data or memory(t) for t in tensors]
         if self._plain:
-            fresh = self.replay.run(given)
+            fresh = self.sequence.run(given)
             if self._single:
                 return Tensor.of(leaf(fresh[self.plan.outs[self.graph.results[0].place].at]), self.device)
             return self._result(tensors, given, fresh)
@@ -123,7 +123,7 @@ class JitProgram:
             buffers.fill(b, arguments.numbers[place])
             given.append(b)
         if self._plain:
-            return self._result(arguments.tensors, given, self.replay.run(given), arguments.numbers)
+            return self._result(arguments.tensors, given, self.sequence.run(given), arguments.numbers)
         return self._updating(arguments.tensors, given, arguments.numbers)
 
     def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any] = ()) -> Any:
@@ -153,7 +153,7 @@ class JitProgram:
         for place in self.plan.donated.values():
             self._owned("argument", place, given, line)
         self._apart(given, line)
-        fresh = self.replay.run(given)
+        fresh = self.sequence.run(given)
         result = self._result(tensors, given, fresh, numbers)  # before tensors change: what was made of one keeps its old values
         for s in self.plan.states:
             self._update(s, tensors, given, fresh)
@@ -163,13 +163,13 @@ class JitProgram:
     def _found(self, s: StatePlan) -> None:
         """A tensor from outside may have got other memory in ways that its cell did not see."""
         assert s.state.tensor is not None
-        cell, now = self.replay.cells[s.state.place], memory(s.state.tensor)
+        cell, now = self.sequence.cells[s.state.place], memory(s.state.tensor)
         if now is not cell.buffer:
             cell.buffer, now.cell = now, cell
             MOVES.moved()
 
     def _owned(self, kind: str, place: int, given: list[TensorBuffer], line: Line) -> None:
-        old = self.replay.cells[place].buffer if kind == "closure" else given[place]
+        old = self.sequence.cells[place].buffer if kind == "closure" else given[place]
         if not old.foreign:
             return
         new = _copied(old, line)
@@ -200,7 +200,7 @@ class JitProgram:
         for s in self.plan.states:
             if s.fresh is None:
                 at = s.state.place
-                out.append((-1, self.replay.cells[at].buffer) if s.state.kind == "closure" else (at, given[at]))
+                out.append((-1, self.sequence.cells[at].buffer) if s.state.kind == "closure" else (at, given[at]))
         return out
 
     # results ------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class JitProgram:
         """Give an updated tensor its new memory."""
         state = s.state
         tensor = state.tensor if state.tensor is not None else tensors[state.place]
-        old = self.replay.cells[state.place].buffer if state.kind == "closure" else given[state.place]
+        old = self.sequence.cells[state.place].buffer if state.kind == "closure" else given[state.place]
         if s.fresh is None:
             new = old.taken(self._why)
             if state.kind != "closure":
@@ -247,7 +247,7 @@ class JitProgram:
         if s.kind == "argument":
             return Tensor.of(tensors[s.place].node, self.device)
         if s.kind == "closure":
-            return Tensor.of(leaf(self.replay.cells[s.place].buffer), self.device)
+            return Tensor.of(leaf(self.sequence.cells[s.place].buffer), self.device)
         if s.kind == "number":
             return Tensor.of(leaf(given[len(tensors) + s.place]), self.device)
         donor = self.plan.donated.get(s.place)

@@ -1,5 +1,5 @@
-"""Recorded spaces: measure many schedules of a kernel once, keep them as JSON Lines, and run any strategy on the
-file, without a device, in no time.
+"""Simulated searches: measure many schedules of a kernel once, keep them as JSON Lines, and run any strategy on that recording, without a
+device and in no time.
 
 The score follows the methodology of the auto-tuning community (Willemsen et al., "A Methodology for Comparing
 Auto-Tuning Optimization Algorithms", 2024): how far a search's best lies between the *calculated* expectation of
@@ -20,7 +20,7 @@ from .recording import RecordedEntry, RecordedTemplate, Recording
 from .space import Space
 from .strategy import Strategy, seconds
 
-__all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "Replay", "random_expectation", "record", "replay", "score"]
+__all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "SimulatedSearch", "random_expectation", "record", "score", "simulate"]
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -67,8 +67,8 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """`curve[i]`: best seconds after i + 1 evaluations, infinity before the first valid one. `charged_s`: what they
+class SimulatedSearch:
+    """A search that was run on a recording. `curve[i]`: best seconds after i + 1 evaluations, infinity before the first valid one. `charged_s`: what they
     would have cost, `clock[i]` up to each. `thought_s`: seconds that the strategy itself took."""
 
     strategy: str
@@ -83,7 +83,7 @@ class Replay:
         return next((i + 1 for i, t in enumerate(self.curve) if t <= target_s), None)
 
 
-def replay(
+def simulate(
     recording: Recording,
     strategy: str | Callable[..., Strategy],
     trials: int = 100,
@@ -92,7 +92,7 @@ def replay(
     batch: int | None = None,
     *,
     limit_s: float = math.inf,
-) -> Replay:
+) -> SimulatedSearch:
     """Run a strategy (by name, or a factory such as `random.RandomWalk`) on a recording, until `trials` evaluations
     are made or they would have cost `limit_s` seconds. `batch`: how many are asked for in one go (default: as
     many as suit the number of evaluations, see `strategy.batch`). `wasted` counts what was asked for twice or is not recorded."""
@@ -131,7 +131,7 @@ def replay(
         if s.done:
             break
         asked = s.ask(min(batch or strategies.batch(trials), max(1, trials - len(curve))))
-    return Replay(s.name, tuple(curve), charged, wasted, tuple(clock), time.perf_counter() - began)
+    return SimulatedSearch(s.name, tuple(curve), charged, wasted, tuple(clock), time.perf_counter() - began)
 
 
 def random_expectation(recording: Recording, trials: int) -> list[float]:

@@ -146,13 +146,13 @@ class _Kept:
         self.calls: dict[tuple[int, ...], Call] = {}
 
 
-# prog -------------------------------------------------------------------------------------------------------
+# compiled -------------------------------------------------------------------------------------------------------
 MEMO = 64
 """Combinations of shapes, and of the symbols' values, that a program remembers."""
 
 
-class Prog:
-    """A compiled kernel. `prog(a, b)` returns the output (a tuple of them where the kernel has several); `prog(a, b, out=c)` writes into
+class CompiledKernel:
+    """A compiled kernel. `compiled(a, b)` returns the output (a tuple of them where the kernel has several); `compiled(a, b, out=c)` writes into
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
     shape and dtype, be row-major contiguous, and no output may overlap another argument, but for one that may be written in place
     of an input (`ir.in_place`): the same array is both then. Raises UsageError otherwise, and OutOfRangeError where an integer
@@ -217,7 +217,7 @@ class Prog:
         from ..opts import short
 
         said = self.origin if self.standing in (None, "verified") else f"{self.origin}, {self.standing}"
-        return f"<Prog {self._binder.usage()}: {short(self.opts)} ({said})>"
+        return f"<CompiledKernel {self._binder.usage()}: {short(self.opts)} ({said})>"
 
     def _repr_html_(self) -> str:
         """What it computes, where its schedule comes from, and its source, in a notebook."""
@@ -304,7 +304,7 @@ class Prog:
         return self._executable.inner if isinstance(self._executable, Copying) else self._executable
 
     def bound(self, *arrays: Any, **symbols: int) -> BoundCall:
-        """A call for a `CallReplay`, after every check: inputs, then outputs. It keeps the arrays. What a schedule packs of
+        """A call for a `Replay`, after every check: inputs, then outputs. It keeps the arrays. What a schedule packs of
         constant inputs is packed now. Raises UsageError as a call does, and on a device with memory of its own: make a
         BoundCall of `executable` and handles there. (What integers are places is looked at now, and not by a replay.)"""
         if isinstance(self._executable, Copying):
