@@ -116,7 +116,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     from tilewright.fleet.sweep import tune_on_fleet
     from tilewright.fleet.under_way import FleetOptions
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
-    from tilewright.search.manifest.entries import Entry, Manifest, Place
+    from tilewright.search.manifest.manifest import Entry, Manifest, Place
     from tilewright.search.result import Job, make
 
     def waits(job: Any, site: Any) -> Any:

@@ -24,7 +24,7 @@ from tilewright.measure import Duel, Measurement, Measurer, Outcome
 from tilewright.plan import Built
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
-from tilewright.search.decision.finals import Finalist, decide
+from tilewright.search.finals import Finalist, decide
 
 RATES = (4, 8, 16, 64, 256)
 STATE = """  %s0 = load i32, ptr @state

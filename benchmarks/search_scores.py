@@ -17,8 +17,8 @@ from statistics import fmean
 
 from tilewright.search.bench.made_up import RUGGED, UNSEEN, WHOLE_SPACES, made_up
 from tilewright.search.bench.methodology import Yardstick
+from tilewright.search.bench.recording import Recording
 from tilewright.search.bench.scores import available, score_all
-from tilewright.search.recording import Recording
 
 FAMILIES = ("heat", "bodies", "anything", "filtering", "dispersion", "product", *RUGGED, *WHOLE_SPACES, *UNSEEN)
 GROUPS = {"rugged": RUGGED, "whole": WHOLE_SPACES, "unseen": UNSEEN}

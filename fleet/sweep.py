@@ -26,7 +26,7 @@ from .under_way import Sent, Todo, UnderWay
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
-    from ..search.manifest.entries import Entry, Manifest, Place
+    from ..search.manifest.manifest import Entry, Manifest, Place
     from .seam import FleetEngine, FleetSlot, SlotDevice
     from .under_way import FleetOptions
 
@@ -455,7 +455,7 @@ class FleetRun:
 
 # sweep ------------------------------------------------------------------------------------------------------
 class SweepRun(FleetRun):
-    """`after`: for each entry the index of the one that it waits for, None for none (`search.sweep.order`)."""
+    """`after`: for each entry the index of the one that it waits for, None for none (`search.manifest.sweep_order`)."""
 
     after: Sequence[int | None] = ()
 

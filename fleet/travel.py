@@ -19,7 +19,7 @@ from ..search.result import Result
 if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..ir.kernel import Kernel
-    from ..search.manifest.entries import Entry
+    from ..search.manifest.manifest import Entry
     from .seam import FleetSlot
 
 log = logger("fleet")

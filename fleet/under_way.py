@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..cache.keys import Key
-    from ..search.manifest.entries import Entry
+    from ..search.manifest.manifest import Entry
     from .seam import FleetSlot, Running
 
 WAIT_S = 30.0

@@ -1,4 +1,4 @@
-"""Search: strategies behind ask and tell, budgets, the tuning run, simulated searches. Read `run.py` first."""
+"""Search: strategies behind ask and tell, budgets, the tuning run, simulated searches. Read `tuning_run.py` first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .strategy import DEFAULT, Strategy, create, names, register, seconds
 
 if TYPE_CHECKING:
     from .api import Interrupted, tune
-    from .run import TuningRun
-    from .simulation import Recording
-    from .start import Start
+    from .bench.simulation import Recording
+    from .run_state import Start
+    from .tuning_run import TuningRun
 
 __all__ = [
     "Budget",
@@ -39,7 +39,7 @@ __all__ = [
     "tune",
 ]
 
-_LAZY = {"Interrupted": "api", "tune": "api", "Recording": "recording", "Start": "run", "TuningRun": "run"}
+_LAZY = {"Interrupted": "api", "tune": "api", "Recording": "bench.recording", "Start": "run_state", "TuningRun": "tuning_run"}
 
 
 def __getattr__(name: str) -> Any:

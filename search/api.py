@@ -16,23 +16,17 @@ from ..ir import given
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
 from ..opts.opt import parse
-from . import aims
+from . import objective as aims
 from . import strategy as strategies
 from .budget import Budget, Meter
-from .deadline import Deadline, late_s
-from .doubted import DoubtedLimits
-from .interrupts import SignalWatch, release
-from .notebook import shown
-from .prepared import Measuring, begin_helpers, measurer_of, recorder_of
-from .progress import Progress
-from .remembered.effort import GLANCE, Effort
-from .remembered.known import known
-from .remembered.starts import starts_of
-from .remembered.warm import answer, front_of
+from .interrupts import Deadline, SignalWatch, late_s, release
+from .machine_limits import DoubtedLimits
+from .progress import Progress, shown
 from .result import INTERRUPTED, Job, Result
-from .run import TuningRun
 from .space import OptEngine, Space
-from .task import TuningTask
+from .task import Measuring, TuningTask, begin_helpers, measurer_of, recorder_of
+from .tuning_run import TuningRun
+from .warm_start import GLANCE, Effort, answer, front_of, known, starts_of
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -41,7 +35,7 @@ if TYPE_CHECKING:
     from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
     from ..plan import Plan
-    from .optuna.study import StudyKeeper
+    from .strategies.optuna_study import StudyKeeper
 
 
 # garbage ----------------------------------------------------------------------------------------------------
@@ -267,7 +261,7 @@ def _study(task: TuningTask, job: Job, url: str, budget: Budget) -> StudyKeeper:
     """The study of this kernel on this device, open."""
     from ..heuristics import templates
     from ..kernels import short_name
-    from .optuna.study import StudyKeeper
+    from .strategies.optuna_study import StudyKeeper
 
     shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
     name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))

@@ -11,7 +11,7 @@ from numbers import Real
 
 from ..ir import given
 from ..ir.errors import UsageError
-from .deadline import late_s
+from .interrupts import late_s
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0

@@ -1,21 +1,23 @@
-"""What a run knows so far: outcomes by schedule and by source, the best, and the builds that may enter the finals."""
+"""What a run is given to start with, and what it knows so far: outcomes by schedule and by source, the best, and the builds that may enter the finals."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..cache.objectives import TIME
 from ..opts.opt import short
-from .aims import KEPT, Aim
-from .decision.finals import Finalist
+from .finals import Finalist
+from .objective import KEPT, Aim
 from .strategy import seconds
 
 if TYPE_CHECKING:
     from ..measure import Measurement
-    from .space import Schedule
+    from .space import Schedule, State
+
 
 TIMES = Aim()
 
@@ -137,3 +139,20 @@ class RunState:
         fresh = [f for f in fresh if not f.measurement.cleared]
         self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
         self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A schedule measured before the search; `origin` is 'seed' (what is used without tuning; the answer must beat
+    the best of these) or 'stored'."""
+
+    opts: Schedule
+    origin: str = "seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A schedule that a strategy asked for, and which one that was."""
+
+    state: State
+    by: str

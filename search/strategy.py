@@ -30,7 +30,7 @@ class Measured(Protocol):
 
 def seconds(m: Measured) -> float:
     """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would), or the score
-    that stands for it (see `aims`); infinity for every other outcome."""
+    that stands for it (see `objective`); infinity for every other outcome."""
     if m.outcome not in ("ok", "slow") or m.t_min is None:
         return math.inf
     score: float | None = getattr(m, "score", None)  # a recorded measurement has none
@@ -97,19 +97,19 @@ class Strategy(ABC):
 _BUILTIN = {
     "portfolio": "strategies.portfolio:Portfolio",
     "beam": "strategies.beam:Beam",
-    "random": "strategies.random:RandomWalk",
-    "evolve": "strategies.evolve:Evolve",
-    "choices": "strategies.choices:ModelledChoices",
-    "anneal": "strategies.anneal:Anneal",
-    "genetic": "strategies.genetic:Genetic",
-    "uniform": "strategies.uniform:UniformChoices",
-    "exhaustive": "strategies.exhaustive:Exhaustive",
-    "optuna:tpe": "optuna.strategies:Tpe",
-    "optuna:gp": "optuna.strategies:Gp",
-    "optuna:cmaes": "optuna.strategies:CmaEs",
-    "optuna:nsga2": "optuna.strategies:Nsga2",
-    "optuna:qmc": "optuna.strategies:Qmc",
-    "optuna:random": "optuna.strategies:Uniform",
+    "random": "strategies.walks:RandomWalk",
+    "evolve": "strategies.walks:Evolve",
+    "choices": "strategies.bayesian:ModelledChoices",
+    "anneal": "strategies.point_search:Anneal",
+    "genetic": "strategies.point_search:Genetic",
+    "uniform": "strategies.sampling:UniformChoices",
+    "exhaustive": "strategies.sampling:Exhaustive",
+    "optuna:tpe": "strategies.optuna_search:Tpe",
+    "optuna:gp": "strategies.optuna_search:Gp",
+    "optuna:cmaes": "strategies.optuna_search:CmaEs",
+    "optuna:nsga2": "strategies.optuna_search:Nsga2",
+    "optuna:qmc": "strategies.optuna_search:Qmc",
+    "optuna:random": "strategies.optuna_search:Uniform",
 }
 _ALIASES = {"optuna": "optuna:tpe"}
 DEFAULT = "portfolio"
@@ -132,7 +132,7 @@ def check(name: str | None) -> str:
     name = DEFAULT if name is None else name
     name = _ALIASES.get(name, name)
     if name.startswith("optuna:"):
-        from .optuna.samplers import kind
+        from .strategies.optuna_samplers import kind
 
         kind(name.removeprefix("optuna:"))
     if name not in names():

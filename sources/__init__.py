@@ -6,19 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .best import TunedSource as TunedSource
-    from .best import best_source as best_source
-    from .best import values_of as values_of
-    from .making import spec_of as spec_of
+    from .reading import spec_of as spec_of
+    from .resolving import TunedSource as TunedSource
+    from .resolving import best_source as best_source
+    from .resolving import values_of as values_of
     from .spec import SourceSpec as SourceSpec
     from .tuning import tune_source as tune_source
 
 _WHERE = {
     "tune_source": "tuning",
-    "best_source": "best",
-    "TunedSource": "best",
-    "values_of": "best",
-    "spec_of": "making",
+    "best_source": "resolving",
+    "TunedSource": "resolving",
+    "values_of": "resolving",
+    "spec_of": "reading",
     "SourceSpec": "spec",
 }
 

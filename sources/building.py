@@ -1,8 +1,14 @@
-"""What builder processes do with a configuration: text, signature, object."""
+"""What builder processes do with a configuration: its text, how it is called, its object.
+
+The text is the user's, with a `#define` for each parameter before it. A definition that the text itself has of a parameter gives way,
+whether it is guarded by `#ifndef` or not: it is the untuned value. Lines keep their numbers, so that a compiler's messages name the user's
+own."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +16,96 @@ from typing import TYPE_CHECKING
 from ..ir.errors import OptError, UsageError
 from ..plan.built import Built
 from ..renderers import Source
-from . import text
 from .configurations import point, texts
-from .signature import signature
-from .spec import SourceSpec
+from .spec import CALL, SourceSpec, signature
 
 if TYPE_CHECKING:
     from ..search.space import Schedule
-    from .device import SourceDevice
+    from .source_device import SourceDevice
+
+
+_C_TYPES = {
+    "float64": "double", "float32": "float", "float16": "_Float16", "bfloat16": "__bf16", "int64": "__INT64_TYPE__", "int32": "int",
+    "int16": "short", "int8": "signed char", "uint64": "__UINT64_TYPE__", "uint32": "unsigned int", "uint16": "unsigned short",
+    "uint8": "unsigned char", "bool": "_Bool",
+}  # fmt: skip
+
+
+def _define(name: str) -> re.Pattern[str]:
+    return re.compile(rf"^([ \t]*)#([ \t]*)define([ \t]+){re.escape(name)}(?![A-Za-z0-9_(])((?:[^\n\\]|\\\n|\\[^\n])*)$", re.M)
+
+
+def defined(text: str, name: str) -> str | None:
+    """What the text itself defines a name as, None where it does not. Comments at the end of the line do not count."""
+    found = _define(name).search(text)
+    return None if found is None else re.sub(r"/\*.*?\*/|//.*", "", found[4].replace("\\\n", " "), flags=re.S).strip()
+
+
+def without_definitions(text: str, names: list[str]) -> str:
+    """The text without its own definitions of these names, every line at its place."""
+    for name in names:
+        text = _define(name).sub(lambda m: "\n" * m[0].count("\n"), text)
+    return text
+
+
+def definitions(spec: SourceSpec, texts: Mapping[str, str]) -> str:
+    """The lines that define a configuration's parameters."""
+    return "".join(f"#define {p.name} {texts[p.name]}\n" for p in spec.parameters if not p.flag)
+
+
+def flags_of(spec: SourceSpec, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The compiler's flags in a configuration: those of the spec, then those that parameters choose (a value may hold several)."""
+    import shlex
+
+    return (*spec.flags, *(w for p in spec.parameters if p.flag for w in shlex.split(texts[p.name])))
+
+
+def plain_text(spec: SourceSpec, texts: Mapping[str, str]) -> str:
+    """The source of a configuration for people: definitions, then the user's text."""
+    body = without_definitions(spec.text, [p.name for p in spec.parameters if not p.flag])
+    flags = flags_of(spec, texts)
+    said = f"// flags: {' '.join(flags)}\n" if flags and spec.language != "c" else f"/* flags: {' '.join(flags)} */\n" if flags else ""
+    return f"{said}{definitions(spec, texts)}{body}"
+
+
+def compiled_text(spec: SourceSpec, texts: Mapping[str, str]) -> str:
+    """What the compiler gets: the source of a configuration, and for C what calls the function. Flags are a comment, so that
+    texts tell configurations apart."""
+    name = spec.file.replace("\\", "/").rsplit("/", 1)[-1].replace('"', "'") or "source"
+    body = without_definitions(spec.text, [p.name for p in spec.parameters if not p.flag])
+    if spec.language == "cuda":
+        body = _without_mangling(spec, body)
+    head = f"/* {' '.join(flags_of(spec, texts)).replace('*/', '')} */\n{definitions(spec, texts)}"
+    line = f'#line 1 "{name}"\n'
+    return f"{head}{line}{body.rstrip()}\n{_caller(spec) if spec.language in ('c', 'c++') else ''}"
+
+
+def _caller(spec: SourceSpec) -> str:
+    """C that calls the function with arguments at given addresses. A wrong number of arguments, or a pointer to another kind of
+    float, is the compiler's error."""
+    given = []
+    for i, a in enumerate(spec.arguments):
+        kind = _C_TYPES.get(a.dtype.name)
+        if kind is None:
+            raise UsageError(f"argument {a.name}: C has no type for {a.dtype.name}; use one of {', '.join(_C_TYPES)}")
+        if kind == "_Bool" and spec.language == "c++":
+            kind = "bool"
+        at = f"tilewright_p[{i}]"
+        # in C, void * may become any pointer: int64_t is long here and long long elsewhere
+        loose = spec.language == "c" and not a.dtype.is_float
+        given.append(f"*({kind} const *){at}" if a.scalar else at if loose else f"({kind} *){at}")
+    strict = '#pragma GCC diagnostic error "-Wincompatible-pointer-types"\n#pragma GCC diagnostic error "-Wimplicit-function-declaration"\n'
+    linkage = 'extern "C" ' if spec.language == "c++" else ""
+    return (
+        f'#line 1 "the arguments of {spec.function}"\n{strict if spec.language == "c" else ""}'
+        f"{linkage}void {CALL}(void *const *tilewright_p)\n{{ {spec.function}({', '.join(given)}); }}\n"
+    )
+
+
+def _without_mangling(spec: SourceSpec, body: str) -> str:
+    """CUDA C++ whose kernel keeps its name in the object."""
+    kernel = re.compile(rf"(?<![A-Za-z0-9_])__global__(?=[^;{{}}]*?(?<![A-Za-z0-9_]){re.escape(spec.function)}\s*\()")
+    return kernel.sub('extern "C" __global__', re.sub(r'extern\s*"C"\s*(?=__global__)', "", body))
 
 
 @dataclass(frozen=True)
@@ -35,12 +123,12 @@ def build(task: SourceTask, opts: Schedule, device: SourceDevice) -> Built:
     at = point(spec, opts)
     given = texts(opts)
     try:
-        called = signature(spec, at, text.flags_of(spec, given))
+        called = signature(spec, at, flags_of(spec, given))
     except UsageError as e:
         raise OptError(str(e)) from None
     target = replace(device.target, lang="c") if device.family_name == "cpu" else device.target
     launch = f"// {called.block} {called.grid} {called.dynamic}\n" if spec.language in ("opencl", "cuda") else ""
-    source = Source(text.whole(spec, given) + launch, spec.language, target, called)
+    source = Source(compiled_text(spec, given) + launch, spec.language, target, called)
     middle = time.perf_counter()
     obj = device.build(source)
     effects = frozenset() if spec.check.deterministic else frozenset({"NONDET"})

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import OptError
 from ..opts import Opt, opt, parse
-from .lattice import At, Lattice
-from .parameters import Value, number
+from .parameters import At, Lattice, Value, number
 from .spec import SourceSpec
 
 if TYPE_CHECKING:

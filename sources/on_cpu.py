@@ -17,8 +17,7 @@ from ..devices.base import Executable
 from ..devices.cpu import cc
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
-from .signature import SourceSignature
-from .text import CALL
+from .spec import CALL, SourceSignature
 
 if TYPE_CHECKING:
     from ..targets import Target

@@ -1,15 +1,32 @@
-"""Parameters of a source: a name and the values that a search may give it."""
+"""Parameters of a source, and the combinations of them that restrictions leave, found by trying all in a clever order.
+
+Parameters that no restriction joins are independent, so each group of joined ones is a factor of its own, and the space is their product,
+which is never written down. Within a group the loops over its parameters are nested in an order in which restrictions can be asked early,
+and each restriction stands at the first loop where all that it names is known: what it refuses costs none of the loops inside. The loops
+are one generated function of checked expressions (`expressions`), so that a million combinations take a fraction of a second."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
+from .expressions import ENVIRONMENT, Expression, conjuncts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Table = np.ndarray[Any, np.dtype[np.uint16]]
+
 
 MOST_VALUES = 4096
 """Values of one parameter."""
@@ -162,3 +179,217 @@ def listed(text: str, what: str) -> list[Value]:
         raise UsageError(f"{what}: the values {text!r} are no list that is understood here; write [1, 2, 4] or range(1, 9)")
 
     return items(tree)
+
+
+At = tuple[int, ...]
+"""The place of each parameter's value."""
+MOST_ROWS = 20_000_000
+"""Combinations of one group that are listed."""
+MOST_S = 120.0
+"""Seconds that listing one group may take."""
+
+
+@dataclass(frozen=True)
+class JoinedParameters:
+    """A group of parameters that restrictions join: which ones (`places`), and every combination of the places of their values,
+    in ascending order of `codes`."""
+
+    places: tuple[int, ...]
+    rows: Table
+    codes: Any
+    radix: tuple[int, ...]
+
+    def holds(self, at: At) -> bool:
+        """Whether a point's values of these parameters go together."""
+        import numpy as np
+
+        code = sum(at[p] * r for p, r in zip(self.places, self.radix, strict=True))
+        i = int(np.searchsorted(self.codes, code))
+        return i < len(self.codes) and int(self.codes[i]) == code
+
+
+class Lattice:
+    """All legal points of a space. `size`: how many there are; `whole`: how many there would be without restrictions."""
+
+    def __init__(self, parameters: Sequence[SourceParameter], restrictions: Sequence[Expression], sizes: Mapping[str, Any]) -> None:
+        """Raises UsageError where the restrictions leave nothing, and says which of them does so, or where they leave too many to list."""
+        self.parameters = tuple(parameters)
+        self.whole = math.prod(len(p.values) for p in parameters)
+        wanted = [c for r in restrictions for c in conjuncts(r)]
+        self._fixed(wanted, sizes)
+        self.factors = [self._factor(places, wanted, sizes) for places in _groups(parameters, wanted)]
+        self.size = math.prod(len(f.rows) for f in self.factors)
+        if not self.size:
+            raise UsageError(self._nothing(wanted, sizes))
+
+    def __contains__(self, at: At) -> bool:
+        return all(f.holds(at) for f in self.factors)
+
+    def draw(self, rng: Random) -> At:
+        """A point, all of them as likely as each other."""
+        return self._point([rng.randrange(len(f.rows)) for f in self.factors])
+
+    def __iter__(self) -> Iterator[At]:
+        """Every point, the last group's parameters changing fastest."""
+        return map(self._point, _counted([len(f.rows) for f in self.factors]))
+
+    def _point(self, which: Sequence[int]) -> At:
+        out = [0] * len(self.parameters)
+        for f, i in zip(self.factors, which, strict=True):
+            for p, v in zip(f.places, f.rows[i].tolist(), strict=True):
+                out[p] = v
+        return tuple(out)
+
+    def nearest(self, at: At) -> At:
+        """The legal point with the fewest other values, and those as near as can be: what a default becomes that a restriction refuses."""
+        import numpy as np
+
+        out = list(at)
+        for f in self.factors:
+            if f.holds(at):
+                continue
+            want = np.array([at[p] for p in f.places], dtype=np.int64)
+            away = np.abs(f.rows.astype(np.int64) - want)
+            best = int(np.lexsort((away.sum(1), (away != 0).sum(1)))[0])
+            for p, v in zip(f.places, f.rows[best].tolist(), strict=True):
+                out[p] = v
+        return tuple(out)
+
+    # finding the points ---------------------------------------------------------------------------------------------
+    def _fixed(self, wanted: Sequence[Expression], sizes: Mapping[str, Any]) -> None:
+        """Restrictions of sizes alone hold or do not."""
+        names = {p.name for p in self.parameters}
+        for r in wanted:
+            if not names & set(r.names) and not r(sizes):
+                raise UsageError(f"the restriction {r.text!r} excludes every configuration: it names no parameter, and does not hold")
+
+    def _factor(self, places: tuple[int, ...], wanted: Sequence[Expression], sizes: Mapping[str, Any]) -> JoinedParameters:
+        import numpy as np
+
+        here = {self.parameters[p].name for p in places}
+        mine = [r for r in wanted if here & set(r.names)]
+        order = _order([self.parameters[p] for p in places], mine)
+        flat = _listed(order, mine, sizes)
+        at = {p.name: i for i, p in enumerate(order)}
+        rows = np.frombuffer(flat, dtype=np.uint16).reshape(-1, len(order))[:, [at[self.parameters[p].name] for p in places]]
+        counts = [len(self.parameters[p].values) for p in places]
+        radix = tuple(math.prod(counts[i + 1 :]) for i in range(len(counts)))
+        # codes of more than 63 bits are Python's numbers
+        kind: Any = np.int64 if math.prod(counts) < 1 << 62 else object
+        codes = sum((rows[:, i].astype(kind) * r for i, r in enumerate(radix)), np.zeros(len(rows), kind))
+        by = np.argsort(codes, kind="stable")
+        return JoinedParameters(places, np.ascontiguousarray(rows[by]), codes[by], radix)
+
+    def _nothing(self, wanted: Sequence[Expression], sizes: Mapping[str, Any]) -> str:
+        """Which restriction is at fault."""
+        for r in wanted:
+            own = [p for p in self.parameters if p.name in r.names]
+            if own and not len(_listed(own, [r], sizes, 1)):
+                values = "; ".join(f"{p.name} is one of {shown(p.texts)}" for p in own)
+                return f"the restriction {r.text!r} excludes every configuration ({values}): mend it, or give other values"
+        texts = " and ".join(repr(r.text) for r in wanted)
+        return f"the restrictions together exclude every configuration: {texts}. Each alone leaves some: mend one of them, or give other values"
+
+
+def _groups(parameters: Sequence[SourceParameter], wanted: Sequence[Expression]) -> list[tuple[int, ...]]:
+    """Places of parameters, those together that restrictions join."""
+    place = {p.name: i for i, p in enumerate(parameters)}
+    group = {i: {i} for i in range(len(parameters))}
+    for r in wanted:
+        joined = set().union(*(group[place[n]] for n in r.names if n in place))
+        for i in joined:
+            group[i] = joined
+    return list(dict.fromkeys(tuple(sorted(g)) for g in group.values()))
+
+
+def _order(parameters: Sequence[SourceParameter], wanted: Sequence[Expression]) -> list[SourceParameter]:
+    """The order of loops: next those of the restriction that the fewest combinations more make known."""
+    left = {p.name: p for p in parameters}
+    out: list[SourceParameter] = []
+    asked = [{n for n in r.names if n in left} for r in wanted]
+    while left:
+        open_ = [a & left.keys() for a in asked if a & left.keys()]
+        best = min(open_, key=lambda a: math.prod(len(left[n].values) for n in a), default=set(left))
+        for name in sorted(best, key=lambda n: len(left[n].values)):
+            out.append(left.pop(name))
+    return out
+
+
+def _listed(order: Sequence[SourceParameter], wanted: Sequence[Expression], sizes: Mapping[str, Any], most: int = MOST_ROWS) -> array[int]:
+    """The places of all values that go together, one combination after another; with `most` 1, at most one of them."""
+    out: array[int] = array("H")
+    if any(len(p.values) > 1 << 16 for p in order):
+        raise UsageError("a parameter has more than 65536 values")
+    began = time.monotonic()
+
+    def tick() -> None:
+        if len(out) > most * len(order):
+            raise _Enough
+        if time.monotonic() - began > MOST_S:
+            raise UsageError(
+                f"listing the combinations of {', '.join(p.name for p in order)} takes longer than {MOST_S:.0f} s: give fewer values, or restrictions "
+                "that name few parameters each"
+            )
+
+    run = _loops(order, wanted, sizes)
+    try:
+        run([p.values for p in order], out.extend, tick)
+    except _Enough:
+        if most > 1:
+            raise UsageError(
+                f"the restrictions leave more than {most} combinations of {', '.join(p.name for p in order)}, which they join: give fewer values, or "
+                "a stricter restriction"
+            ) from None
+    except (ArithmeticError, TypeError, ValueError) as e:
+        raise UsageError(f"a restriction has no value for some combination: {e} ({' and '.join(r.text for r in wanted)})") from None
+    return out
+
+
+class _Enough(Exception):
+    """As many as are wanted were found."""
+
+
+def _loops(order: Sequence[SourceParameter], wanted: Sequence[Expression], sizes: Mapping[str, Any]) -> Callable[..., None]:
+    """The nested loops as a function of (values of each parameter, what takes a combination, what is called now and then)."""
+    names = {p.name: f"v{i}" for i, p in enumerate(order)}
+    level = {p.name: i for i, p in enumerate(order)}
+    tests: list[list[str]] = [[] for _ in order]
+    for r in wanted:
+        at = max((level[n] for n in r.names if n in level), default=0)
+        tests[at].append(ast.unparse(_Renamed(names, sizes).visit(ast.parse(ast.unparse(r.tree), mode="eval"))))
+    lines = ["def run(values, take, tick):"]
+    for i in range(len(order)):
+        pad = "    " * (i + 1)
+        lines.append(f"{pad}for i{i}, v{i} in enumerate(values[{i}]):")
+        # the two innermost loops are left alone: they are short, and everything is paid for there
+        if i < max(1, len(order) - 2):
+            lines.append(f"{pad}    tick()")
+        lines += [f"{pad}    if not ({t}): continue" for t in tests[i]]
+    lines.append(f"{'    ' * (len(order) + 1)}take(({', '.join(f'i{i}' for i in range(len(order)))},))")
+    if len(order) <= 1:
+        lines.append("    tick()")
+    space: dict[str, Any] = {**ENVIRONMENT, "enumerate": enumerate}
+    exec("\n".join(lines), space)  # loops, and expressions that `parse` let through
+    run: Callable[..., None] = space["run"]
+    return run
+
+
+class _Renamed(ast.NodeTransformer):
+    """Parameters by names of ours, which are no words of Python; sizes by their values."""
+
+    def __init__(self, names: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
+        self.names, self.sizes = names, sizes
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self.names:
+            return ast.Name(self.names[node.id], ast.Load())
+        return ast.Constant(self.sizes[node.id]) if node.id in self.sizes else node
+
+
+def _counted(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every tuple of numbers below these counts, without listing any."""
+    return functools.reduce(_joined, ((range(c),) for c in counts), iter([()]))
+
+
+def _joined(before: Iterator[tuple[int, ...]], more: tuple[range]) -> Iterator[tuple[int, ...]]:
+    return ((*a, b) for a in before for b in more[0])

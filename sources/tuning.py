@@ -20,27 +20,23 @@ from ..measure.processes.runner_setup import Data
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
-from ..search.deadline import Deadline, late_s
-from ..search.interrupts import SignalWatch, release
-from ..search.notebook import shown
-from ..search.prepared import build_deadline_s
-from ..search.progress import Progress
-from ..search.remembered.effort import GLANCE, Effort
-from ..search.remembered.known import known
-from ..search.remembered.warm import stored
+from ..search.interrupts import Deadline, SignalWatch, late_s, release
+from ..search.progress import Progress, shown
 from ..search.result import INTERRUPTED, Result
-from ..search.run import TuningRun
+from ..search.run_state import Start
 from ..search.space import Space
-from ..search.start import Start
+from ..search.task import build_deadline_s
+from ..search.tuning_run import TuningRun
+from ..search.warm_start import GLANCE, Effort, known, stored
 from ..targets.memory import require_room
-from . import building, preparing
+from . import building
+from . import reference as preparing
 from .building import SourceTask
 from .configurations import ParameterEngine, ParameterNames, schedule
-from .device import SourceDevice
 from .parameters import text_of
-from .recording import SourceRecorder, answered, opened
-from .reference_process import MODULE, ReferenceRequest
-from .resolving import SourceJob, SourceRun, SourceSettings, resolved
+from .reference import MODULE, ReferenceRequest
+from .resolving import SourceJob, SourceRecorder, SourceRun, SourceSettings, answered, opened, resolved
+from .source_device import SourceDevice
 from .spec import SourceSpec
 
 if TYPE_CHECKING:
@@ -250,14 +246,14 @@ def _starts(spec: SourceSpec, space: Space, store: Cache, key: Key, first: Seque
 def _strategy(name: str, space: Space, starts: Sequence[Start], what: SourceRun, settings: Mapping[str, Any]) -> Strategy:
     """The strategy over the parameters' choices."""
     if name == "portfolio":
-        from ..search.optuna.strategies import Tpe
-        from ..search.strategies.choices import ModelledChoices
-        from ..search.strategies.genetic import Genetic
+        from ..search.strategies.bayesian import ModelledChoices
+        from ..search.strategies.optuna_search import Tpe
+        from ..search.strategies.point_search import Genetic
 
         return strategies.create(name, space, seed=settings.get("seed", 0), arms=(ModelledChoices, Genetic, Tpe))
     more: dict[str, Any] = {}
     if settings.get("study"):
-        from ..search.optuna.study import StudyKeeper
+        from ..search.strategies.optuna_study import StudyKeeper
 
         job = what.job(name, 0, Budget())
         about = {"kernel": job.kernel, "device": job.device, "threads": job.threads, "compiler": what.key.compiler, "flops": job.flops}

@@ -57,8 +57,7 @@ def remeasure(
     from ..opts import short
     from ..plan import resolve
     from ..search.budget import Budget
-    from ..search.prepared import measurer_of
-    from ..search.task import TuningTask
+    from ..search.task import TuningTask, measurer_of
 
     task = TuningTask(kernel, shape, dtype, device, threads, None, allow)
     with nullcontext(cache) if isinstance(cache, caches.Cache) else caches.open(cache) as store:

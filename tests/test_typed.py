@@ -35,7 +35,7 @@ def test_mypy_finds_the_linked_types(tmp_path: Path) -> None:
     assert folder == backend().link_types(tmp_path / "other"), "a second install"
     find = finder.FindModuleCache(finder.SearchPaths((), (), (str(folder.parent),), ()), None, None).find_module
     assert Path(find("tilewright")).resolve() == ROOT / "__init__.py"
-    assert Path(find("tilewright.search.optuna.study")).resolve() == ROOT / "search/optuna/study.py"
+    assert Path(find("tilewright.search.strategies.optuna_study")).resolve() == ROOT / "search/strategies/optuna_study.py"
     assert isinstance(find("tilewright.tests"), finder.ModuleNotFoundReason)
 
 

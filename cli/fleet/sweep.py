@@ -18,18 +18,18 @@ from ..tuning import manifest as shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.manifest import Entry, Manifest
+    from ...search.manifest.sweep_file import Sweep
+    from ...search.manifest.sweep_journal import EntryStory, SweepJournal
+    from ...search.manifest.sweep_order import SweepOrder
     from ...search.manifest.tune_all import Done, Overall
-    from ...search.sweep.journal import EntryStory, SweepJournal
-    from ...search.sweep.order import SweepOrder
-    from ...search.sweep.sweep_file import Sweep
 
 
 def sweep(args: Namespace) -> int:
     """Plan, and tune what is not done; the exit code is that of a manifest's run."""
-    from ...search.sweep import journal as journals
-    from ...search.sweep import sweep_file
-    from ...search.sweep.order import order
+    from ...search.manifest import sweep_file
+    from ...search.manifest import sweep_journal as journals
+    from ...search.manifest.sweep_order import order
 
     files: Any = "all" if args.trust else "inside"
     whole = sweep_file.load(args.file, files, args.target, args.model)
@@ -50,9 +50,9 @@ def sweep(args: Namespace) -> int:
 
 
 def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Console) -> int:
+    from ...search.manifest.sweep_journal import LOSSES, SweepJournal, deadly
+    from ...search.manifest.sweep_order import order
     from ...search.manifest.tune_all import FAILED, Done
-    from ...search.sweep.journal import LOSSES, SweepJournal, deadly
-    from ...search.sweep.order import order
 
     with SweepJournal(place, plan.entries if args.again else ()) as journal:
         # on a fleet it is a worker that dies, which the fleet knows more of
@@ -112,7 +112,7 @@ def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJo
 # what is said --------------------------------------------------------------------------------------------------------
 def _beginning(plan: SweepOrder, stories: dict[str, EntryStory], place: Path) -> str:
     """What is ahead, in a line."""
-    from ...search.sweep.journal import identity
+    from ...search.manifest.sweep_journal import identity
 
     known = Counter(stories[i].event for i in map(identity, plan.entries) if i in stories)
     said = f"{_entries(plan)}, at most {plan.longest} after one another"
@@ -127,7 +127,7 @@ def _entries(plan: SweepOrder) -> str:
 def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: Console) -> None:
     from rich.text import Text
 
-    from ...search.sweep.journal import EntryStory, identity
+    from ...search.manifest.sweep_journal import EntryStory, identity
 
     listed = table(whole.manifest.path, ">#", "kernel", "shape", "dtype?4", "for?3", ">after?2", "journal?1", ">time?5", "models?6")
     for i, e in enumerate(plan.entries):
@@ -143,7 +143,7 @@ def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: C
 
 
 def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> list[dict[str, Any]]:
-    from ...search.sweep.journal import EntryStory, identity
+    from ...search.manifest.sweep_journal import EntryStory, identity
 
     out = []
     for i, e in enumerate(plan.entries):
@@ -154,6 +154,6 @@ def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> 
 
 
 def _models(whole: Sweep, entry: Entry) -> Sequence[str]:
-    from ...search.sweep.journal import identity
+    from ...search.manifest.sweep_journal import identity
 
     return whole.models[identity(entry)]

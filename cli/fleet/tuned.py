@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...fleet.under_way import UnderWay
-    from ...search.manifest.entries import Manifest
+    from ...search.manifest.manifest import Manifest
     from ...search.manifest.tune_all import Done, Overall
 
 

@@ -13,8 +13,8 @@ from ..terminal.json_file import write
 from ..terminal.style import console
 
 if TYPE_CHECKING:
+    from ...search.bench.recording import Recording
     from ...search.bench.scores import StrategyScores
-    from ...search.recording import Recording
 
 MADE_UP = {"filtering": range(100, 102), "dispersion": range(100, 102), "product": range(100, 102), "caches": range(100, 101)}
 """What is searched where no file is named."""
@@ -53,7 +53,7 @@ def _record(args: Namespace) -> int:
     """Measure a space and write it."""
     from ...kernels import parse_shape
     from ...measure import Measurer
-    from ...search.bench.recorder import record_space
+    from ...search.bench.record_space import record_space
     from ...search.space import OptEngine, Space
     from ...search.task import TuningTask
     from ...targets import lowered
@@ -88,8 +88,8 @@ def _record(args: Namespace) -> int:
 
 
 def _spaces(files: Sequence[str]) -> dict[str, Recording]:
-    from ...search.bench.files import load
     from ...search.bench.made_up import several
+    from ...search.bench.space_files import load
 
     if not files:
         return dict(several(MADE_UP))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from ...search.optuna.stored import StoredStudy
+    from ...search.strategies.optuna_study import StoredStudy
 
 STUDIES, SPACES, LINES, FEWEST = 24, 2, 300, 4
 """Studies and templates of each that are drawn, trials in parallel coordinates, and trials below which nothing is drawn."""
@@ -41,7 +41,7 @@ def drawing() -> str:
 def figures_page(url: str, args: Namespace) -> str:
     """The same without any script. Raises UsageError."""
     library()
-    from ...search.optuna.stored import studies
+    from ...search.strategies.optuna_study import studies
 
     found = [s for s in studies(url) if _wanted(s, args)]
     if not found:
@@ -92,7 +92,7 @@ def _space(mark: str, name: str, trials: Sequence[FrozenTrial]) -> str:
     """The pictures of one template, of which `trials` were finished."""
     import optuna
 
-    from ...search.optuna.samplers import quiet
+    from ...search.strategies.optuna_samplers import quiet
 
     fastest = sorted(trials, key=lambda t: t.value or math.inf)
     unit, scale = _unit(fastest[0].value or 1.0)

@@ -19,7 +19,7 @@ from .explain import ratio_numbers, ratio_text, status_line
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.rival.versus import Rivalry, Versus
-    from ...search.decision.side_by_side import Contestant
+    from ...search.explain import Contestant
 
 NOTHING_VALID = 4
 _WORDS = ("seed", "best")
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
     from ...ir.cost import cost
     from ...ir.normal_form.normalise import normalise
     from ...search.budget import parse_seconds
-    from ...search.decision.side_by_side import side_by_side
+    from ...search.explain import side_by_side
     from ..functions.asked import kernel_of
     from ..tuning.beside import rivalry
 

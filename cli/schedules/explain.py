@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
     from ...opts.opt import Opt
-    from ...search.decision.explain import Explanation, Ratio
+    from ...search.explain import Explanation, Ratio
 
 
 # predicted --------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def run(args: Namespace) -> int:
     from ...heuristics.contraction_order import order_lines
     from ...ir.normal_form.normalise import normalise
     from ...search.budget import parse_seconds
-    from ...search.decision.explain import explain
+    from ...search.explain import explain
     from ..functions.asked import kernel_of
 
     kernel = normalise(kernel_of(args))

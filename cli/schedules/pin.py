@@ -18,7 +18,7 @@ def run(args: Namespace) -> int:
     from rich.text import Text
 
     from ... import cache
-    from ...search.remembered.pinning import pin
+    from ...search.pinning import pin
 
     task = _task(args)
     made = chosen(args.opts, task.kernel, ForTarget(task.device.target, task.threads, task.device), args)
@@ -42,7 +42,7 @@ def remove(args: Namespace) -> int:
     from rich.text import Text
 
     from ... import cache
-    from ...search.remembered.pinning import unpin
+    from ...search.pinning import unpin
 
     task = _task(args)
     with cache.open(args.cache) as store:

@@ -22,7 +22,7 @@ def run(args: Namespace, spec: SourceSpec) -> int:
     """Build the untuned configuration and some drawn ones; 4 where one does not build."""
     from ...sources.building import SourceTask, build
     from ...sources.configurations import schedule
-    from ...sources.device import SourceDevice
+    from ...sources.source_device import SourceDevice
     from ...sources.spec import DEVICES
 
     device = SourceDevice(args.device or DEVICES[spec.language], spec.language, args.target or "")

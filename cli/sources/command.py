@@ -38,7 +38,7 @@ def _run(args: Namespace) -> int:
 
     spec, budget, trials = spec_from(args)
     if args.write_t1:
-        from ...sources.t1_writing import write as as_t1
+        from ...sources.t1 import write as as_t1
 
         write(args.write_t1, as_t1(spec))
     if args.build_only:
@@ -63,8 +63,9 @@ def _run(args: Namespace) -> int:
 
 def spec_from(args: Namespace) -> tuple[SourceSpec, str | float | None, int | None]:
     """What is tuned, and the budget and trials that count. Raises UsageError."""
-    from ...sources import parameters, t1
-    from ...sources.making import shape_sizes, spec_of
+    from ...sources import parameters as parameters
+    from ...sources import t1
+    from ...sources.reading import shape_sizes, spec_of
 
     settings: dict[str, Any] = {
         k: getattr(args, k)
@@ -121,7 +122,7 @@ def search_settings(args: Namespace, spec: SourceSpec, budget: str | float | Non
 
 def _fastest(path: str, spec: SourceSpec) -> list[dict[str, Any]]:
     """The fastest configurations of recorded results that are legal here. Raises UsageError where none is."""
-    from ...search.bench.files import load
+    from ...search.bench.space_files import load
     from ...sources.parameters import text_of
 
     found = [e for e in load(path).entries if e.t_min is not None]
@@ -198,14 +199,14 @@ def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> 
 
 def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
     """The files that were asked for."""
-    from ...sources import text
+    from ...sources.building import plain_text
     from ...sources.configurations import texts
 
     if args.json:
         values = texts(result.opts) if result.found else None
         write(args.json, json.dumps(with_code(result.to_json()) | {"values": values, "configurations": spec.lattice.size}, indent=1) + "\n")
     if args.write and result.found:
-        write(args.write, f"/* the best configuration of {spec.function} */\n{text.plain(spec, texts(result.opts))}")
+        write(args.write, f"/* the best configuration of {spec.function} */\n{plain_text(spec, texts(result.opts))}")
     if args.write_t4:
         from ... import cache
         from ...sources.resolving import resolved

@@ -1,4 +1,4 @@
-"""A machine's limits are measured before its first search. (`search.doubted` measures them again where they cannot be right.)"""
+"""A machine's limits are measured before its first search. (`search.machine_limits` measures them again where they cannot be right.)"""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, s
     from ...measure.energy.find import check
     from ...measure.inputs import require_operands
     from ...plan import key_of
-    from ...search.aims import Aim
-    from ...search.probing import longest_of, measured, part_of
+    from ...search.machine_limits import longest_of, measured, part_of
+    from ...search.objective import Aim
     from ...search.task import symbol_values
 
     device = get(args.device)

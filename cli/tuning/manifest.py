@@ -21,7 +21,7 @@ from ..terminal.style import console, duration, opts_text, rate, shape_text, tab
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.manifest import Entry, Manifest
     from ...search.manifest.tune_all import Done, Overall
 
 NOTHING_VALID, INTERRUPTED = 4, 130
@@ -117,8 +117,8 @@ def keep_lock(found: Manifest) -> None:
 
 def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> None:
     """Measure the limits of the devices of this machine that the manifest names, where that never happened, in a part of the budget."""
+    from ...search.machine_limits import longest_of, measured, part_of
     from ...search.manifest.tune_all import here
-    from ...search.probing import longest_of, measured, part_of
 
     for place in found.places:
         try:

@@ -16,7 +16,7 @@ from ..terminal.json_file import write
 from ..terminal.style import console, duration, percent, shape_text, table, whole
 
 if TYPE_CHECKING:
-    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.manifest import Entry, Manifest
     from ...search.manifest.required import Checked
 
 MISSING = 5

@@ -11,7 +11,7 @@ from ...cache import open as opened
 from ...ir.errors import FleetError
 from ...log import logger
 from ...search import tune
-from ...search.prepared import deadline_s
+from ...search.task import deadline_s
 from ..seam import FleetEngine, FleetSlot
 from .crew import PATIENCE_S, Crew
 from .described import DescribedDevice
@@ -20,7 +20,7 @@ from .subject import subject
 
 if TYPE_CHECKING:
     from ...search.budget import Budget
-    from ...search.builds.pipeline import MeasurerLike
+    from ...search.pipeline import MeasurerLike
     from ...search.result import Result
     from ...search.task import TuningTask
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..recording import RecordedEntry, Recording
-from .columns import options, schedule
 from .families import FAMILIES
 from .grid import Columns, Family, grid, thinned
 from .physics import Machine, machine, run
+from .recording import RecordedEntry, Recording
+from .space_files import options, schedule
 
 if TYPE_CHECKING:
     import numpy as np

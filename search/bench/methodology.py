@@ -22,8 +22,8 @@ from random import Random
 from statistics import fmean, median
 
 from ...ir.errors import UsageError
-from ..recording import Recording
 from ..strategy import seconds
+from .recording import Recording
 
 SHARE = 0.95
 """Share of the way from the median to the optimum that the baseline goes within the budget."""

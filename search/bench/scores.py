@@ -9,9 +9,9 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from .. import strategy as strategies
-from ..recording import Recording
-from ..simulation import simulate
 from .methodology import SHARE, Yardstick, interval
+from .recording import Recording
+from .simulation import simulate
 
 MOST = 4
 """Evaluations of a run at most, as a multiple of what the baseline's mean cost allows: failures may be cheap."""

@@ -20,7 +20,7 @@ from ...ir.errors import TilewrightError, UsageError
 if TYPE_CHECKING:
     from ...cache import Cache, Row
     from ...targets import Target
-    from .entries import Entry, Place
+    from .manifest import Entry, Place
 
 UNKNOWN = "unknown"
 """In place of a kernel's hash that nobody knows."""

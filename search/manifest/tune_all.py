@@ -17,7 +17,7 @@ from ...ir.dtypes import dtype
 from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError
 from .. import strategy as strategies
 from ..budget import DEFAULT_SECONDS, SPENT
-from ..deadline import Deadline, OutOfTime
+from ..interrupts import Deadline, OutOfTime
 from .required import like, target_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...devices import Device
     from ..progress import Progress
     from ..result import Result
-    from .entries import Entry, Manifest, Place
+    from .manifest import Entry, Manifest, Place
 
 LEAST_S = 1.0
 """Seconds that an entry gets at least, however little is left: enough for its seeds."""

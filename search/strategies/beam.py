@@ -22,7 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...opts.registry import OPTIONS
-from ..moves import neighbours
+from ..space import neighbours
 from ..strategy import Measured, Strategy, seconds
 
 if TYPE_CHECKING:

@@ -12,16 +12,14 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
-from ..choices.points import ChoicePoints
-from ..optuna.strategies import Tpe
 from ..strategy import Measured, Strategy, seconds
+from .bayesian import ModelledChoices
 from .beam import Beam
-from .choices import ModelledChoices
-from .evolve import Evolve
-from .genetic import Genetic
-from .over_choices import SPREAD, OverChoices, at_once, first
-from .random import RandomWalk
-from .uniform import UniformChoices
+from .optuna_search import Tpe
+from .point_search import SPREAD, Genetic, OverChoices, at_once, first
+from .points import ChoicePoints
+from .sampling import UniformChoices
+from .walks import Evolve, RandomWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

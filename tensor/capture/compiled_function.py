@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from ...search.beside import BackgroundTuner
+from ...search.background import BackgroundTuner
 from ..graph.lines import Line, at, user_line, with_line
 from ..graph.node import leaf
 from ..graph.symbols import concrete

@@ -17,8 +17,8 @@ from ...ir.index import upper
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...log import logger
-from ...search.ahead import BuildPlace
-from ...search.beside import BackgroundTuner
+from ...search.background import BackgroundTuner
+from ...search.parallel_builds import BuildPlace
 from ..fusion.calls import CallList, KernelCall, call_list
 from ..graph.checked import check_of
 from ..graph.node import interned_in

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
-from ...search.ahead import BuildPlace, build_ahead
+from ...search.parallel_builds import BuildPlace, build_ahead
 from ..fusion.calls import Call, KernelCall
 from ..partition.rules import Rule
 from ..running.observe import timed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...log import logger
-from ...search.ahead import BuildPlace
+from ...search.parallel_builds import BuildPlace
 from ..fusion.graph_text import graph_text
 from ..graph.node import HostCall, TensorNode, walk
 from ..graph.primitives import cast

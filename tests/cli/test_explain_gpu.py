@@ -13,7 +13,7 @@ from fake_gpu import SPEC
 from tilewright.devices.cuda import contents as sass
 from tilewright.ir import DeviceError
 from tilewright.opts import Opt
-from tilewright.search.decision.explain import Explanation
+from tilewright.search.explain import Explanation
 
 from .conftest import Tune
 
@@ -29,7 +29,7 @@ def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
         lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS),
     )
     monkeypatch.setattr(
-        import_module("tilewright.search.decision.explain"),
+        import_module("tilewright.search.explain"),
         "explain",
         lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cli.report.svg import ROOM, labels
-from tilewright.search.optuna.study import Kept, StudyKeeper
+from tilewright.search.strategies.optuna_study import Kept, StudyKeeper
 
 from .conftest import Tune, row
 

@@ -42,7 +42,7 @@ T4 = {
 
 
 def source(folder: Path, mark: str) -> object:
-    from tilewright.sources.making import spec_of
+    from tilewright.sources.reading import spec_of
 
     (folder / "f.c").write_text(mark + C)
     (folder / "a.toml").write_text(mark + ARGS)
@@ -58,8 +58,9 @@ def manifest(folder: Path, mark: str) -> object:
 
 
 def t1(folder: Path, mark: str) -> object:
-    from tilewright.sources import t1, t1_writing
-    from tilewright.sources.making import spec_of
+    from tilewright.sources import t1
+    from tilewright.sources import t1 as t1_writing
+    from tilewright.sources.reading import spec_of
 
     (folder / "f.c").write_text(C)
     (folder / "a.toml").write_text(ARGS)
@@ -69,7 +70,7 @@ def t1(folder: Path, mark: str) -> object:
 
 
 def space(folder: Path, mark: str) -> object:
-    from tilewright.search.bench.files import load
+    from tilewright.search.bench.space_files import load
 
     data = {"tune_params_keys": ["A"], "cache": {"1": {"A": 1, "time": 2.0}, "2": {"A": 2, "time": 3.0}}}
     (folder / "s.json").write_text(mark + json.dumps(data))

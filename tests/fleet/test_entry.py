@@ -16,7 +16,7 @@ from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed
 from tilewright.fleet.sweep import tune_on_fleet
 from tilewright.fleet.under_way import FleetOptions
 from tilewright.ir.errors import UsageError
-from tilewright.search.manifest.entries import Entry, Manifest, Place
+from tilewright.search.manifest.manifest import Entry, Manifest, Place
 
 SPEC = f"{Path(__file__).parents[1] / 'fake_device.py'}:FakeDevice"
 PLACE = Place("fake", SPEC, threads=1)

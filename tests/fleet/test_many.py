@@ -21,7 +21,7 @@ from tilewright.fleet.sweep import ClientWriter, tune_on_fleet
 from tilewright.fleet.travel import bundle
 from tilewright.fleet.under_way import FleetOptions
 from tilewright.ir.errors import FleetError
-from tilewright.search.manifest.entries import Entry, Manifest, Place
+from tilewright.search.manifest.manifest import Entry, Manifest, Place
 from tilewright.search.manifest.tune_all import Done
 from tilewright.search.result import Job, make
 

@@ -9,7 +9,7 @@ from tilewright import kernels
 from tilewright.fleet import travel
 from tilewright.ir.errors import FleetError
 from tilewright.opts import parse
-from tilewright.search.manifest.entries import Entry, Place
+from tilewright.search.manifest.manifest import Entry, Place
 from tilewright.search.result import Job, Result, make
 
 SHAPE = {"m": 8, "n": 8}

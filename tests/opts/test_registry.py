@@ -26,8 +26,7 @@ from tilewright.opts.rewriting import Rewriting
 from tilewright.opts.written.syntax import SYNTAX
 from tilewright.opts.written.tables import TABLES, filled, table
 from tilewright.program.text import show
-from tilewright.search.moves import mutate, places, variants
-from tilewright.search.space import OptEngine, Space
+from tilewright.search.space import OptEngine, Space, mutate, places, variants
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = targets.named("znver5")

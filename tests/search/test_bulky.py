@@ -9,7 +9,7 @@ from synthetic import Matmulish
 from test_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Start
-from tilewright.search.builds.bulky import GROWTH, PRIOR_S, SHARE, Bulky
+from tilewright.search.pipeline import BUILD_SHARE, GROWTH, PRIOR_S, Bulky
 from tilewright.search.space import State
 
 Schedule = tuple[Opt, ...]
@@ -31,7 +31,7 @@ def bulky(seconds: float | None = 10.0) -> Bulky:
 
 def most(seconds: float) -> int:
     """The longest code that is built at once before anything was built."""
-    return int(SHARE * seconds / PRIOR_S)
+    return int(BUILD_SHARE * seconds / PRIOR_S)
 
 
 def lengths(states: list[State]) -> list[int]:

@@ -10,13 +10,11 @@ from synthetic import space
 from tilewright.opts.opt import opt
 from tilewright.search import Recording, Space, create
 from tilewright.search.bench.methodology import Yardstick
-from tilewright.search.choices.moves import cross, step
-from tilewright.search.choices.points import ChoicePoint, ChoicePoints, scaled
-from tilewright.search.choices.process import Encoder, Process, evenness, factor
-from tilewright.search.simulation import RecordedEntry, simulate
-from tilewright.search.strategies.choices import ModelledChoices
-from tilewright.search.strategies.offers import FamilyModel, Offer
-from tilewright.search.strategies.over_choices import at_once, first
+from tilewright.search.bench.simulation import RecordedEntry, simulate
+from tilewright.search.strategies.bayesian import FamilyModel, ModelledChoices, Offer
+from tilewright.search.strategies.gaussian_process import Encoder, Process, evenness, factor
+from tilewright.search.strategies.point_search import at_once, first
+from tilewright.search.strategies.points import ChoicePoint, ChoicePoints, cross, scaled, step
 from tilewright.search.strategies.portfolio import Portfolio
 from tilewright.search.strategy import ask, batch
 
@@ -183,7 +181,7 @@ def test_short_searches_ask_often_and_draw_little() -> None:
 
 def test_improvement_tells_bad_from_worse_and_is_right_near_by() -> None:
     import numpy as np
-    from tilewright.search.strategies.offers import improvement
+    from tilewright.search.strategies.bayesian import improvement
 
     mean, sd = np.array([0.0, 0.5, 3.0, 60.0, 61.0, -4.0, 0.0]), np.array([1.0, 0.5, 1.0, 1.0, 1.0, 1.0, np.nan])
     got = improvement(0.0, mean, sd)
@@ -196,7 +194,7 @@ def test_improvement_tells_bad_from_worse_and_is_right_near_by() -> None:
 def test_recording_takes_instances_walks_and_failures() -> None:
     from synthetic import FakeMeasurer
     from tilewright.measure.outcome import Outcome
-    from tilewright.search.bench.recorder import record_space
+    from tilewright.search.bench.record_space import record_space
 
     where, engine = space()
     measurer = FakeMeasurer(engine.seconds, outcomes=lambda o: Outcome.crash if len(o) == 2 else Outcome.ok)

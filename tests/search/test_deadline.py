@@ -19,8 +19,7 @@ from tilewright.ir.errors import MeasureError, OutOfTimeError
 from tilewright.search import TuningRun, tune
 from tilewright.search import space as spaces
 from tilewright.search.budget import Budget
-from tilewright.search.deadline import AGAIN_S, Deadline, OutOfTime, late_s, margin_s
-from tilewright.search.interrupts import SignalWatch, hold
+from tilewright.search.interrupts import STRIKE_AGAIN_S, Deadline, OutOfTime, SignalWatch, hold, late_s, margin_s
 from tilewright.search.manifest.tune_all import LEFT, tune_all
 from tilewright.search.strategies.portfolio import Portfolio
 
@@ -181,11 +180,11 @@ def test_it_interrupts_what_waits_and_says_what_that_was() -> None:
     said = r"^the time budget is spent, while a test was waiting; give it more"
     with pytest.raises(OutOfTimeError, match=said), Deadline(1.0, over(-0.05), "a test was waiting"):
         hang()
-    assert signal.getitimer(signal.ITIMER_REAL)[0] != pytest.approx(AGAIN_S, abs=1.0)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] != pytest.approx(STRIKE_AGAIN_S, abs=1.0)
 
 
 def test_it_strikes_again_where_that_did_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.search.deadline.AGAIN_S", 0.05)
+    monkeypatch.setattr("tilewright.search.interrupts.AGAIN_S", 0.05)
     met = []
     with Deadline(1.0, over(0.0)):
         for _ in range(3):
@@ -209,7 +208,7 @@ def test_of_two_the_first_that_is_over_ends_what_it_is_about() -> None:
 
 
 def test_saving_is_interrupted_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.search.deadline.SAVING_S", 0.3)
+    monkeypatch.setattr("tilewright.search.interrupts.SAVING_S", 0.3)
     slept = 0
     with pytest.raises(OutOfTimeError), SignalWatch((signal.SIGINT,)), Deadline(1.0, over(0.0)):
         hold()

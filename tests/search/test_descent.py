@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from test_choices import bowl
 from tilewright.search import Space
-from tilewright.search.choices.points import ChoicePoint, ChoicePoints
-from tilewright.search.strategies import choices, descent
-from tilewright.search.strategies.choices import ModelledChoices
-from tilewright.search.strategies.descent import APART, PATIENCE, Descent
+from tilewright.search.strategies import bayesian as choices
+from tilewright.search.strategies import bayesian as descent
+from tilewright.search.strategies.bayesian import APART, PATIENCE, Descent, ModelledChoices
+from tilewright.search.strategies.points import ChoicePoint, ChoicePoints
 from tilewright.search.strategies.portfolio import Portfolio
 
 BEST = ChoicePoint(0, (3, 3, 0, 0))

@@ -13,13 +13,13 @@ from tilewright import devices, tune
 from tilewright.devices import limits as kept
 from tilewright.ir.errors import DeviceError
 from tilewright.measure.outcome import Measurement
-from tilewright.search import doubted, probing
+from tilewright.search import machine_limits as doubted
+from tilewright.search import machine_limits as probing
 from tilewright.search.budget import Budget
-from tilewright.search.doubted import DoubtedLimits
-from tilewright.search.prepared import recorder_of
+from tilewright.search.machine_limits import DoubtedLimits
 from tilewright.search.run_state import RunState
 from tilewright.search.space import OptEngine, Space
-from tilewright.search.task import TuningTask
+from tilewright.search.task import TuningTask, recorder_of
 
 SHAPE = {"m": 64, "n": 64, "k": 64}
 

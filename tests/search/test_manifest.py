@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from tilewright.ir.errors import UsageError
-from tilewright.search.manifest.entries import Place
-from tilewright.search.manifest.manifest import MAX_BYTES, load
+from tilewright.search.manifest.manifest import MAX_BYTES, Place, load
 
 WHOLE = """
 # everything there is

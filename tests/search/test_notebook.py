@@ -8,9 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from tilewright.measure import Measurement
 from tilewright.measure.outcome import Outcome
-from tilewright.search import notebook
-from tilewright.search.notebook import NotebookProgress, shown
-from tilewright.search.progress import Silent
+from tilewright.search import progress as notebook
+from tilewright.search.progress import NotebookProgress, Silent, shown
 from tilewright.search.result import Job, make
 
 JOB = Job("a<b", {}, "float32", "cpu", 1, "beam")

@@ -22,13 +22,13 @@ from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt, opt, parse
 from tilewright.search import Space, Strategy, create
-from tilewright.search.optuna import opening as optuna_opening
-from tilewright.search.optuna import samplers as optuna_samplers
-from tilewright.search.optuna import study as optuna_study
-from tilewright.search.optuna.fit import Fitter, distance, nearest
-from tilewright.search.optuna.samplers import KINDS
-from tilewright.search.optuna.study import Kept, StudyKeeper
 from tilewright.search.space import OptEngine
+from tilewright.search.strategies import optuna_samplers as optuna_samplers
+from tilewright.search.strategies import optuna_study as optuna_opening
+from tilewright.search.strategies import optuna_study as optuna_study
+from tilewright.search.strategies.nearest_instance import Fitter, distance, nearest
+from tilewright.search.strategies.optuna_samplers import KINDS
+from tilewright.search.strategies.optuna_study import Kept, StudyKeeper
 
 HERE = [k for k, v in KINDS.items() if all(find_spec(p) for p in v.needs)]
 Schedule = tuple[Opt, ...]
@@ -411,7 +411,7 @@ def test_a_locked_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 MEETING = """
 import sys, time
-from tilewright.search.optuna.study import StudyKeeper
+from tilewright.search.strategies.optuna_study import StudyKeeper
 import optuna, sqlalchemy, alembic.command, optuna.storages._rdb.storage
 print("ready", flush=True)
 for url in sys.stdin.read().split():

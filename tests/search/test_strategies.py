@@ -11,10 +11,10 @@ from tilewright.ir.errors import UsageError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search import Space, Strategy, create, names, register
-from tilewright.search.moves import amounts, mutate, neighbours
-from tilewright.search.optuna.samplers import KINDS
+from tilewright.search.space import amounts, mutate, neighbours
 from tilewright.search.strategies.beam import Beam
-from tilewright.search.strategies.evolve import crossover
+from tilewright.search.strategies.optuna_samplers import KINDS
+from tilewright.search.strategies.walks import crossover
 
 SAMPLERS = [f"optuna:{k.name}" for k in KINDS.values() if not any(find_spec(p) is None for p in k.needs)]
 """Those whose packages are here (`dev` installs what all but the Gaussian process need)."""

@@ -9,8 +9,8 @@ from stub_cuda import SPEC, needs_stub, run
 from tilewright.ir.errors import BuildError, DeviceError, UsageError
 from tilewright.sources.building import SourceTask, build
 from tilewright.sources.configurations import schedule
-from tilewright.sources.device import SourceDevice
-from tilewright.sources.making import spec_of
+from tilewright.sources.reading import spec_of
+from tilewright.sources.source_device import SourceDevice
 
 KERNEL = """
 template <int W> __device__ float times(float x) { return W * x; }
@@ -69,8 +69,8 @@ import numpy as np
 from pathlib import Path
 from tilewright.sources.building import SourceTask, build
 from tilewright.sources.configurations import schedule
-from tilewright.sources.device import SourceDevice
-from tilewright.sources.making import spec_of
+from tilewright.sources.source_device import SourceDevice
+from tilewright.sources.reading import spec_of
 spec = spec_of({str(tmp_path / "k.cu")!r}, "grow", args={table!r})
 device = SourceDevice({SPEC!r}, "cuda")
 made = build(SourceTask(spec, Path({str(tmp_path)!r})), schedule(spec, spec.at({{"WORK": "4"}})), device)

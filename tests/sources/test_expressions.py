@@ -10,10 +10,9 @@ from tilewright.ir.dtypes import dtype
 from tilewright.ir.errors import UsageError
 from tilewright.sources.arguments import SourceArgument, scalar
 from tilewright.sources.expressions import conjuncts, parse
-from tilewright.sources.making import _listed, _words
 from tilewright.sources.parameters import listed
 from tilewright.sources.parameters import parse as parameter_of
-from tilewright.sources.tables import argument
+from tilewright.sources.reading import _listed, _words, argument
 
 KNOWN = {"a": False, "b": False, "layout": True}
 

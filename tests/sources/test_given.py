@@ -11,7 +11,7 @@ import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.sources import tune_source
 from tilewright.sources.arguments import make
-from tilewright.sources.making import spec_of
+from tilewright.sources.reading import spec_of
 from tilewright.sources.spec import SourceSpec
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)

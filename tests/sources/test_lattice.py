@@ -9,8 +9,7 @@ from random import Random
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.sources.expressions import parse as expression
-from tilewright.sources.lattice import Lattice
-from tilewright.sources.parameters import listed, parameter, parse
+from tilewright.sources.parameters import Lattice, listed, parameter, parse
 
 PARAMETERS = [parse("x=1..12"), parse("y=1..32:*2"), parse("z=0..8:4"), parse("mode=a,b"), parse("free=1..50"), parse("lambda_=1..3")]
 NAMES = {p.name: p.is_text for p in PARAMETERS} | {"n": False}

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from tilewright.ir.errors import OptError, UsageError
 from tilewright.opts import opt
+from tilewright.sources.building import compiled_text, definitions, plain_text
 from tilewright.sources.configurations import ParameterEngine, point, schedule
-from tilewright.sources.making import spec_of
 from tilewright.sources.parameters import parse
-from tilewright.sources.signature import number, signature
-from tilewright.sources.spec import SourceSpec
-from tilewright.sources.text import definitions, plain, whole
+from tilewright.sources.reading import spec_of
+from tilewright.sources.spec import SourceSpec, number, signature
 
 KERNEL = """
 #define TILE 4
@@ -38,9 +37,9 @@ def test_a_definition_of_the_source_is_what_it_is_untuned(saxpy: Path) -> None:
     assert spec.values(spec.untuned) == {"n": 3001, "TILE": 8, "MODE": 0, "OPT": "-O1"} and spec.bytes() == 3 * 3001 * 4
     texts = {"TILE": "4", "MODE": "0", "OPT": "-O2 -g"}
     assert definitions(spec, texts) == "#define TILE 4\n#define MODE 0\n"
-    assert plain(spec, texts).splitlines()[0] == "/* flags: -DX=1 -O2 -g */" and "untuned" not in plain(spec, texts)
+    assert plain_text(spec, texts).splitlines()[0] == "/* flags: -DX=1 -O2 -g */" and "untuned" not in plain_text(spec, texts)
     # lines keep their numbers: what stands in line 5 does so under #line 1
-    text = whole(spec, texts)
+    text = compiled_text(spec, texts)
     after = text.split('#line 1 "saxpy.c"\n')[1].splitlines()
     assert after[4] == spec.text.splitlines()[4] and "saxpy(*(int const *)tilewright_p[0], *(float const *)tilewright_p[1]" in text
     assert spec.identity() != saxpy_spec(saxpy, params={"TILE": [4, 8], "MODE": [0]}).identity()
@@ -119,6 +118,6 @@ def test_cuda_keeps_the_kernels_name(tmp_path: Path) -> None:
         '__global__ void __launch_bounds__(64) add(const float *a, float *b, int n) {}\nextern "C" __global__ void third() {}\n'
     )
     spec = spec_of(tmp_path / "k.cu", "add", args=ARRAYS, sizes={"n": 8, "m": 1}, params={"TILE": [1]}, block="TILE", grid=1)
-    text = whole(spec, {"TILE": "1"})
+    text = compiled_text(spec, {"TILE": "1"})
     assert 'extern "C" __global__ void __launch_bounds__(64) add(' in text and "template <int W> __global__ void other" in text
     assert parse("TILE=1").texts == ("1",)

@@ -11,9 +11,9 @@ import pytest
 from tilewright.cli.parser import build_parser
 from tilewright.cli.sources.command import spec_from
 from tilewright.sources.building import SourceTask
-from tilewright.sources.device import SourceDevice
-from tilewright.sources.reference_process import ReferenceRequest, compute_here
-from tilewright.sources.tables import SECTIONS
+from tilewright.sources.reading import SECTIONS
+from tilewright.sources.reference import ReferenceRequest, compute_here
+from tilewright.sources.source_device import SourceDevice
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sources.md").read_text()
 

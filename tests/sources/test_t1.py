@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tilewright.cli.report.text import as_t4
 from tilewright.ir.errors import UsageError
-from tilewright.search.bench.files import load
+from tilewright.search.bench.space_files import load
 from tilewright.sources import t1
-from tilewright.sources.signature import signature
-from tilewright.sources.t1_writing import write
+from tilewright.sources.spec import signature
+from tilewright.sources.t1 import write
 
 DATA: dict[str, Any] = {
     "General": {"BenchmarkName": "scale"},

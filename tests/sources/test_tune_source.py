@@ -13,12 +13,13 @@ from tilewright.ir.errors import BuildError, CacheMiss, DeviceError, UsageError
 from tilewright.measure import Measurement
 from tilewright.measure.memory import view
 from tilewright.search.progress import Silent
-from tilewright.sources import preparing, values_of
+from tilewright.sources import reference as preparing
+from tilewright.sources import values_of
 from tilewright.sources.building import SourceTask, build
 from tilewright.sources.configurations import schedule
-from tilewright.sources.device import SourceDevice
-from tilewright.sources.making import spec_of
-from tilewright.sources.reference_process import ReferenceRequest, compute_here
+from tilewright.sources.reading import spec_of
+from tilewright.sources.reference import ReferenceRequest, compute_here
+from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.tuning import compute
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.search import Recording, Space
-from tilewright.search.bench.files import load
+from tilewright.search.bench.space_files import load
 
 
 def entry(x: int, y: str, time: float | str, **more: Any) -> dict[str, Any]:

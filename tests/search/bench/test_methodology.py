@@ -6,7 +6,7 @@ import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.opts.opt import opt
 from tilewright.search.bench.methodology import Yardstick, interval
-from tilewright.search.simulation import RecordedEntry, Recording
+from tilewright.search.bench.simulation import RecordedEntry, Recording
 
 
 def space(times: list[float | None], cost: float = 2.0) -> Yardstick:

@@ -16,9 +16,9 @@ from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create
+from tilewright.search import conclusion as checkpoints
 from tilewright.search.budget import Meter
-from tilewright.search.decision import checkpoints
-from tilewright.search.remembered.record import CacheRecorder
+from tilewright.search.cache_recorder import CacheRecorder
 
 JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100)
 KEY = Key("k" * 64, "t" * 16, 2, "fake", DEFAULT_POLICY)

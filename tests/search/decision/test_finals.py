@@ -10,7 +10,7 @@ from synthetic import FakeBuilt, FakeMeasurer, measured
 from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Duel, DuelError, Outcome
 from tilewright.opts.opt import opt
-from tilewright.search.decision.finals import Finalist, decide, rounds
+from tilewright.search.finals import Finalist, decide, rounds
 from tilewright.search.run_state import RunState
 
 SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))

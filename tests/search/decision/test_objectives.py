@@ -18,9 +18,9 @@ from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import Opt, parse, short
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create, tune
-from tilewright.search.aims import Aim
 from tilewright.search.budget import Meter
-from tilewright.search.decision.finals import Finalist
+from tilewright.search.finals import Finalist
+from tilewright.search.objective import Aim
 
 Schedule = tuple[Opt, ...]
 

@@ -12,8 +12,7 @@ import tilewright.cache as caches
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt
 from tilewright.search import Budget, tune
-from tilewright.search.remembered.effort import GLANCE, Effort
-from tilewright.search.remembered.known import Known
+from tilewright.search.warm_start import GLANCE, Effort, Known
 
 SHAPE = {"m": 32, "n": 32, "k": 32}
 A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m", 2),)

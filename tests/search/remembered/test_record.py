@@ -20,9 +20,9 @@ from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt, parse
 from tilewright.opts.written.syntax import SYNTAX
 from tilewright.search import Job, Space
-from tilewright.search.remembered.record import CacheRecorder
-from tilewright.search.remembered.warm import related, stored
+from tilewright.search.cache_recorder import CacheRecorder
 from tilewright.search.space import OptEngine
+from tilewright.search.warm_start import related, stored
 from tilewright.targets import named
 
 KERNEL = normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32"))

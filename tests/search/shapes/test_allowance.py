@@ -1,6 +1,6 @@
 """What a budget for several sizes leaves for what."""
 
-from tilewright.search.shapes.allowance import CHECK_S, FEW, LEAST_S, Allowance
+from tilewright.search.shapes.timed import CHECK_S, FEW_LEFT, LEAST_S, Allowance
 
 
 class Clock:
@@ -41,6 +41,6 @@ def test_what_is_held_for_checks_is_not_spare() -> None:
     a = Allowance(20.0, clock.now, clock)
     assert a.timed(16, 1e-4) == 16
     slow = a.timed(16, 0.05)
-    assert FEW < slow < 16, "fewer of schedules that take long"
+    assert FEW_LEFT < slow < 16, "fewer of schedules that take long"
     a.held = 15.0
-    assert a.spare == 5.0 and a.left == 20.0 and a.timed(16, 0.05) == FEW
+    assert a.spare == 5.0 and a.left == 20.0 and a.timed(16, 0.05) == FEW_LEFT

@@ -6,9 +6,8 @@ import pytest
 from tilewright.ir import KernelError, UsageError
 from tilewright.opts.opt import opt
 from tilewright.search.shapes import SizeRange, parse_range, parse_shapes
-from tilewright.search.shapes.allowance import Allowance
-from tilewright.search.shapes.buckets import _affordable
-from tilewright.search.shapes.divide import WORTH, aggregate, divide
+from tilewright.search.shapes.buckets import WORTH, _affordable, aggregate, divide
+from tilewright.search.shapes.timed import Allowance
 
 A, B, C = ((opt("UPCAST", "m", n),) for n in (2, 4, 8))
 """Schedules are only names here."""

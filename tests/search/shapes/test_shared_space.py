@@ -8,7 +8,7 @@ from tilewright import kernels, targets, tile
 from tilewright.ir import Kernel
 from tilewright.opts.opt import Opt, opt
 from tilewright.search.shapes import WeightedShape, tune_shapes
-from tilewright.search.shapes.aggregated import SharedSpace
+from tilewright.search.shapes.shared_schedule import SharedSpace
 from tilewright.search.space import OptEngine, Space
 
 AVX2 = targets.named("avx2")

@@ -9,7 +9,8 @@ from tilewright.ir import UsageError, sym
 from tilewright.opts.opt import opt
 from tilewright.plan import BucketedKernel, Replay
 from tilewright.search import Result
-from tilewright.search.shapes import SizeRange, WeightedShape, aggregated, buckets, tune_buckets, tune_shapes
+from tilewright.search.shapes import SizeRange, WeightedShape, buckets, tune_buckets, tune_shapes
+from tilewright.search.shapes import shared_schedule as aggregated
 from tilewright.search.shapes.buckets import BucketSearch
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
     file = tmp_path / "cache.db"
 
     def cut(times, values, schedules, most):  # type: ignore[no-untyped-def]
-        from tilewright.search.shapes.divide import Division
+        from tilewright.search.shapes.buckets import Division
 
         chosen = next(s for s in schedules if all((s, v) in times for v in values))
         parts = ((values[0], values[0], chosen), (values[1], values[1], chosen)) if most > 1 else ((values[0], values[-1], chosen),)

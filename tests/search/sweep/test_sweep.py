@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from tilewright.ir.errors import UsageError
+from tilewright.search.manifest import sweep_file
+from tilewright.search.manifest import sweep_file as formula
+from tilewright.search.manifest import sweep_journal as journal
+from tilewright.search.manifest.sweep_journal import SweepJournal
+from tilewright.search.manifest.sweep_order import LONGEST, order, shortest, tree
 from tilewright.search.manifest.tune_all import ELSEWHERE, FAILED, TUNED, Done
-from tilewright.search.sweep import journal, sweep_file
-from tilewright.search.sweep import sweep_file as formula
-from tilewright.search.sweep.journal import SweepJournal
-from tilewright.search.sweep.order import LONGEST, order, shortest, tree
 
 SWEEP = """
 [targets.here]
@@ -211,7 +212,7 @@ def test_a_long_row_goes_from_coarse_to_fine() -> None:
 def test_a_journal_is_a_regular_file(tmp_path: Path) -> None:
     import os
 
-    from tilewright.search.sweep import journal as journals
+    from tilewright.search.manifest import sweep_journal as journals
 
     os.mkfifo(tmp_path / "fifo")  # which nobody writes: reading it would wait for ever
     (tmp_path / "notes.md").write_text("# Notes\n")

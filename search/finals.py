@@ -1,0 +1,328 @@
+"""Who wins: the finalists are timed in pairs, and the winner must beat the best seed by more than the noise.
+
+Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says
+who may enter. The best are timed once more side by side, and ratios of paired runs decide. An answer that is not significantly faster than
+the seed is the seed. Of several seeds it is the one that is used without tuning, unless the fastest of them beats it in a duel. Of two
+objectives a front is drawn. The winner is checked a second time, on other inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ..ir.errors import MeasureError
+
+if TYPE_CHECKING:
+    from ..measure import Duel, Measurement
+    from .pipeline import MeasurerLike
+
+
+class SecondChecks:
+    """Those of one search, by source. `last_s`: seconds that the last one took."""
+
+    def __init__(self, confirm: Callable[[Any], Measurement], clock: Callable[[], float] = time.monotonic) -> None:
+        """`confirm` makes one (`measure.Measurer.confirm`)."""
+        self._confirm, self._clock = confirm, clock
+        self._made: dict[str, Measurement] = {}
+        self.last_s = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether any was made."""
+        return bool(self._made)
+
+    def knows(self, sha: str | None) -> bool:
+        """Whether the one of this source was made."""
+        return sha in self._made
+
+    def of(self, built: Any, in_time: bool = True) -> Measurement | None:
+        """What came of it, before or now; None where it was not made and there is no time."""
+        found = self._made.get(built.sha)
+        if found is None and in_time:
+            began = self._clock()
+            found = self._made[built.sha] = self._confirm(built)
+            self.last_s = self._clock() - began
+        return found
+
+
+CLEAR = 3.0
+"""A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
+GRACE_S = 1.0
+"""Seconds past the budget in which the second check may still begin."""
+ROUND_S = 0.03
+"""Seconds that a round of a duel takes beside its calls: two rests, and what is checked after a burst."""
+ROUNDS, AGAIN = 9, 27
+"""The most rounds of a duel, and of a second one with the seed where the first leaves doubt and there is time."""
+MARGIN = 1.05
+"""How many times faster a finalist's single measurement must be where there is no time for a duel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A built schedule and what the search measured of it."""
+
+    built: Any
+    measurement: Measurement
+    instead: float | None = None
+    """What is compared in the place of the time (`aims.Aim.decides`)."""
+
+    @property
+    def t(self) -> float:
+        """Best time seen, in seconds, or what stands for it."""
+        assert self.measurement.t_min is not None
+        return self.measurement.t_min if self.instead is None else self.instead
+
+    @property
+    def typical(self) -> float:
+        """Median time, in seconds."""
+        return self.measurement.t_med or self.measurement.t_min or self.t
+
+    @property
+    def window_s(self) -> float:
+        """Seconds that its energy is measured for at a time; 0 where that is not what is compared."""
+        used = self.measurement.energy
+        return 0.0 if self.instead is None or used is None else used.calls / used.windows * self.typical
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMember:
+    """A schedule of the front of two objectives: its measurement, whether it passed the second check, and all that it passed."""
+
+    measurement: Measurement
+    confirmed: bool
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`.
+    `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `seed`: what had
+    to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its
+    result. `front`: of two objectives the front's members, the winner first."""
+
+    winner: Finalist | None
+    significant: bool = False
+    ratio: float | None = None
+    paired: bool = False
+    confirmed: bool = False
+    message: str = ""
+    failed: tuple[Measurement, ...] = ()
+    checks: tuple[str, ...] = ()
+    seed: Finalist | None = None
+    front: tuple[FrontMember, ...] = ()
+
+
+def decide(
+    measurer: MeasurerLike,
+    finalists: Sequence[Finalist],
+    seed: Finalist | None,
+    left: Callable[[], float],
+    check_s: float = 0.0,
+    grace_s: float = GRACE_S,
+    untuned: Finalist | None = None,
+    checks: SecondChecks | None = None,
+) -> Decision:
+    """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how
+    many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
+    long. `untuned`: the seed that is used without tuning, which `seed` must beat to count. `checks`: what makes
+    second checks, and knows which were made."""
+    checks = SecondChecks(measurer.confirm) if checks is None else checks
+    final = _Final(measurer, finalists, seed, left, check_s, grace_s, checks)
+    if untuned is not None and seed is not None and untuned is not seed:
+        final.choose_seed(untuned)
+    return dataclasses.replace(final.decide(), seed=final.seed)
+
+
+class _Final:
+    """One decision under way: who still stands, and who has failed."""
+
+    def __init__(
+        self,
+        measurer: MeasurerLike,
+        finalists: Sequence[Finalist],
+        seed: Finalist | None,
+        left: Callable[[], float],
+        check_s: float,
+        grace_s: float,
+        checks: SecondChecks,
+    ) -> None:
+        self.measurer, self.left, self.check_s, self.grace_s, self.checks = measurer, left, check_s, grace_s, checks
+        self.standing, self.seed = list(finalists), seed
+        self.challenged = bool(finalists)
+        self.failed: list[Measurement] = []
+        self.torn: list[Finalist] = []
+        """Those that were ahead of the seed in one place only: they stand again where the seed falls."""
+
+    def choose_seed(self, untuned: Finalist) -> None:
+        """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may
+        still win as a finalist."""
+        fastest, self.seed = self.seed, untuned
+        assert fastest is not None
+        self.standing = [f for f in self.standing if f is not untuned]
+        try:
+            if fastest.t * CLEAR < untuned.t:
+                better = True
+            elif n := rounds(fastest, untuned, self._spare() / 3):
+                duel = self._duel(fastest, untuned, n)
+                better = duel.significant and duel.ratio < 1
+            else:
+                better = fastest.t * MARGIN < untuned.t
+        except MeasureError as e:
+            fell = self._fell(e, fastest, untuned)
+            better = fell is untuned
+        if better:
+            self.seed = fastest
+
+    def decide(self) -> Decision:
+        """The best finalist that beats the seed and passes the second check, else the seed, if that passes it."""
+        message = ""
+        while self.standing:
+            champion = self._champion(keep=2.0)
+            if champion is None:
+                break
+            significant, ratio, paired, message = self._against_seed(champion)
+            if champion not in self.standing:
+                continue
+            if not significant:
+                break
+            checked = self._second(champion)
+            if checked is None or checked.outcome == "ok":
+                return self._won(champion, checked, True, ratio, paired, message)
+            self._drop(champion, checked)
+        else:
+            message = "no candidate of the search survived" if self.failed else message
+        return self._seeded(message)
+
+    def _seeded(self, message: str) -> Decision:
+        """The seed wins, or where it fails the best that stands without it."""
+        seed = self.seed
+        if seed is None:
+            text = "every finalist failed the second check" if self.failed else "nothing valid was found"
+            return Decision(None, message=text, failed=tuple(self.failed))
+        checked = self._second(seed)
+        if checked is None or checked.outcome == "ok":
+            note = "no significant win: the answer is the seed schedule" if self.challenged else "the answer is the seed schedule"
+            return self._won(seed, checked, False, 1.0, False, f"{note} ({message})" if message else note)
+        self._drop(seed, checked)
+        self.standing = self.standing or self.torn
+        if self.standing:
+            return self.decide()
+        return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=tuple(self.failed))
+
+    def _won(
+        self, winner: Finalist, checked: Measurement | None, significant: bool, ratio: float | None, paired: bool, message: str
+    ) -> Decision:
+        checks = (*winner.measurement.checks, *(checked.checks if checked is not None else ()))
+        return Decision(winner, significant, ratio, paired, checked is not None, message, tuple(self.failed), tuple(dict.fromkeys(checks)))
+
+    def _spare(self) -> float:
+        return self.left() - self.check_s
+
+    def _second(self, f: Finalist) -> Measurement | None:
+        return self.checks.of(f.built, self.left() > -self.grace_s)
+
+    def _drop(self, f: Finalist, how: Measurement) -> None:
+        """Out of the finals for good."""
+        self.failed.append(how)
+        self.standing = [x for x in self.standing if x is not f]
+        if f is self.seed:
+            self.seed = None
+
+    def _champion(self, keep: float) -> Finalist | None:
+        """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
+        duel with the seed. None: all of them failed."""
+        champion = self.standing[0]
+        rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
+        for i, rival in enumerate(rivals):
+            n = rounds(champion, rival, self._spare() / (len(rivals) - i + keep))
+            if not n:
+                continue
+            try:
+                duel = self._duel(rival, champion, n)
+            except MeasureError as e:
+                # where it is not known which of the two is not right, the champion is checked again before it wins
+                if self._fell(e, rival, champion) is champion:
+                    champion = rival
+                continue
+            if duel.significant and duel.ratio < 1:
+                champion = rival
+        return champion if champion in self.standing else self.standing[0] if self.standing else None
+
+    def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
+        """`n` rounds between two, about what is compared. Raises MeasureError."""
+        if a.instead is None:
+            return self.measurer.duel(a.built, b.built, rounds=n)
+        # what measures energy can compare it too
+        fought: Duel = cast(Any, self.measurer).duel(a.built, b.built, rounds=n, energy=True)
+        return fought
+
+    def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
+        """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""
+        culprit = getattr(e, "culprit", None)
+        if culprit is None:
+            return None
+        found = (a, b)[culprit]
+        self._drop(found, _wrong(found, str(e)))
+        return found
+
+    def _against_seed(self, champion: Finalist) -> tuple[bool, float | None, bool, str]:
+        """(significant, ratio, paired, message) of the champion against the seed; either may fall over it."""
+        seed = self.seed
+        if seed is None:
+            return True, None, False, "no start schedule could be measured" if not self.failed else "no start schedule is right"
+        if champion.t * CLEAR < seed.t:
+            return True, champion.t / seed.t, False, ""
+        n = rounds(champion, seed, self._spare() + GRACE_S / 2)
+        if not n:
+            ratio = champion.t / seed.t
+            return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
+        try:
+            duel = self._duel(champion, seed, n)
+            again = rounds(champion, seed, self._spare(), AGAIN) if _doubtful(duel) else 0
+            if again > n:
+                duel = self._duel(champion, seed, again)
+        except MeasureError as e:
+            fell = self._fell(e, champion, seed)
+            if fell is seed:
+                return self._against_seed(champion)
+            if fell is None:
+                self._recheck(champion)
+            return False, None, False, str(e)
+        if duel.torn:  # the next one may be ahead in both places
+            self.standing, self.torn = [f for f in self.standing if f is not champion], [*self.torn, champion]
+            return False, duel.ratio, True, f"ahead of the seed from memory or in the caches, but not in both ({duel.ratio:.3f})"
+        win = duel.significant and duel.ratio < 1
+        return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {duel.rounds} paired rounds"
+
+    def _recheck(self, champion: Finalist) -> None:
+        """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""
+        checked = self._second(champion)
+        if checked is not None and checked.outcome != "ok":
+            self._drop(champion, checked)
+
+
+def _wrong(f: Finalist, detail: str) -> Measurement:
+    from ..measure.outcome import Outcome
+
+    return dataclasses.replace(f.measurement, outcome=Outcome.wrong, detail=detail, t_min=None, t_med=None, n=0, checks=())
+
+
+def cost(a: Finalist, b: Finalist) -> float:
+    """About how many seconds a round of a duel takes: a burst of each (some twenty calls and what warms up, fewer of slow kernels), each
+    after a rest; or a window of each, where the duel is about energy."""
+    if a.window_s and b.window_s:
+        return a.window_s + b.window_s + ROUND_S
+    return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
+
+
+def rounds(a: Finalist, b: Finalist, budget_s: float, most: int = ROUNDS) -> int:
+    """Rounds of a duel that fit in `budget_s`, at most `most`, 0 when a meaningful number does not."""
+    fit = int(budget_s / cost(a, b))
+    return min(fit, most) if fit >= 3 else 0
+
+
+def _doubtful(duel: Duel) -> bool:
+    """Whether a candidate that looks faster was not shown to be: disturbed rounds can hide a factor of two."""
+    return not duel.significant and not duel.torn and duel.ratio * MARGIN < 1

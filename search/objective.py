@@ -1,0 +1,164 @@
+"""What a search makes small, as its parts need it: a score for strategies, who may win, who is kept, what a duel compares.
+
+Strategies and limits reckon in seconds, so a score is of that size: joules count as seconds at 100 W, and bytes of scratch memory make a
+time longer, by as much again for every 64 KiB. It only guides. The finals decide by the objective itself. Of time and energy the
+score is the geometric mean, the root of the energy-delay product (M. Horowitz et al., "Low-power digital design", 1994)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ..cache.objectives import ENERGIES, TIME
+from ..cache.objectives import objective as named
+from ..ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..measure import Measurement
+    from .budget import Budget
+    from .finals import Finalist
+
+WATTS = 100.0
+SCRATCH = 64 << 10
+KEPT = 6
+"""Builds of the best candidates kept for the finals."""
+FRONT = 12
+"""The same for a front."""
+CLOSE = 1.02
+"""Times and energies within this ratio are equal, where a front is drawn from single measurements."""
+F = TypeVar("F", bound="Finalist")
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The objective, as `cache.objectives.objective` writes it."""
+
+    text: str = TIME
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One objective, or the two of a front."""
+        return tuple(self.text.split(","))
+
+    @property
+    def front(self) -> bool:
+        """Whether there are two."""
+        return len(self.names) == 2
+
+    @property
+    def energy(self) -> str:
+        """What has to be measured beside the time: '', 'energy' or 'dynamic-energy'."""
+        return next((n for n in self.names if n in ENERGIES), "")
+
+    @property
+    def first(self) -> str:
+        """What the finals decide about: of a front, the first objective."""
+        return self.names[0]
+
+    # measurements ---------------------------------------------------------------------------------------------------
+    def able(self, m: Measurement) -> bool:
+        """Whether everything was measured that the objective is about."""
+        return m.t_min is not None and (not self.energy or m.energy is not None) and ("scratch" not in self.names or m.scratch is not None)
+
+    def value(self, m: Measurement, name: str) -> float:
+        """Seconds, joules or bytes. Where joules are not known (of what was rejected as slow), those at 100 W."""
+        if name in ENERGIES:
+            return (m.t_min or math.inf) * WATTS if m.energy is None else m.energy.joules
+        return float(m.scratch or 0) if name == "scratch" else m.t_min or math.inf
+
+    def values(self, m: Measurement) -> tuple[float, ...]:
+        """Of every objective, in their order."""
+        return tuple(self.value(m, n) for n in self.names)
+
+    def logs(self, m: Measurement) -> tuple[float, ...]:
+        """The same as logarithms, for samplers that fit differences; of bytes, which may be none, of one more."""
+        return tuple(math.log1p(v) if n == "scratch" else math.log(v) for n, v in zip(self.names, self.values(m), strict=True))
+
+    def scored(self, m: Measurement) -> Measurement:
+        """The measurement, with the score that strategies see in the place of the time."""
+        return m if self.text == TIME or m.t_min is None else replace(m, score=self._score(m))
+
+    def _score(self, m: Measurement) -> float:
+        sizes = [self.value(m, n) / (WATTS if n in ENERGIES else 1.0) for n in self.names if n != "scratch"] or [m.t_min or math.inf]
+        more = 1 + (m.scratch or 0) / SCRATCH if "scratch" in self.names else 1.0
+        return float(more * math.prod(sizes) ** (1 / len(sizes)))
+
+    # finalists ------------------------------------------------------------------------------------------------------
+    def decides(self, m: Measurement) -> float | None:
+        """What the finals compare in the place of the time; None: the time."""
+        return self.value(m, self.first) / WATTS if self.first in ENERGIES else None
+
+    def kept(self, found: Sequence[F]) -> list[F]:
+        """Those of the builds so far that may still win, at most some."""
+        if self.front:
+            ends = sorted(found, key=lambda f: f.t)[:2]
+            members = self.members(found, exact=True)
+            return list({id(f): f for f in (*ends, *members[:: max(1, -(-len(members) // FRONT))], *members[-1:])}.values())
+        return self.ranked(found)[:KEPT]
+
+    def ranked(self, found: Sequence[F]) -> list[F]:
+        """The best first."""
+        if self.first == "scratch":
+            return sorted(found, key=lambda f: (f.measurement.scratch or 0, f.t))
+        return sorted(found, key=lambda f: f.t)
+
+    def rivals(self, found: Sequence[F]) -> list[F]:
+        """Those among whom a duel has to decide: of scratch memory, which is no matter of chance, those with the least."""
+        if self.first != "scratch" or not found:
+            return list(found)
+        least = min(f.measurement.scratch or 0 for f in found)
+        return [f for f in found if (f.measurement.scratch or 0) == least]
+
+    def members(self, found: Sequence[F], exact: bool = False) -> list[F]:
+        """The front of two: finalists to which no other is equal or better in both. `exact`: however small the difference."""
+        a, b = self.names
+        out: list[F] = []
+        for f in sorted(found, key=lambda f: self.values(f.measurement)):
+            if not self.able(f.measurement):
+                continue
+            worst = [o for o in out if self._close(o.measurement, f.measurement, b, exact)]
+            if worst:
+                continue
+            # as good in the first objective, within the noise, and plainly better in the second
+            if not exact:
+                out = [o for o in out if not self._close(f.measurement, o.measurement, a, False)]
+            out.append(f)
+        return out
+
+    def clearly(self, better: Measurement, m: Measurement, name: str) -> bool:
+        """Whether one is better than the other in this objective, by more than the noise."""
+        return not self._close(m, better, name, False)
+
+    def _close(self, better: Measurement, m: Measurement, name: str, exact: bool) -> bool:
+        """Whether one is no worse than the other, in this objective."""
+        room = 1.0 if exact or name == "scratch" else CLOSE
+        return self.value(better, name) <= room * self.value(m, name)
+
+
+def check(objective: str | Sequence[str], strategy: str, study: str | None, limit: Budget) -> None:
+    """Raise UsageError where a strategy, a study or a limit has no meaning for an objective."""
+    aim = Aim(named(objective))
+    if aim.text == TIME:
+        return
+    if limit.stop_at is not None:
+        raise UsageError("stop_at is a share of the roofline, which is about the time: leave it out, or search for the time")
+    if aim.front and strategy == "optuna:cmaes":
+        raise UsageError("optuna:cmaes makes one thing small: use optuna:nsga2, optuna:tpe or another for a front of two")
+    if study is not None:
+        raise UsageError("a study holds times: leave --study out, or search for the time alone")
+
+
+def measurable(objective: str, device: Device, elsewhere: bool) -> Aim:
+    """The aim of a search that is about to measure, `elsewhere` than on this machine's own device. Raises UsageError, or DeviceError
+    where energy cannot be read."""
+    aim = Aim(objective)
+    if aim.energy and elsewhere:
+        raise UsageError("energy is measured on this machine's own devices only, not on a fleet's: search for the time there")
+    if aim.energy:
+        from ..measure.energy.find import check as readable
+
+        readable(device)
+    return aim

@@ -1,1 +1,0 @@
-"""Optuna's samplers as a search strategy, and studies in Optuna's own storage."""

@@ -1,0 +1,130 @@
+"""A schedule that somebody chose by hand becomes the cache's answer for one kernel, shape, device and thread count.
+
+It is verified first as a search's winner is: on its whole output, and a second time with other inputs. It is timed
+beside the seed schedule, so that a report can say what it is worth. Nothing is written before all of that was passed,
+so a schedule that does not fit, or is wrong, leaves the cache as it was."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..cache.rows import PINNED
+from ..ir.errors import CacheError, OptError, VerifyError
+from .budget import Budget
+from .space import OptEngine, Space
+from .task import measurer_of, recorder_of
+
+if TYPE_CHECKING:
+    from ..cache import Cache, Key, Row
+    from ..measure import Built, Measurement, Measurer
+    from ..opts.opt import Opt
+    from .task import TuningTask
+
+STRATEGY = "pin"
+"""What rows say of the strategy that found them."""
+ROUNDS = 7
+"""Paired rounds with the seed schedule."""
+
+
+@dataclass(frozen=True)
+class PinnedSchedule:
+    """What was pinned: its measurement, the seed's time in seconds (None where the seed failed), how many times
+    faster than the seed it is by paired rounds (None where there were none), and the schedule that it replaced."""
+
+    opts: tuple[Opt, ...]
+    measured: Measurement
+    seed_s: float | None = None
+    gain: float | None = None
+    replaced: Row | None = None
+
+
+def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], seed: int = 0) -> PinnedSchedule:
+    """Verify a schedule and make it the answer. Raises OptError where it does not apply or has effects that are not
+    allowed, VerifyError where it is not right (or does not build, or return), CacheError where the cache cannot be
+    written; then nothing has changed."""
+    from ..opts import apply
+
+    cache.will_write = True
+    opts = tuple(opts)
+    try:
+        scheduled = apply(task.kernel, opts, task.device.target)
+    except OptError as e:
+        sizes = ",".join(f"{k}={v}" for k, v in task.shape.items())
+        raise OptError(f"this schedule does not fit {' '.join(filter(None, (task.name, sizes, task.dtype)))}: {e}") from e
+    refused = sorted(scheduled.effects - task.effects)
+    if refused:
+        raise OptError(f"this schedule has the effect {', '.join(refused)}; allow it by --allow {refused[0].lower()}")
+    budget = Budget(None, 2)
+    space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
+    seeded = next(iter(space.seeds()), ())
+    with measurer_of(task, budget, seed, False, 1) as m:
+        cache.ensure_writable()
+        code = dict(m.build([opts, seeded]))
+        measured = _right(m, code[0])
+        gain, seed_s = _beside(m, code)
+        recorder = recorder_of(task, cache, space, task.job(STRATEGY, "auto", seed, budget))
+        before = pinned(cache, task.key)
+        final = {PINNED: True, "confirmed": True, "checks": list(measured.checks), "gain": gain, "paired": gain is not None}
+        recorder.winner(measured, seeded, seed_s, final)
+        said = recorder.close()
+        if said:
+            raise CacheError(f"the schedule is right, and could not be pinned: {said}")
+        unpin(cache, task.key, but=recorder.run_id)
+    return PinnedSchedule(opts, measured, seed_s, gain, before)
+
+
+def _right(m: Measurer, code: Built | Measurement) -> Measurement:
+    """The measurement of a schedule that passed both checks. Raises VerifyError."""
+    from dataclasses import replace
+
+    from ..measure import Measurement
+
+    found = code if isinstance(code, Measurement) else m.measure([code])[0]
+    again = found if isinstance(code, Measurement) or not found.ok else m.confirm(code)
+    for got in (found, again):
+        if not got.ok:
+            raise VerifyError(f"this schedule is not pinned: {got.outcome.value}: {got.detail}")
+    return replace(found, checks=tuple(dict.fromkeys((*found.checks, *again.checks))))
+
+
+def _beside(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
+    """(how many times faster than the seed, the seed's seconds) of the first schedule; None where that is not known."""
+    from ..ir.errors import MeasureError
+    from ..measure import Measurement
+
+    if isinstance(code[1], Measurement):
+        return None, None
+    if code[0].sha == code[1].sha:
+        return 1.0, m.measure([code[1]])[0].t_min
+    first = m.measure([code[1]])[0]
+    if not first.ok:
+        return None, None
+    try:
+        return 1 / m.duel(code[0], code[1], rounds=ROUNDS).ratio, first.t_min
+    except MeasureError:
+        return None, first.t_min
+
+
+def pinned(cache: Cache, key: Key) -> Row | None:
+    """The pinned schedule of a key, the newest measurement of it; None where there is none."""
+    found = [r for r in _rows(cache, key) if r.pinned]
+    return found[-1] if found else None
+
+
+def unpin(cache: Cache, key: Key, but: str = "") -> list[Row]:
+    """Let go of what was pinned for a key (`but`: by any run but this); its measurements stay, as those of any
+    candidate. The rows that were pinned. Raises CacheError."""
+    found = [r for r in _rows(cache, key) if r.pinned and r.run_id != but]
+    if found:
+        # first written, then deleted: whatever happens between, nothing is lost
+        cache.record([r.unpinned(uuid.uuid4().hex[:16]) for r in found])
+        for run in dict.fromkeys(r.run_id for r in found):
+            cache.clear(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, run_id=run)
+    return found
+
+
+def _rows(cache: Cache, key: Key) -> list[Row]:
+    return cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)

@@ -1,1 +1,0 @@
-"""What a search takes from the cache and gives it: answers, starts, measurements, and how thorough they were."""

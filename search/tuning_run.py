@@ -1,0 +1,292 @@
+"""The tuning run: ask, apply, drop what is known, rank, build, drop what is known by source, measure, tell, record, report.
+
+Start schedules go first, so that there is an answer early; nothing a candidate does ends the run, and neither does Ctrl-C lose its best.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import TilewrightError
+from ..log import logger
+from ..opts.opt import short
+from .cache_recorder import NoRecord
+from .conclusion import Checkpoints, Deciding, Ended, conclude, snapshot
+from .finals import Decision
+from .interrupts import Deadline, OutOfTime, hold
+from .objective import Aim
+from .pipeline import Bulky, CandidateCost, Pipeline, meanwhile, width_of
+from .run_state import Asked, RunState, Start
+from .strategy import BUSY, Strategy, ask, asker
+from .warm_start import NOTHING, Effort, Known
+
+if TYPE_CHECKING:
+    from ..measure import Measurement
+    from .budget import Meter
+    from .cache_recorder import Recorder
+    from .machine_limits import DoubtedLimits
+    from .pipeline import MeasurerLike
+    from .progress import Progress
+    from .result import Job, Result
+    from .space import Schedule, Space, State
+
+log = logger("search")
+
+BATCH = 12
+"""Candidates that a device times in one go; so many share the cost of one runner child."""
+BATCH_S = 1.0
+"""Seconds a batch should take at most: what a kill loses."""
+AHEAD = 24
+"""Schedules being built or waiting to be timed, for each device."""
+_MEASURING = "candidates were being measured"
+_FIRST = "the inputs, the reference and the first candidate were being made and measured"
+EXHAUSTED = "there is nothing left to try"
+
+
+class TuningRun:
+    """One search. `run()` once; the pieces are given, so that a fake measurer and a synthetic space exercise all of it."""
+
+    def __init__(
+        self,
+        space: Space,
+        measurer: MeasurerLike,
+        strategy: Strategy | None,
+        starts: Sequence[Start],
+        job: Job,
+        meter: Meter,
+        progress: Progress,
+        recorder: Recorder | None = None,
+        *,
+        known: Known = NOTHING,
+        earlier: Effort | None = None,
+        doubted: DoubtedLimits | None = None,
+    ) -> None:
+        """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key
+        measured; `earlier`: how thorough they were. `doubted`: measures the machine's limits again."""
+        self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
+        self.job, self.meter, self.progress = job, meter, progress
+        self.recorder: Recorder = recorder if recorder is not None else NoRecord()
+        self.known, self.earlier, self.doubted = known, earlier or Effort(), doubted
+        self.aim = Aim(job.objective)
+        self.so_far = RunState(self.aim)
+        self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
+        self._recalled = False
+        self._bulky = Bulky(space, meter.budget.seconds)
+        self._asked: dict[Schedule, Asked] = {}
+        self._cost = CandidateCost()
+        self._early: dict[Schedule, Measurement] = {}
+        self._checkpoints = Checkpoints(measurer, self.so_far, self.recorder, meter, job, self.earlier)
+        self._early_told = hasattr(measurer, "arrived")
+        if hasattr(measurer, "arrived"):
+            measurer.arrived = self._arrived
+
+    def run(self) -> Result:
+        """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing
+        valid was found before it."""
+        from ..ir.errors import MeasureError
+
+        by = self.strategy.name if self.strategy is not None else "start schedules only"
+        log.info(
+            "%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts)
+        )
+        why, pipe = "", Pipeline(self.measurer)
+        cut: BaseException | None = None
+        try:
+            why = self._search(pipe)
+            log.info("searching ended after %.3g s: %s", self.meter.elapsed, why)
+        except (KeyboardInterrupt, TilewrightError) as e:
+            cut = e
+        finally:
+            pipe.close()
+        try:
+            decision = self._decide(quick=cut is not None)
+        except (KeyboardInterrupt, MeasureError) as e:
+            cut = e
+            decision = self._decide(quick=True)
+        fault = cut if isinstance(cut, TilewrightError) else None
+        if fault is not None and decision.winner is None:
+            self.recorder.close()
+            raise fault
+        hold()
+        late, exhausted = isinstance(cut, OutOfTime), self.strategy is not None and why == EXHAUSTED
+        ended = Ended(str(cut) if late else why, cut is not None and not (late or fault), fault, exhausted)
+        result = conclude(self.job, self.so_far, self.meter, self.recorder, self.earlier, decision, ended)
+        if said := self.recorder.close():
+            result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+        self.progress.done(result)
+        return result
+
+    # searching ------------------------------------------------------------------------------------------------------
+    def _search(self, pipe: Pipeline) -> str:
+        """Returns why it ended."""
+        self.progress.phase("seeds")
+        self._submit(pipe, [s.opts for s in self.starts], {s.opts: s.origin for s in self.starts})
+        searching, idle = False, 0
+        while True:
+            stop = self.meter.why_stop(self.job.roofline_s)
+            answered = self.so_far.best is not None and not (self.so_far.first_is_coming and self.meter.trials_left > 0)
+            if stop is not None and (answered or not pipe.pending or self.meter.left < -self.meter.grace):
+                return stop
+            # with a start schedule on its way, think after it was measured
+            if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
+                Deadline.doing = "the strategy was choosing"
+                new, asked = self._fill(pipe)
+                idle = 0 if new else idle + (asked or BATCH)
+            if not pipe.pending:
+                over = self.strategy is None or self.strategy.done or idle > 2 * BATCH  # else it may have a shorter idea
+                if not over or not self._bulky.resume(pipe, BUSY * width_of(self.measurer)):
+                    if self.strategy is None:
+                        return "the start schedules are measured"
+                    if self.strategy.done or idle > 20 * BATCH:
+                        return EXHAUSTED
+                    continue
+                idle = min(idle, 2 * BATCH + 1)  # there was something left to try
+            left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
+            width = width_of(self.measurer)
+            most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost.each_s, self.meter.trials_left)))
+            if self.so_far.best is None:
+                most = 1  # the first start schedule alone, for an early answer
+            # then as many as share a runner child well, unless builds are slow
+            Deadline.doing = "something was being built"
+            taken = pipe.take(min(4 * width, most), most, max(0.02, min(left, 0.25)), max(0.02, left) if answered else float("inf"))
+            if not searching and self.so_far.best is not None:
+                searching = True
+                self.progress.phase("searching")
+                if hasattr(self.measurer, "expect_confirm"):
+                    self.measurer.expect_confirm()
+            self._measure(taken, pipe)
+            self._checkpoints.look(self._cost.each_s, lambda m: self._conclude(m, "confirm"))
+
+    def _think(self, pipe: Pipeline, under_way: int) -> None:
+        """Ask for more while `under_way` candidates are being timed, on a core that nobody else needs."""
+        if self.strategy is not None and not self.meter.why_stop(self.job.roofline_s):
+            self._fill(pipe, under_way)
+
+    def _fill(self, pipe: Pipeline, under_way: int = 0) -> tuple[int, int]:
+        """Ask for more, so that builders never wait; how many schedules were new, of how many."""
+        assert self.strategy is not None
+        width, trials = width_of(self.measurer), self.meter.trials_left - under_way
+        room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost.each_s)) - pipe.pending
+        if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
+            return 1, 1
+        self._recall()
+        self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost.each_s))
+        asked = ask(self.strategy, int(min(room, BATCH * width)), BUSY * width - pipe.pending)
+        return self._submit(pipe, asked, {}), len(asked)
+
+    def _recall(self) -> None:
+        """Once, when the start schedules were measured: tell the strategy what earlier searches found."""
+        if self._recalled or self.strategy is None:
+            return
+        self._recalled = True
+        fresh = {m.opts: m for m in self.so_far.by_hash.values() if m is not None}
+        for m in self.known.today(fresh):
+            if self.space.state(m.opts) is not None:
+                self.strategy.tell(m.opts, m)
+
+    def _submit(self, pipe: Pipeline, schedules: Sequence[Schedule], origins: dict[Schedule, str]) -> int:
+        """Legal, unknown schedules go to the builders, best estimate first unless they are start schedules; the others are told at once."""
+        from ..measure.outcome import Measurement, Outcome
+
+        fresh: list[State] = []
+        for opts in schedules:
+            by = origins.get(opts) or asker(self.strategy, opts)
+            settled = None if opts in origins else self.known.settled(opts)
+            if settled is not None:
+                self.so_far.repeated += 1
+                if self.strategy is not None:
+                    self.strategy.tell(opts, settled)
+                continue
+            state = self.space.state(opts)
+            if state is None:
+                self._conclude(Measurement(opts, Outcome.illegal, detail=self.space.reason(opts)), by)
+            elif state.hash in self.so_far.by_hash:
+                self.so_far.repeated += 1
+                known = self.so_far.by_hash[state.hash]
+                if known is not None and self.strategy is not None:
+                    self.strategy.tell(opts, known)
+            else:
+                self.so_far.by_hash[state.hash] = None
+                self._asked[opts] = Asked(state, by)
+                self.so_far.first_hash = state.hash if opts == self.so_far.first else self.so_far.first_hash
+                fresh.append(state)
+        given = {o for o, by in origins.items() if by == "stored" or o == self.so_far.first}  # what is known to be good, whatever it takes
+        now = self._bulky.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
+        if not origins:
+            now.sort(key=lambda s: s.estimate)
+        counts = len(now), len(fresh) - len(now), len(schedules) - len(fresh)
+        log.debug("%d schedules: %d to be built, %d put off, %d known or not legal", len(schedules), *counts)
+        pipe.submit([s.opts for s in now])
+        return len(now)
+
+    def _measure(self, taken: Sequence[tuple[Schedule, Any]], pipe: Pipeline) -> None:
+        """Time what was built, except sources that were timed before."""
+        from ..measure.outcome import Measurement
+
+        batch: list[Any] = []
+        twins: list[tuple[Schedule, str]] = []
+        for opts, built in taken:
+            self._bulky.learn(opts, built)
+            if isinstance(built, Measurement):
+                self._conclude(built, self._asked[opts].by)
+                self.meter.generation(1, self.so_far.best_s)
+            elif built.sha in self.so_far.by_sha or any(built.sha == b.sha for b in batch):
+                twins.append((opts, built.sha))
+            else:
+                batch.append(built)
+        if batch:
+            began = self.meter.clock()
+            Deadline.doing = _MEASURING if self.so_far.best is not None else _FIRST
+            fastest = self.so_far.fastest_s if self.so_far.best is not None else None
+            if fastest:
+                meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
+            measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
+            self._cost.learn(self.meter.clock() - began, measured)
+            self.meter.check_s = self._checkpoints.check_s(self._cost.waited_s, self._cost.each_s)
+            for built, m in zip(batch, measured):
+                self.so_far.by_sha[built.sha] = m
+                self.so_far.keep(built, m, seed=self._asked[built.opts].by == "seed")
+                self._conclude(m, self._asked[built.opts].by)
+            self.meter.generation(len(batch), self.so_far.best_s)
+            if self._early_told:  # the next result may be long in coming
+                self.recorder.flush()
+        for opts, sha in twins:
+            self.so_far.repeated += 1
+            self.so_far.by_hash[self._asked[opts].state.hash] = self.so_far.by_sha[sha]
+            if self.strategy is not None:
+                self.strategy.tell(opts, self.so_far.by_sha[sha])
+
+    def _arrived(self, m: Measurement) -> None:
+        """Record a result before those beside it are there: whoever kills this process loses few. (A measurer of this machine does not tell
+        of results before all are there, as writing would disturb the next timing.)"""
+        self._early[m.opts] = m = self.aim.scored(m)
+        self.recorder.add(m, self._asked[m.opts].by)
+
+    def _conclude(self, m: Measurement, by: str) -> None:
+        """Count, tell, record and report one outcome."""
+        self.so_far.count(m)
+        if log.listens():
+            time = f", {1e6 * m.t_min:.6g} us" if m.t_min else ""
+            log.debug("%s: %s%s, by %s%s", short(m.opts), m.outcome, time, by, f" ({m.detail})" if m.detail else "")
+        asked = self._asked.get(m.opts)
+        if asked is not None:
+            self.so_far.by_hash[asked.state.hash] = m
+        if self.strategy is not None:
+            self.strategy.tell(m.opts, m)
+        if self._early.pop(m.opts, None) != m:
+            self.recorder.add(m, by)
+        self.progress.candidate(m)
+        if self.so_far.improves(m, by, self.meter.elapsed):
+            log.info("best so far: %.6g us, %s", 1e6 * (m.t_min or 0.0), short(m.opts))
+            self.job = self.job if self.doubted is None else self.doubted.looked_at(m, self.job, self.so_far)
+            self.progress.best(snapshot(self.job, self.so_far, m, self.meter.elapsed))
+
+    # deciding -------------------------------------------------------------------------------------------------------
+    def _decide(self, quick: bool) -> Decision:
+        """The winner; `quick` trusts single measurements and starts no process."""
+        if not quick:
+            self.progress.phase("deciding")
+            Deadline.doing = "the best were being compared and checked a second time"
+        return Deciding(self.measurer, self.so_far, self.recorder, self.meter, self._cost.each_s, self._checkpoints.checks).decide(quick)
