@@ -184,7 +184,7 @@ def test_it_interrupts_what_waits_and_says_what_that_was() -> None:
 
 
 def test_it_strikes_again_where_that_did_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.search.interrupts.AGAIN_S", 0.05)
+    monkeypatch.setattr("tilewright.search.interrupts.STRIKE_AGAIN_S", 0.05)
     met = []
     with Deadline(1.0, over(0.0)):
         for _ in range(3):
