@@ -13,8 +13,7 @@ from tilewright import devices, tune
 from tilewright.devices import limits as kept
 from tilewright.ir.errors import DeviceError
 from tilewright.measure.outcome import Measurement
-from tilewright.search import machine_limits as doubted
-from tilewright.search import machine_limits as probing
+from tilewright.search import machine_limits
 from tilewright.search.budget import Budget
 from tilewright.search.machine_limits import DoubtedLimits
 from tilewright.search.run_state import RunState
@@ -39,7 +38,7 @@ def slow_limits(known_limits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         kept.write(kept.path(device._identity()), good, {})
         return good
 
-    monkeypatch.setattr(doubted, "measured", again)
+    monkeypatch.setattr(machine_limits, "measured", again)
     return good
 
 
@@ -67,10 +66,10 @@ def test_builders_stand_still_meanwhile_and_trouble_is_told(slow_limits: Any, tm
     from tilewright.measure.processes.slots import Slots
 
     def failing(device: Any, seconds: float, limit_s: float) -> Any:
-        assert seconds <= doubted.AGAIN_S
+        assert seconds <= machine_limits.AGAIN_S
         raise DeviceError("the limits of cpu could not be measured within 4 s")
 
-    monkeypatch.setattr(doubted, "measured", failing)
+    monkeypatch.setattr(machine_limits, "measured", failing)
     task, job, recorder = put_together(tmp_path)
     held: list[str] = []
     monkeypatch.setattr(Slots, "hold", lambda self: held.append("hold"))
@@ -123,7 +122,7 @@ def test_limits_say_how_far_they_may_be_off() -> None:
 @pytest.mark.slow
 def test_a_probe_in_a_process_of_its_own_keeps_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    found = probing.measured(devices.get("cpu"), 0.05)
+    found = machine_limits.measured(devices.get("cpu"), 0.05)
     assert found is not None and found == devices.get("cpu").limits()
     assert set(found.spread) >= {*kept.PEAKS, *kept.MEMORY}
 
@@ -138,9 +137,13 @@ def test_a_probe_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
             raise TimeoutError
 
     channel = Silent()
-    monkeypatch.setattr(probing.process, "start", lambda module, setup: ("the process", channel))
-    monkeypatch.setattr(probing.process, "stop", lambda *what: ended.append(what))
+    monkeypatch.setattr(machine_limits.process, "start", lambda module, setup: ("the process", channel))
+    monkeypatch.setattr(machine_limits.process, "stop", lambda *what: ended.append(what))
     with pytest.raises(DeviceError, match=r"could not be measured within 4 s; the search goes on without"):
-        probing.measured(devices.get("cpu"), 1.0, probing.longest_of(8.0))
+        machine_limits.measured(devices.get("cpu"), 1.0, machine_limits.longest_of(8.0))
     assert 3.0 < waited[0] <= 4.0 and ended == [("the process", channel)]
-    assert probing.part_of(10.0) == 1.5 and probing.part_of(None) <= probing.USUAL_S and probing.longest_of(0.1) == 1.0
+    assert (
+        machine_limits.part_of(10.0) == 1.5
+        and machine_limits.part_of(None) <= machine_limits.USUAL_S
+        and machine_limits.longest_of(0.1) == 1.0
+    )
