@@ -47,7 +47,7 @@ def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -
 
 
 class FleetMeasurer:
-    """A `search.builds.pipeline.MeasurerLike`. A context manager: at its end the workers are told to let go of the kernel.
+    """A `search.pipeline.MeasurerLike`. A context manager: at its end the workers are told to let go of the kernel.
 
     `base`: what every payload carries: `kernel` (see `subject`), `threads`, `seed`, `deadline_s`, `hashed`. `facts`: those of the device,
     for machines that only build. At first one device measures. When three candidates were right there and the others have

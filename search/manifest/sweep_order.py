@@ -1,6 +1,6 @@
 """What is tuned after what: entries that share a kernel warm each other.
 
-A search begins with the schedules of the nearest shape that was tuned before (`search.remembered.warm`). So the entries of one kernel, element type
+A search begins with the schedules of the nearest shape that was tuned before (`search.warm_start`). So the entries of one kernel, element type
 and target are a tree: the smallest sum of distances that joins all shapes (R. C. Prim, "Shortest connection networks and some
 generalizations", 1957), from the shape in the middle. Where that would be a long row, which no number of machines can hurry, it goes from
 coarse to fine instead. A distance is in octaves of all extents together. Entries of unlike kernels have
