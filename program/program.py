@@ -294,3 +294,19 @@ def statements(block: Block) -> Iterator[Stmt]:
         yield s
         for body in bodies(s):
             yield from statements(body)
+
+
+def operands(s: Stmt) -> tuple[Val, ...]:
+    """The values that a statement itself reads, each as often as it does (those in its body not)."""
+    if isinstance(s, Instr):
+        return s.args
+    if isinstance(s, For):
+        return (s.lo, s.hi, *s.init, *s.yields)
+    return (s.cond,) if isinstance(s, If) else ()
+
+
+def defined(s: Stmt) -> tuple[Val, ...]:
+    """The values that a statement itself makes, for its body too."""
+    if isinstance(s, For):
+        return (s.var, *s.carried, *s.results)
+    return (s.out,) if isinstance(s, Instr) and s.out is not None else ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from ...program.facts import Facts
 from ...program.program import Instr, Val
 
 Terms = Mapping["Variable", float]
@@ -41,53 +42,22 @@ class LinearForm:
         return 1.0 + sum(abs(k) * (v.trips - 1) for v, k in self.terms.items())
 
 
-@dataclass(slots=True)
-class Forms:
-    """The forms of a phase's indices. `known` holds what loops and the grid begin with, `made` the instruction of every value."""
+class Forms(Facts[LinearForm]):
+    """The forms of a phase's indices: exact for sums and multiples, and the digits of a variable. Of a minimum, maximum or choice it is
+    that of the operand that moves most (the others are borders)."""
 
-    known: dict[Val, LinearForm] = field(default_factory=dict)
-    made: dict[Val, Instr] = field(default_factory=dict)
-    _digits: dict[tuple[Variable, str, float], Variable] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._digits: dict[tuple[Variable, str, float], Variable] = {}
 
-    def of(self, v: Val) -> LinearForm:
-        """The form of a value: exact for sums and multiples, and the digits of a variable. Of a minimum, maximum or choice it is that
-        of the operand that moves most (the others are borders)."""
-        found = self.known.get(v)
-        if found is None:
-            s = self.made.get(v)
-            found = self.known[v] = LinearForm({}) if s is None else self._made(s)
-        return found
+    def unknown(self, v: Val, s: Instr | None) -> LinearForm:
+        """Something that moves with all that its operands move with."""
+        if s is None:
+            return LinearForm({})
+        return self.opaque([self.of(a) for a in s.args if a.dtype.is_int], s.op in ("load", "gather"), v.lanes)
 
-    def _made(self, s: Instr) -> LinearForm:
-        args = s.args
-        if s.op == "const":
-            return _constant(s.attr)
-        if s.op == "add":
-            return _sum(self.of(args[0]), self.of(args[1]))
-        if s.op == "sub":
-            return _sum(self.of(args[0]), self.of(args[1]), -1.0)
-        if s.op == "neg":
-            return _times(self.of(args[0]), -1.0)
-        if s.op in ("mul", "shl"):
-            return self._product(s)
-        if s.op in ("splat", "cast", "bitcast", "extract"):
-            return self.of(args[0])
-        if s.op in ("min", "max", "select"):
-            return max((self.of(a) for a in args[-2:]), key=lambda f: (len(f.terms), f.reach))
-        if s.op in ("idiv", "imod"):
-            return self._digit(self.of(args[0]), s.op, float(s.number))
-        random = s.op in ("load", "gather")
-        return self._opaque([self.of(a) for a in args if a.dtype.is_int], random, s.result.lanes)
-
-    def _product(self, s: Instr) -> LinearForm:
-        a, b = (self.of(x) for x in s.args)
-        if s.op == "shl":
-            return _times(a, 2.0**b.const) if not b.terms else self._opaque([a, b], False)
-        if not b.terms:
-            return _times(a, b.const)
-        return _times(b, a.const) if not a.terms else self._opaque([a, b], False)
-
-    def _opaque(self, args: Sequence[LinearForm], random: bool, lanes: int = 1) -> LinearForm:
+    def opaque(self, args: Sequence[LinearForm], random: bool, lanes: int = 1) -> LinearForm:
+        """A variable of its own, that changes with the loops of some forms; `random`: data says how."""
         roots = frozenset[int]().union(*(f.roots for f in args))
         trips = 1.0
         for v in {v for f in args for v in f.terms}:
@@ -95,7 +65,7 @@ class Forms:
         random = random or any(v.random for f in args for v in f.terms)
         return LinearForm({Variable(trips, roots, random, lanes if random else 1): 1.0} if roots or random else {})
 
-    def _digit(self, f: LinearForm, op: str, d: float) -> LinearForm:
+    def digit(self, f: LinearForm, op: str, d: float) -> LinearForm:
         """A quotient or remainder by `d`: terms that divide go through, or are gone; a single variable has a digit."""
         whole = {v: k for v, k in f.terms.items() if k % d == 0}
         rest = {v: k for v, k in f.terms.items() if k % d != 0}
@@ -142,3 +112,40 @@ def _sum(a: LinearForm, b: LinearForm, sign: float = 1.0) -> LinearForm:
 
 def _times(f: LinearForm, k: float) -> LinearForm:
     return LinearForm({v: c * k for v, c in f.terms.items()} if k else {}, f.const * k)
+
+
+def _product(forms: Forms, s: Instr) -> LinearForm:
+    a, b = (forms.of(x) for x in s.args)
+    if not b.terms:
+        return _times(a, b.const)
+    return _times(b, a.const) if not a.terms else forms.opaque([a, b], False)
+
+
+def _shifted(forms: Forms, s: Instr) -> LinearForm:
+    a, b = (forms.of(x) for x in s.args)
+    return _times(a, 2.0**b.const) if not b.terms else forms.opaque([a, b], False)
+
+
+def _moves_most(forms: Forms, s: Instr) -> LinearForm:
+    return max((forms.of(a) for a in s.args[-2:]), key=lambda f: (len(f.terms), f.reach))
+
+
+def _same(forms: Forms, s: Instr) -> LinearForm:
+    return forms.of(s.args[0])
+
+
+def _digit(forms: Forms, s: Instr) -> LinearForm:
+    return forms.digit(forms.of(s.args[0]), s.op, float(s.number))
+
+
+Forms.RULES = {
+    "const": lambda forms, s: _constant(s.attr),
+    "add": lambda forms, s: _sum(forms.of(s.args[0]), forms.of(s.args[1])),
+    "sub": lambda forms, s: _sum(forms.of(s.args[0]), forms.of(s.args[1]), -1.0),
+    "neg": lambda forms, s: _times(forms.of(s.args[0]), -1.0),
+    "mul": _product,
+    "shl": _shifted,
+    **dict.fromkeys(("splat", "cast", "bitcast", "extract"), _same),
+    **dict.fromkeys(("min", "max", "select"), _moves_most),
+    **dict.fromkeys(("idiv", "imod"), _digit),
+}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
 from ...ir import index as ix
+from ...program.facts import Facts, Rule, lifted
 from ...program.ops import READS, WRITES
 from ...program.program import For, If, Instr, Mem, Phase, Program, Stmt, Val, bodies
 from .forms import Forms, LinearForm, Variable
@@ -21,83 +22,46 @@ from .forms import Forms, LinearForm, Variable
 POINTS = 32
 _GOLDEN = 0.6180339887498949
 _PICKS, _MOVES = ("min", "max"), ("extract", "shuffle", "splat", "cast")
-_TWO: Mapping[str, Callable[[float, float], float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "max": max,
-    "min": min,
-    "lt": operator.lt,
-    "le": operator.le,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "and": lambda a, b: bool(a) and bool(b),
-    "or": lambda a, b: bool(a) or bool(b),
-    "xor": operator.ne,
-}
+Numbers = list[float]
 
 
-@dataclass(slots=True)
-class Samples:
-    """`known`: the numbers of what loops and the grid begin with; `made`: the instruction of every value. What data decides, or an
-    operation that is not followed, is not known."""
+class Samples(Facts["Numbers | None"]):
+    """The numbers of scalars. None: data decides them, or an operation that is not followed."""
 
-    made: dict[Val, Instr]
-    known: dict[Val, list[float] | None] = field(default_factory=dict)
-    _count: int = 0
+    def __init__(self, made: dict[Val, Instr]) -> None:
+        super().__init__(made)
+        self._count = 0
 
-    def spread(self, v: Val, lo: list[float], trips: list[float], step: float) -> None:
-        """Let `v` be a loop's variable, anywhere in its range (points of a sequence of low discrepancy)."""
+    def spread(self, v: Val, lo: Numbers, trips: Numbers, step: float) -> None:
+        """Let `v` be a loop's variable, anywhere in its range."""
+        self.known[v] = [lo[i] + step * int(x * trips[i]) for i, x in enumerate(self._points())]
+
+    def _points(self) -> Numbers:
+        """Points of a sequence of low discrepancy, from 0 to 1: another one each time."""
         self._count += 1
         by = (self._count * _GOLDEN + 0.5) % 1.0 or _GOLDEN
-        self.known[v] = [lo[i] + step * int(((i + 0.5) * by % 1.0) * trips[i]) for i in range(POINTS)]
-
-    def of(self, v: Val) -> list[float] | None:
-        """The numbers of a scalar; None where they are not known."""
-        if v not in self.known:
-            s = self.made.get(v)
-            self.known[v] = None if s is None or v.lanes > 1 else self._made(s)
-        return self.known[v]
+        return [(i + 0.5) * by % 1.0 for i in range(POINTS)]
 
     def share(self, v: Val) -> float:
         """The share of points where a condition holds; a half where nothing is known of it."""
         found = self.of(v)
         return 0.5 if found is None else sum(bool(x) for x in found) / POINTS
 
-    def _made(self, s: Instr) -> list[float] | None:
-        if s.op == "const":
-            return [float(s.attr)] * POINTS if isinstance(s.attr, (int, float)) else None
-        if s.op in ("aligned", "apart"):
-            return [1.0] * POINTS
-        args = [self.of(a) for a in s.args]
-        if s.op == "and" and any(a is None for a in args):  # what is known may still decide
-            return next((a for a in args if a is not None), None)
-        if s.op == "min" and s.result.dtype.is_int and sum(a is None for a in args) == 1:
-            return self._kept_below(s)
-        if any(a is None for a in args):
-            return None
-        known = [a for a in args if a is not None]
-        if s.op in _TWO:
-            f = _TWO[s.op]
-            return [float(f(a, b)) for a, b in zip(*known, strict=True)]
-        if s.op in ("idiv", "imod"):
-            g = operator.floordiv if s.op == "idiv" else operator.mod
-            return [float(g(a, s.number)) for a in known[0]]
-        if s.op == "not":
-            return [float(not a) for a in known[0]]
-        if s.op == "select":
-            return [b if a else c for a, b, c in zip(*known, strict=True)]
-        return known[0] if s.op == "cast" else None
+    def derive(self, v: Val) -> Numbers | None:
+        """Nothing, of vectors."""
+        return None if v.lanes > 1 else super().derive(v)
 
-    def _kept_below(self, s: Instr) -> list[float] | None:
+    def unknown(self, v: Val, s: Instr | None) -> Numbers | None:
+        """Nothing."""
+        return None
+
+    def kept_below(self, s: Instr) -> Numbers | None:
         """Data that is kept below a bound is anywhere from 0 up to there; of several numbers the largest or the least one is."""
         data, bound = s.args if self.of(s.args[0]) is None else s.args[::-1]
         ends, picked = self.of(bound), self._picked(data)
         if ends is None or min(ends) <= 0:
             return None
-        self._count += 1
-        by = (self._count * _GOLDEN + 0.5) % 1.0 or _GOLDEN
-        shares = [(i + 0.5) * by % 1.0 for i in range(POINTS)]
+        shares = self._points()
         each = [1.0 - (1.0 - x) ** (1.0 / picked) if self._least(data) else x ** (1.0 / picked) for x in shares]
         return [float(round(share * end)) for share, end in zip(each, ends, strict=True)]
 
@@ -114,6 +78,57 @@ class Samples:
         while s is not None and s.op in _MOVES:
             s = self.made.get(s.args[0])
         return s is not None and s.op == "min"
+
+
+def _each(f: Callable[..., float | bool]) -> Rule:
+    """The rule of an operation on numbers."""
+    return lifted(lambda *args: [float(f(*xs)) for xs in zip(*args, strict=True)])
+
+
+def _const(samples: Samples, s: Instr) -> Numbers | None:
+    return [float(s.attr)] * POINTS if isinstance(s.attr, (int, float)) else None
+
+
+def _divided(samples: Samples, s: Instr) -> Numbers | None:
+    f, found = operator.floordiv if s.op == "idiv" else operator.mod, samples.of(s.args[0])
+    return None if found is None else [float(f(a, s.number)) for a in found]
+
+
+def _both(samples: Samples, s: Instr) -> Numbers | None:
+    """What is known may still decide."""
+    known = [a for a in map(samples.of, s.args) if a is not None]
+    return [float(bool(a) and bool(b)) for a, b in zip(*known)] if len(known) == 2 else next(iter(known), None)
+
+
+def _min(samples: Samples, s: Instr) -> Numbers | None:
+    if s.result.dtype.is_int and sum(samples.of(a) is None for a in s.args) == 1:
+        return samples.kept_below(s)
+    found: Numbers | None = _each(min)(samples, s)
+    return found
+
+
+Samples.RULES = {
+    "const": _const,
+    "aligned": lambda samples, s: [1.0] * POINTS,
+    "apart": lambda samples, s: [1.0] * POINTS,
+    "add": _each(operator.add),
+    "sub": _each(operator.sub),
+    "mul": _each(operator.mul),
+    "idiv": _divided,
+    "imod": _divided,
+    "max": _each(max),
+    "min": _min,
+    "lt": _each(operator.lt),
+    "le": _each(operator.le),
+    "eq": _each(operator.eq),
+    "ne": _each(operator.ne),
+    "and": _both,
+    "or": _each(lambda a, b: bool(a) or bool(b)),
+    "xor": _each(operator.ne),
+    "not": _each(operator.not_),
+    "select": lifted(lambda conds, a, b: [y if x else z for x, y, z in zip(conds, a, b, strict=True)]),
+    "cast": lambda samples, s: samples.of(s.args[0]),
+}
 
 
 # tree -------------------------------------------------------------------------------------------------------

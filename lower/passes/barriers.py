@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...ir.errors import OptError
+from ...program.facts import Spread
 from ...program.ops import SYNCS
 from ...program.program import Block, For, If, Instr, Phase, Roles, Stmt, Val, statements, touched
 from .conflicts import SharedAccess, access, clash, merged
-from .divergence import Spread
 
 
 @dataclass(slots=True)

@@ -7,12 +7,11 @@ one, where the last of them stands."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from itertools import count
 
-from ...program.program import Instr, Program, Val, statements
-from .runs import before, defined, each_run, operands
+from ...program.facts import Uses
+from ...program.program import Instr, Program, Val
+from .straight_runs import before, each_run
 
 TOGETHER = 4
 """Registers of words in one of bytes."""
@@ -23,24 +22,22 @@ def join(program: Program, words: int) -> bool:
     is nothing to join."""
     if not any(p.role == "out" and p.dtype.is_int and p.dtype.size == 1 for p in program.params):
         return False
-    found = [s for phase in program.phases for s in statements(phase.body)]
-    uses = Counter(v for s in found for v in operands(s))
-    new = count(1 + max((v.id for s in found for v in defined(s)), default=0))
+    uses = Uses(program)
     changed = False
 
     def joined(run: list[Instr]) -> list[Instr]:
         nonlocal changed
-        groups = _groups(run, words, uses, program.shared_params)
+        groups = _groups(run, words, uses)
         changed |= bool(groups)
-        return _rewritten(run, groups, new) if groups else run
+        return _rewritten(run, groups, uses) if groups else run
 
     for phase in program.phases:
         each_run(phase.body, joined)
     return changed
 
 
-def _groups(run: list[Instr], words: int, uses: Counter[Val], shared: frozenset[int]) -> list[list[int]]:
-    """The places of stores that may be one, in the order of memory."""
+def _groups(run: list[Instr], words: int, uses: Uses) -> list[list[int]]:
+    """The positions of stores that may be one, in the order of memory."""
     casts = {s.out: s for s in run if s.op == "cast" and s.result.lanes == words and s.args[0].dtype.size == 4 and s.result.dtype.is_int}
     rows: dict[object, dict[int, int]] = {}
     for i, s in enumerate(run):
@@ -49,7 +46,7 @@ def _groups(run: list[Instr], words: int, uses: Counter[Val], shared: frozenset[
             and len(s.args) == 2
             and not s.mem.nt
             and s.args[1] in casts
-            and uses[s.args[1]] == 1
+            and uses.count[s.args[1]] == 1
             and s.args[1].dtype.size == 1
         ):
             source = casts[s.args[1]].args[0]
@@ -64,11 +61,11 @@ def _groups(run: list[Instr], words: int, uses: Counter[Val], shared: frozenset[
                 found.append([at[o] for o in group])
     if not found:
         return []
-    need = before(run, shared)
+    need = before(run, uses.program.shared_params)
     return [g for g in found if not any(set(g) & need[j] for j in range(min(g), max(g) + 1))]
 
 
-def _rewritten(run: list[Instr], groups: list[list[int]], new: count[int]) -> list[Instr]:
+def _rewritten(run: list[Instr], groups: list[list[int]], uses: Uses) -> list[Instr]:
     """A run with one store for each group."""
     ends = {max(g): [run[i] for i in g] for g in groups}
     casts = {s.out: s for s in run if s.op == "cast"}
@@ -76,21 +73,21 @@ def _rewritten(run: list[Instr], groups: list[list[int]], new: count[int]) -> li
     out: list[Instr] = []
     for i, s in enumerate(run):
         if i in ends:
-            out += _one(ends[i], casts, new)
+            out += _one(ends[i], casts, uses)
         elif id(s) not in gone:
             out.append(s)
     return out
 
 
-def _one(stores: list[Instr], casts: dict[Val | None, Instr], new: count[int]) -> list[Instr]:
+def _one(stores: list[Instr], casts: dict[Val | None, Instr], uses: Uses) -> list[Instr]:
     """The instructions of one store."""
     out: list[Instr] = []
     parts = [casts[s.args[1]].args[0] for s in stores]
     while len(parts) > 1:
         pairs, parts = zip(parts[::2], parts[1::2], strict=True), []
         for a, b in pairs:
-            both = Val(next(new), a.dtype, 2 * a.lanes, stores[0].args[1].depth)
+            both = uses.fresh(a.dtype, 2 * a.lanes, stores[0].args[1].depth)
             out.append(Instr("shuffle", both, (a, b), tuple(range(both.lanes))))
             parts.append(both)
-    whole = Val(next(new), stores[0].args[1].dtype, parts[0].lanes, stores[0].args[1].depth)
+    whole = uses.fresh(stores[0].args[1].dtype, parts[0].lanes, stores[0].args[1].depth)
     return [*out, Instr("cast", whole, (parts[0],)), Instr("store", None, (stores[0].args[0], whole), stores[0].mem)]

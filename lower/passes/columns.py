@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dtypes import DType, bool_, index, uint8
+from ...program.facts import Uses
 from ...program.ops import ACCESSES, DIVIDES, FREE, OPS
-from ...program.program import Block, For, If, Instr, Mem, Program, Stmt, Val, bodies, statements, touched
+from ...program.program import Block, For, Instr, Mem, Program, Stmt, Val, bodies, defined, operands, statements, touched
 from ...targets import Target
-from .runs import defined
+from .straight_runs import drop_unread
 
 ROWS = 8
 """Rows from which a loop before them pays."""
@@ -45,9 +46,7 @@ class _Column:
 
 class _Distribution:
     def __init__(self, program: Program, target: Target) -> None:
-        self.program, self.target, self.touched = program, target, False
-        self.made = {s.out: s for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.out is not None}
-        self.last = max((v.id for p in program.phases for s in statements(p.body) for v in defined(s)), default=0)
+        self.program, self.target, self.uses, self.touched = program, target, Uses(program), False
 
     def block(self, block: Block) -> None:
         """Innermost first."""
@@ -60,12 +59,8 @@ class _Distribution:
             out.append(s)
         block.stmts = out
 
-    def _number(self, v: Val) -> int | None:
-        s = self.made.get(v)
-        return s.number if s is not None and s.op == "const" else None
-
     def _trips(self, loop: For) -> int:
-        lo, hi = self._number(loop.lo), self._number(loop.hi)
+        lo, hi = self.uses.number(loop.lo), self.uses.number(loop.hi)
         return 0 if lo is None or hi is None else -(-(hi - lo) // loop.step)
 
     def _split(self, rows: For, loop: For) -> Iterator[For]:
@@ -96,7 +91,9 @@ class _Distribution:
     def _keep(self, column: _Column) -> None:
         """Choose what is kept: vectors that rows read, and bools that decide; none where that spares too little."""
         common = column.common
-        read = {a for s in statements(column.loop.body) for a in _read(s) if a in common and not (isinstance(s, Instr) and s.out in common)}
+        read = {
+            a for s in statements(column.loop.body) for a in operands(s) if a in common and not (isinstance(s, Instr) and s.out in common)
+        }
         kept = [v for v in common if v in read and ((v.lanes > 1 and v.dtype is not bool_) or (v.lanes == 1 and v.dtype is bool_))]
         stays = _behind((v for v in read if v not in kept), common)
         kept = [v for v in kept if v not in stays and common[v].op not in ACCESSES | FREE]
@@ -108,12 +105,12 @@ class _Distribution:
     def _before(self, column: _Column) -> For:
         """The loop over one row; the inner loop loads what it kept."""
         loop, common, depth = column.loop, column.common, column.rows.var.depth
-        twin: dict[Val, Val] = {loop.var: self._value(index, 1, depth)}
+        twin: dict[Val, Val] = {loop.var: self.uses.fresh(index, 1, depth)}
         body = Block()
         needed = _behind(column.kept, common)
         for v, s in common.items():
             if v in needed:
-                twin[v] = self._value(v.dtype, v.lanes, depth)
+                twin[v] = self.uses.fresh(v.dtype, v.lanes, depth)
                 body.stmts.append(replace(s, out=twin[v], args=tuple(twin.get(a, a) for a in s.args)))
         again = Block()
         for alike, size in self._arrays(column):
@@ -135,20 +132,21 @@ class _Distribution:
         """Store some values of one type where they are `made`, and load them `again`, from an array at a place of scratch."""
         (body, twin), (inner, base) = made, again
         held, lanes, var = _held(alike[0]), alike[0].lanes, column.loop.var
-        first = self._number(column.loop.lo)
+        first = self.uses.number(column.loop.lo)
         assert first is not None
         step = len(alike) * lanes
         align = min(LINE, self.target.vector_bytes, lanes * held.size & -(lanes * held.size))
         to, at = (self._at(block, v, step) for block, v in ((body, twin[var]), (inner, var)))
         for k, v in enumerate(alike):
             mem = Mem("scratch", base, held, k * lanes - first * step, align)
-            value = twin[v] if held is v.dtype else self._emit(body, "cast", held, lanes, twin[v].depth, (twin[v],))
+            value = twin[v] if held is v.dtype else self.uses.emit(body.stmts, "cast", held, lanes, twin[v].depth, (twin[v],))
             body.stmts.append(Instr("store", None, (to, value), mem))
             if held is v.dtype:
                 inner.stmts.append(Instr("load", v, (at,), mem))
             else:
-                zero = self._emit(inner, "const", held, lanes, var.depth, (), 0)
-                inner.stmts.append(Instr("ne", v, (self._emit(inner, "load", held, lanes, var.depth, (at,), mem), zero)))
+                zero = self.uses.emit(inner.stmts, "const", held, lanes, var.depth, (), 0)
+                byte = self.uses.emit(inner.stmts, "load", held, lanes, var.depth, (at,), mem)
+                inner.stmts.append(Instr("ne", v, (byte, zero)))
 
     def _replace(self, column: _Column, loads: Block) -> None:
         """Load what is kept where it was computed, and leave out what nothing reads any more."""
@@ -157,36 +155,14 @@ class _Distribution:
         at = {s.out: s for s in loads.stmts if isinstance(s, Instr)}
         first = [s for s in loads.stmts if isinstance(s, Instr) and s.out not in kept]
         body.stmts = [*first, *(at[s.out] if isinstance(s, Instr) and s.out in kept else s for s in body.stmts)]
-        while True:
-            read = {a for s in statements(body) for a in _read(s)}
-            left = [s for s in body.stmts if not (isinstance(s, Instr) and s.out in common and s.out not in read)]
-            if len(left) == len(body.stmts):
-                return
-            body.stmts = left
+        drop_unread(column.loop, common)
 
     def _at(self, block: Block, var: Val, lanes: int) -> Val:
         """The first element of a vector that was kept."""
         if lanes == 1:
             return var
-        each = self._emit(block, "const", index, 1, var.depth, (), lanes)
-        return self._emit(block, "mul", index, 1, var.depth, (var, each))
-
-    def _emit(
-        self, block: Block, op: str, dtype: DType, lanes: int, depth: int, args: tuple[Val, ...], attr: int | Mem | None = None
-    ) -> Val:
-        out = self._value(dtype, lanes, depth)
-        block.stmts.append(Instr(op, out, args, attr))
-        return out
-
-    def _value(self, dtype: DType, lanes: int, depth: int) -> Val:
-        self.last += 1
-        return Val(self.last, dtype, lanes, depth)
-
-
-def _read(s: Stmt) -> tuple[Val, ...]:
-    if isinstance(s, For):
-        return (s.lo, s.hi, *s.init, *s.yields)
-    return s.args if isinstance(s, Instr) else (s.cond,) if isinstance(s, If) else ()
+        each = self.uses.emit(block.stmts, "const", index, 1, var.depth, (), lanes)
+        return self.uses.emit(block.stmts, "mul", index, 1, var.depth, (var, each))
 
 
 def _behind(roots: Iterator[Val] | Sequence[Val], common: dict[Val, Instr]) -> set[Val]:

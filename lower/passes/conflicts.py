@@ -13,9 +13,9 @@ from math import gcd
 
 import numpy as np
 
+from ...program.facts import LIMIT, Array, Form, Spread
 from ...program.ops import MATRIX_LOADS
 from ...program.program import Instr, Val, touched
-from .divergence import LIMIT, Array, Form, Spread
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
         form = Form(form.terms, form.known + mem.offset)
     mask = s.args[1:] if s.out is not None else s.args[2:]
     known = [
-        a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None
+        a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.counted(f)) is not None
     ]
     active = reduce(operator.and_, [a != 0 for a in known]) if known else None
     lanes = 16 // mem.dtype.size if s.op in MATRIX_LOADS else value.lanes
@@ -64,7 +64,7 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
 def _copied(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     """What a copy beside the thread writes, zeros where its mask does not hold included."""
     to, form = s.copy.to, spread.of(s.args[0])
-    known = [a for c in conds if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None]
+    known = [a for c in conds if (f := spread.of(c)) is not None and (a := spread.counted(f)) is not None]
     active = reduce(operator.and_, [a != 0 for a in known]) if known else None
     form = None if form is None else Form(form.terms, form.known + to.offset)
     return SharedAccess((to.space, to.base), True, s, form, s.copy.lanes, active)
@@ -92,7 +92,7 @@ def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val],
             room //= max(1, trips)
         else:
             modulus = gcd(modulus, ka - kb) if fixed else gcd(modulus, ka, kb)
-    at_a, at_b = (spread.spelled(f, [u for u in listed if u in f.terms]) for f in (a.form, b.form))
+    at_a, at_b = (spread.counted(f, [u for u in listed if u in f.terms]) for f in (a.form, b.form))
     if at_a is None or at_b is None:
         return True
     at_a, at_b, lanes_a, lanes_b = at_a * scale_a, at_b * scale_b + shift, a.lanes * scale_a, b.lanes * scale_b

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import count
 
+from ...program.facts import Uses
 from ...program.ops import OPS, READS
-from ...program.program import Attr, Instr, Mem, Number, Program, Val, statements
-from .runs import before, defined, each_run, operands
+from ...program.program import Attr, Instr, Mem, Number, Program, Val
+from .straight_runs import before, each_run
 
 LONGEST = 4
 """Components of a group that stores weave."""
@@ -36,16 +36,13 @@ Vectors = tuple[Val, ...]
 def flatten(program: Program, permutes: bool = False) -> bool:
     """Replace in place what stores of groups need. `permutes`: any lanes of two vectors are put together by one instruction, but for
     bytes. False where there is nothing to replace."""
-    found = [s for phase in program.phases for s in statements(phase.body)]
-    made = {s.out: s for s in found if isinstance(s, Instr) and s.out is not None}
-    uses = Counter(v for s in found for v in operands(s))
-    new = count(1 + max((v.id for s in found for v in defined(s)), default=0))
+    uses = Uses(program)
     read = frozenset(at for at, p in enumerate(program.params) if p.role == "in") - program.shared_params
     changed = False
 
     def flattened(run: list[Instr]) -> list[Instr]:
         nonlocal changed
-        out = _Straight(run, made, read, new, permutes).rewritten(uses, program.shared_params)
+        out = _Straight(run, uses, read, permutes).rewritten()
         changed |= out is not run
         return out
 
@@ -55,19 +52,19 @@ def flatten(program: Program, permutes: bool = False) -> bool:
 
 
 class _Straight:
-    """A straight run, and what is put into it. `made`: what makes each value of the program. `read`: parameters that nothing writes."""
+    """A straight run, and what is put into it. `read`: parameters that nothing writes."""
 
-    def __init__(self, run: list[Instr], made: Mapping[Val, Instr], read: frozenset[int], new: count[int], permutes: bool) -> None:
-        self.run, self.made, self.read, self.new, self.permutes = run, made, read, new, permutes
+    def __init__(self, run: list[Instr], uses: Uses, read: frozenset[int], permutes: bool) -> None:
+        self.run, self.uses, self.made, self.read, self.permutes = run, uses, uses.made, read, permutes
         self.place = {s.out: i for i, s in enumerate(run) if s.out is not None}
         self.depth = next((v.depth for v in self.place), 0)
         self.added: dict[int, list[Instr]] = {}
         self.known: dict[Vectors, Vectors | None] = {}
 
-    def rewritten(self, uses: Counter[Val], shared: frozenset[int]) -> list[Instr]:
-        """The run with what takes less work; itself where nothing does. `uses` is kept up."""
+    def rewritten(self) -> list[Instr]:
+        """The run with what takes less work; itself where nothing does. The counts of `uses` are kept up."""
         stores: dict[int, list[Instr]] = {}
-        for places, components in self.groups(shared):
+        for places, components in self.groups():
             flat = self.flat(components)
             if flat is not None:
                 at = self.run[places[0]]
@@ -82,24 +79,23 @@ class _Straight:
         for i, s in enumerate(self.run):
             out += stores.get(i, [s])
             out += self.added.get(i, ())
-        now = Counter(uses)
+        now = Counter(self.uses.count)
         now.update(v for s in out for v in s.args)
         now.subtract(v for s in self.run for v in s.args)
         out = _needed(out, now)
         if _work(out) >= _work(self.run):
             return self.run
-        uses.clear()
-        uses.update(now)
+        self.uses.count = now
         return out
 
-    def groups(self, shared: frozenset[int]) -> Iterator[tuple[list[int], Vectors]]:
+    def groups(self) -> Iterator[tuple[list[int], Vectors]]:
         """The places of stores that weave a group's components, in the order of memory, and these components. Nothing that the stores have
         to do with lies between them."""
         rows: dict[object, dict[int, int]] = {}
         for i, s in enumerate(self.run):
             if s.op == "store" and len(s.args) == 2 and s.args[1].lanes > 1 and not s.mem.nt:
                 rows.setdefault((replace(s.mem, offset=0, align=1), s.args[0]), {})[s.mem.offset] = i
-        need = before(self.run, shared) if rows else []
+        need = before(self.run, self.uses.program.shared_params) if rows else []
         for at in rows.values():
             end = -1
             for first in sorted(at):
@@ -200,7 +196,7 @@ class _Straight:
         width, out = group[0].lanes, []
         for k in range(len(group)):
             op, args, attr = made(range(k * width, (k + 1) * width))
-            out.append(Val(next(self.new), group[0].dtype, width, self.depth))
+            out.append(self.uses.fresh(group[0].dtype, width, self.depth))
             self.added.setdefault(at, []).append(Instr(op, out[-1], args, attr))
         return tuple(out)
 

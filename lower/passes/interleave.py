@@ -12,7 +12,7 @@ from bisect import insort
 
 from ...program.ops import ACCESSES, DIVIDES
 from ...program.program import Instr, Phase, Val
-from .runs import before, each_run, worked_on
+from .straight_runs import before, each_run, worked_on
 
 LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
 """Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the

@@ -6,14 +6,14 @@ the lanes, which its renderer spells as two, and stored at once. (Of whole numbe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ...ir.dtypes import DType, float16, float32
-from ...program.program import Instr, Program, Val, statements
+from ...program.facts import Uses
+from ...program.program import Instr, Program
 from ...targets import Target
-from .runs import before, defined, each_run, operands
+from .straight_runs import before, each_run
 
 
 def applies(target: Target) -> bool:
@@ -27,7 +27,6 @@ def join(program: Program, target: Target) -> bool:
         return False
     found = _Narrowing(program, target)
     for phase in program.phases[program.once :]:
-        found.uses = Counter(v for s in statements(phase.body) for v in operands(s))
         each_run(phase.body, found.joined)
     return True
 
@@ -38,12 +37,10 @@ def _half(dtype: DType, target: Target) -> bool:
 
 
 class _Narrowing:
-    """What is known while runs are rewritten. `uses`: how often each value is read."""
+    """What is known while runs are rewritten."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        self.target, self.shared = target, program.shared_params
-        self.uses: Counter[Val] = Counter()
-        self.last = max((v.id for p in program.phases for s in statements(p.body) for v in defined(s)), default=0)
+        self.target, self.shared, self.uses = target, program.shared_params, Uses(program)
 
     def joined(self, run: list[Instr]) -> list[Instr]:
         """A run with its stores of halves joined."""
@@ -65,7 +62,7 @@ class _Narrowing:
         if s.op != "store" or len(s.args) != 2 or s.mem.nt or s.mem.space != "param":
             return False
         v = s.args[1]
-        return _half(v.dtype, self.target) and v.lanes > 1 and 4 * v.lanes <= self.target.vector_bytes and self.uses[v] == 1
+        return _half(v.dtype, self.target) and v.lanes > 1 and 4 * v.lanes <= self.target.vector_bytes and self.uses.count[v] == 1
 
     def _pairs(self, run: list[Instr], stores: dict[int, int], need: list[set[int]]) -> Iterator[tuple[int, int]]:
         """Stores of halves side by side, the one of what comes first in memory first. The earlier one may wait for the later."""
@@ -91,8 +88,7 @@ class _Narrowing:
         a, b = (run[stores[i]].args[0] for i in pair)
         piece = low.args[1]
         lanes, depth = 2 * piece.lanes, max(piece.depth, high.args[1].depth)
-        self.last += 2
-        wide, both = Val(self.last - 1, a.dtype, lanes, depth), Val(self.last, piece.dtype, lanes, depth)
+        wide, both = self.uses.fresh(a.dtype, lanes, depth), self.uses.fresh(piece.dtype, lanes, depth)
         yield Instr("shuffle", wide, (a, b), tuple(range(lanes)))
         yield Instr("cast", both, (wide,), run[stores[pair[0]]].attr)
         yield Instr("store", None, (low.args[0], both), low.mem)

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from ...program.program import Instr, Phase, Val, statements
-from .runs import before, each_run, operands, worked_on
+from ...program.program import Instr, Phase, Val, operands, statements
+from .straight_runs import before, each_run, worked_on
 
 AT_ONCE = 3.0
 """Operations that a batch must hold, on the average, for each that waits for another: a processor looks ahead over two or three chains."""

@@ -15,10 +15,10 @@ from typing import ClassVar
 from ...ir.dtypes import DType, bool_, float32, index, int32
 from ...ir.errors import BuildError
 from ...program.abi import arguments
+from ...program.facts import INT32, Intervals, inside
 from ...program.ops import ASYNCS, READS, WRITES
 from ...program.program import Block, For, Instr, Phase, Program, Roles, Val, statements, touched
 from ...targets.target import Target
-from ..ranges import INT32, inside, ranges
 from .dialect import Dialect, atom
 from .types import bits_of, finite, form, memory, pieces, round_to, wrap
 
@@ -37,7 +37,7 @@ class CFamilyEmitter(Dialect):
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
         self.program, self.target, self.phase, self.helpers, self.widest = program, target, phase, helpers, widest
-        self.ranges = ranges(phase, program.symbols)
+        self.intervals = Intervals(phase, program.symbols)
         self.lines: list[str] = []
         self.depth = 1
         self.carried: set[int] = set()
@@ -57,7 +57,7 @@ class CFamilyEmitter(Dialect):
         """The form of a value's elements in pieces of `width` lanes."""
         if v.dtype is bool_:
             return bool_ if width == 1 else self._masks.get(v.id, int32)
-        if v.dtype is index and (self.narrow_scalars or v.lanes > 1) and inside(self.ranges.get(v.id), INT32):
+        if v.dtype is index and (self.narrow_scalars or v.lanes > 1) and inside(self.intervals.of(v), INT32):
             return int32
         return form(v.dtype)
 

@@ -7,9 +7,9 @@ from abc import abstractmethod
 from ...ir.dtypes import DType, bool_, index, int32
 from ...ir.errors import BuildError
 from ...program import abi
+from ...program.facts import INT32, inside
 from ...program.program import Phase, Program, Val
 from ...targets.target import Target
-from ..ranges import INT32, inside
 from .emitter import CFamilyEmitter
 from .types import memory
 
@@ -84,7 +84,7 @@ class GroupEmitter(CFamilyEmitter):
         return self.lines
 
     def _number(self, v: Val, name: str, text: str) -> None:
-        narrow = inside(self.ranges.get(v.id), INT32)
+        narrow = inside(self.intervals.of(v), INT32)
         f = int32 if narrow else index
         self.line(f"const {self.type(f)} {name} = ({self.type(f)}){text};")
         self.alias(v, [name])

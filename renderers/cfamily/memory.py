@@ -8,8 +8,8 @@ import re
 
 from ...ir.dtypes import DType, bool_, index, int8, int32, int64, uint8
 from ...ir.errors import BuildError
+from ...program.facts import INT32, inside
 from ...program.program import Instr, Mem, Val
-from ..ranges import INT32, inside
 from .dialect import atom
 from .emitter import CFamilyEmitter
 from .types import MASKS, form, memory
@@ -26,7 +26,7 @@ def element(e: CFamilyEmitter, at: Val, more: int) -> str:
     if not x.lstrip("-").isdigit():
         if more == 0:
             return x
-        r = e.ranges.get(at.id)
+        r = e.intervals.of(at)
         if e.form(at) is int32 and not (r is not None and inside((r[0] + more, r[1] + more), INT32)):
             x = f"({e.type(int64)}){x}"
         return f"{x} + {more}" if more > 0 else f"{x} - {-more}"
@@ -112,7 +112,7 @@ def _gather(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Val) ->
 def _indices(e: CFamilyEmitter, at: Val, more: int) -> list[str]:
     if not more:
         return e.lanes(at)
-    r = e.ranges.get(at.id)
+    r = e.intervals.of(at)
     wide = e.form(at, at.lanes) is int32 and not (r is not None and inside((r[0] + more, r[1] + more), INT32))
     return [f"{f'({e.type(int64)})' if wide else ''}{x} {'+' if more > 0 else '-'} {abs(more)}" for x in e.lanes(at)]
 

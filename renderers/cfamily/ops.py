@@ -1,7 +1,7 @@
 """Value operations of a Program in C-like languages: one function an operation, `(emitter, instr)`, which defines its result.
 
 Integers wrap: what is not known to stay in range is computed on unsigned numbers. Indexes are computed in 32 bits where operands
-and result are known to fit (`ranges`)."""
+and result are known to fit (`program.facts.Intervals`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from ...ir.dtypes import DType, bool_, index, int32, int64
 from ...ir.errors import BuildError
+from ...program.facts import INT32, inside
 from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, PAGE, READS, TWIN_ONLY, WRITES
 from ...program.ops import OPS as PROGRAM_OPS
 from ...program.program import Instr, Val
 from ...targets.languages import Language
-from ..ranges import INT32, inside
 from . import conversions, lanes, memory
 from .dialect import atom
 from .emitter import CFamilyEmitter, Table
@@ -74,7 +74,7 @@ def wrapping(e: CFamilyEmitter, sign: str, a: str, b: str, work: DType, width: i
 
 def known(e: CFamilyEmitter, out: Val) -> bool:
     """Whether the result is an index that stays within 64 bits."""
-    return out.dtype is index and out.id in e.ranges
+    return out.dtype is index and e.intervals.of(out) is not None
 
 
 def negated(e: CFamilyEmitter, x: str, work: DType, width: int) -> str:
@@ -94,7 +94,7 @@ def divmod_(e: CFamilyEmitter, s: Instr) -> None:
     work, n = common(e, s, out), s.number
     if n <= 0:
         raise BuildError(f"{s.op} by {n} is not an operation of Programs: the divisor is positive")
-    low = e.ranges.get(s.args[0].id, (-1, 0))[0]
+    low = e.intervals.ends(s.args[0])[0]
     division = s.op == "idiv"
     plain = work.kind == "u" or (s.args[0].dtype is index and low >= 0)
     if n & (n - 1) == 0:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bank_conflicts import bank_uses, worst
 from group_programs import program, shared
 from tilewright import kernels, targets
 from tilewright.ir.dtypes import float32
 from tilewright.lower import lower
-from tilewright.lower.passes.banks import bank_uses, worst
 from tilewright.opts import apply, opt
 from tilewright.program.program import Instr
 

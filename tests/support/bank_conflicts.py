@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
-from ...program.program import Block, For, If, Instr, Phase, Program, Val, touched
-from .conflicts import SharedAccess, access
-from .divergence import Array, Spread
+from tilewright.lower.passes.conflicts import SharedAccess, access
+from tilewright.program.facts import Array, Spread
+from tilewright.program.program import Block, For, If, Instr, Phase, Program, Val, touched
 
 BANKS, WORD = 32, 4
 

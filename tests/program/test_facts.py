@@ -11,8 +11,8 @@ from tilewright import interp
 from tilewright.ir.dtypes import float32, int8, int32, int64, uint8
 from tilewright.ir.node import const, sym
 from tilewright.program.builder import Builder
+from tilewright.program.facts import INT32, INT64, Intervals, inside
 from tilewright.program.program import Param, Program, Val
-from tilewright.renderers.ranges import INT32, INT64, inside, ranges
 
 ITEMS, STEPS = 11, 40
 
@@ -58,14 +58,15 @@ def test_what_is_computed_lies_inside(seed: int) -> None:
                 b.store(param(0, int64, i * ITEMS * ITEMS), row, v)
     y = np.full(STEPS * ITEMS * ITEMS, np.iinfo(np.int64).min, np.int64)
     interp.run(Program("ranges", (Param("y", int64, (len(y),), "out"),), (n,), [phase]), {"y": y}, [ITEMS])
-    found = ranges(phase, (n,))
+    found = Intervals(phase, (n,))
     known = 0
     for v, row in zip(kept, y.reshape(STEPS, -1), strict=True):
         got = row[row != np.iinfo(np.int64).min]
         assert len(got)
-        if v.id in found:
+        interval = found.of(v)
+        if interval is not None:
             known += 1
-            assert inside((int(got.min()), int(got.max())), found[v.id])
+            assert inside((int(got.min()), int(got.max())), interval)
     assert known > STEPS // 2
 
 
@@ -79,10 +80,10 @@ def test_what_may_wrap_has_no_interval() -> None:
         narrow = b.op("min", loaded, b.const(7))
         with b.loop("k", b.const(0), b.const(5), 1, [b.const(0)]) as loop:
             loop.yields = [b.op("add", loop.carried[0], b.const(1))]
-    found = ranges(phase, (n,))
-    assert square.id not in found and loaded.id not in found and loop.carried[0].id not in found
-    assert found[rest.id] == (0, 9) and found[narrow.id] == (INT64[0], 7)
-    assert not inside(found[phase.item.id], INT32) and found[loop.var.id] == (0, 5)
+    found = Intervals(phase, (n,))
+    assert found.of(square) is found.of(loaded) is found.of(loop.carried[0]) is None
+    assert found.of(rest) == (0, 9) and found.of(narrow) == (INT64[0], 7)
+    assert not inside(found.of(phase.item), INT32) and found.of(loop.var) == (0, 5)
 
 
 def test_other_types_have_none() -> None:
@@ -90,5 +91,5 @@ def test_other_types_have_none() -> None:
     with b.phase(const(3), ()) as phase:
         x = b.op("cast", phase.item, dtype=int32)
         back = b.op("cast", b.op("cast", phase.item, dtype=float32), dtype=int64)
-    found = ranges(phase, ())
-    assert x.id not in found and back.id not in found and found[phase.item.id] == (0, 2)
+    found = Intervals(phase, ())
+    assert found.of(x) is found.of(back) is None and found.of(phase.item) == (0, 2)

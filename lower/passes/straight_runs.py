@@ -1,11 +1,11 @@
-"""Straight runs of a Program, which passes may reorder: what there is, and what must stay behind what."""
+"""What passes that change a Program share: straight runs, which may be reordered, and values that are replaced or dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from ...program.ops import ACCESSES, FIXED, FREE
-from ...program.program import Block, For, If, Instr, Stmt, Val, bodies
+from ...program.program import Block, For, If, Instr, Stmt, Val, bodies, operands, statements
 
 
 def each_run(block: Block, reordered: Callable[[list[Instr]], list[Instr]]) -> None:
@@ -30,22 +30,6 @@ def worked_on(s: Instr) -> bool:
     return s.out is not None and s.out.lanes > 1 and s.op not in FREE
 
 
-def operands(s: Stmt) -> tuple[Val, ...]:
-    """The values that a statement itself reads, each as often as it does (those in its body not)."""
-    if isinstance(s, Instr):
-        return s.args
-    if isinstance(s, For):
-        return (s.lo, s.hi, *s.init, *s.yields)
-    return (s.cond,) if isinstance(s, If) else ()
-
-
-def defined(s: Stmt) -> tuple[Val, ...]:
-    """The values that a statement itself makes, for its body too."""
-    if isinstance(s, For):
-        return (s.var, *s.carried, *s.results)
-    return (s.out,) if isinstance(s, Instr) and s.out is not None else ()
-
-
 def before(run: Sequence[Instr], shared: frozenset[int]) -> list[set[int]]:
     """For every instruction of a run those that must come before it: what makes its operands, and accesses that may meet it.
     `shared`: the parameters that may lie in one another's memory."""
@@ -58,7 +42,7 @@ def before(run: Sequence[Instr], shared: frozenset[int]) -> list[set[int]]:
         if s.op in ACCESSES:
             place = (s.mem.space, -1 if s.mem.space == "param" and s.mem.base in shared else s.mem.base)
             others = writes.get(place, []) + (reads.get(place, []) if s.out is None else [])
-            need |= {j for j in others if not _apart(run[j], s)}
+            need |= {j for j in others if not _disjoint(run[j], s)}
             (writes if s.out is None else reads).setdefault(place, []).append(i)
         if s.out is not None:
             made[s.out] = i
@@ -66,10 +50,36 @@ def before(run: Sequence[Instr], shared: frozenset[int]) -> list[set[int]]:
     return out
 
 
-def _apart(a: Instr, b: Instr) -> bool:
+def _disjoint(a: Instr, b: Instr) -> bool:
     """Whether two accesses to one array, or to memory that two share, cannot meet: they count the same elements from one index, and
     their offsets keep them apart."""
     if a.mem.base != b.mem.base or a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.mem.dtype is not b.mem.dtype:
         return False
     x, y = (range(s.mem.offset, s.mem.offset + (s.out or s.args[1]).lanes) for s in (a, b))
     return x.stop <= y.start or y.stop <= x.start
+
+
+def replace_value(stmts: Sequence[Stmt], old: Val, new: Val) -> None:
+    """Read one value in place of another, in some statements and all that is in them."""
+    for s in statements(Block(list(stmts))):
+        if old not in operands(s):
+            continue
+        if isinstance(s, Instr):
+            s.args = tuple(new if v is old else v for v in s.args)
+        elif isinstance(s, If):
+            s.cond = new
+        elif isinstance(s, For):
+            s.init, s.yields = ([new if v is old else v for v in vs] for vs in (s.init, s.yields))
+
+
+def drop_unread(loop: For, among: Container[Val] | None = None) -> None:
+    """Leave out what is computed directly in a loop and nothing reads (of these values, where they are given)."""
+    while True:
+        read = {v for s in statements(loop.body) for v in operands(s)} | set(loop.yields)
+        left = [
+            s for s in loop.body.stmts
+            if not isinstance(s, Instr) or s.out is None or s.out in read or (among is not None and s.out not in among)
+        ]  # fmt: skip
+        if len(left) == len(loop.body.stmts):
+            return
+        loop.body.stmts = left
