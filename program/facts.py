@@ -1,6 +1,6 @@
 """Facts about the values of a Program: who makes and reads them, and what is known of their numbers.
 
-`Uses` is for passes that rewrite a Program. A *domain* of facts is a subclass of `Facts`: its table `RULES` says for each operation of
+`DefUse` is for passes that rewrite a Program. A *domain* of facts is a subclass of `Facts`: its table `RULES` says for each operation of
 `program.ops` that it follows what the result's fact is, and everything else is unknown. Two domains are here, for several rooms use
 them: `Intervals` of int64 values, and `Spread`, how values differ between the threads of a group."""
 
@@ -26,7 +26,7 @@ Rule = Callable[[Any, Instr], Any]
 """What an operation's result is, by the domain and the instruction; it asks the domain about the operands."""
 
 
-class Uses:
+class DefUse:
     """The values of a Program. `made`: the instruction that makes each; `count`: how often each is read; `reader`: an instruction that reads
     it. They are as of the last `look`."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...program.facts import Uses
+from ...program.facts import DefUse
 from ...program.program import Instr, Program, Val
 from .straight_runs import before, each_run
 
@@ -22,7 +22,7 @@ def join(program: Program, words: int) -> bool:
     is nothing to join."""
     if not any(p.role == "out" and p.dtype.is_int and p.dtype.size == 1 for p in program.params):
         return False
-    uses = Uses(program)
+    uses = DefUse(program)
     changed = False
 
     def joined(run: list[Instr]) -> list[Instr]:
@@ -36,7 +36,7 @@ def join(program: Program, words: int) -> bool:
     return changed
 
 
-def _groups(run: list[Instr], words: int, uses: Uses) -> list[list[int]]:
+def _groups(run: list[Instr], words: int, uses: DefUse) -> list[list[int]]:
     """The positions of stores that may be one, in the order of memory."""
     casts = {s.out: s for s in run if s.op == "cast" and s.result.lanes == words and s.args[0].dtype.size == 4 and s.result.dtype.is_int}
     rows: dict[object, dict[int, int]] = {}
@@ -65,7 +65,7 @@ def _groups(run: list[Instr], words: int, uses: Uses) -> list[list[int]]:
     return [g for g in found if not any(set(g) & need[j] for j in range(min(g), max(g) + 1))]
 
 
-def _rewritten(run: list[Instr], groups: list[list[int]], uses: Uses) -> list[Instr]:
+def _rewritten(run: list[Instr], groups: list[list[int]], uses: DefUse) -> list[Instr]:
     """A run with one store for each group."""
     ends = {max(g): [run[i] for i in g] for g in groups}
     casts = {s.out: s for s in run if s.op == "cast"}
@@ -79,7 +79,7 @@ def _rewritten(run: list[Instr], groups: list[list[int]], uses: Uses) -> list[In
     return out
 
 
-def _one(stores: list[Instr], casts: dict[Val | None, Instr], uses: Uses) -> list[Instr]:
+def _one(stores: list[Instr], casts: dict[Val | None, Instr], uses: DefUse) -> list[Instr]:
     """The instructions of one store."""
     out: list[Instr] = []
     parts = [casts[s.args[1]].args[0] for s in stores]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dtypes import DType, bool_, index, uint8
-from ...program.facts import Uses
+from ...program.facts import DefUse
 from ...program.ops import ACCESSES, DIVIDES, FREE, OPS
 from ...program.program import Block, For, Instr, Mem, Program, Stmt, Val, bodies, defined, operands, statements, touched
 from ...targets import Target
@@ -46,7 +46,7 @@ class _Column:
 
 class _Distribution:
     def __init__(self, program: Program, target: Target) -> None:
-        self.program, self.target, self.uses, self.touched = program, target, Uses(program), False
+        self.program, self.target, self.uses, self.touched = program, target, DefUse(program), False
 
     def block(self, block: Block) -> None:
         """Innermost first."""

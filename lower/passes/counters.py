@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType, index
-from ...program.facts import Facts, Rule, Uses, lifted
+from ...program.facts import Facts, Rule, DefUse, lifted
 from ...program.program import Block, For, Instr, Program, Stmt, Val, bodies, statements
 from .straight_runs import drop_unread, replace_value
 
@@ -29,7 +29,7 @@ class Linear:
 class LoopNumbers(Facts["Linear | None"]):
     """Scalars as linear functions of a loop's number, in the arithmetic that wraps as their type does. None: they are not."""
 
-    def __init__(self, loop: For, uses: Uses) -> None:
+    def __init__(self, loop: For, uses: DefUse) -> None:
         super().__init__({s.out: s for s in loop.body.stmts if isinstance(s, Instr) and s.out is not None})
         self.uses = uses
         self.known |= {loop.var: Linear(1, (), 0), **dict.fromkeys(loop.carried)}
@@ -90,7 +90,7 @@ class Counter:
 
 def carry(program: Program) -> bool:
     """Carry such vectors. False where there are none."""
-    made = _Carrier(Uses(program))
+    made = _Carrier(DefUse(program))
     for phase in program.phases[program.once :]:
         made.block(phase.body)
     return made.touched
@@ -99,7 +99,7 @@ def carry(program: Program) -> bool:
 class _Carrier:
     """Rewrites loops."""
 
-    def __init__(self, uses: Uses) -> None:
+    def __init__(self, uses: DefUse) -> None:
         self.uses, self.touched = uses, False
 
     def block(self, block: Block) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ...program.facts import Uses
+from ...program.facts import DefUse
 from ...program.ops import OPS, READS
 from ...program.program import Attr, Instr, Mem, Number, Program, Val
 from .straight_runs import before, each_run
@@ -36,7 +36,7 @@ Vectors = tuple[Val, ...]
 def flatten(program: Program, permutes: bool = False) -> bool:
     """Replace in place what stores of groups need. `permutes`: any lanes of two vectors are put together by one instruction, but for
     bytes. False where there is nothing to replace."""
-    uses = Uses(program)
+    uses = DefUse(program)
     read = frozenset(at for at, p in enumerate(program.params) if p.role == "in") - program.shared_params
     changed = False
 
@@ -54,7 +54,7 @@ def flatten(program: Program, permutes: bool = False) -> bool:
 class _Straight:
     """A straight run, and what is put into it. `read`: parameters that nothing writes."""
 
-    def __init__(self, run: list[Instr], uses: Uses, read: frozenset[int], permutes: bool) -> None:
+    def __init__(self, run: list[Instr], uses: DefUse, read: frozenset[int], permutes: bool) -> None:
         self.run, self.uses, self.made, self.read, self.permutes = run, uses, uses.made, read, permutes
         self.place = {s.out: i for i, s in enumerate(run) if s.out is not None}
         self.depth = next((v.depth for v in self.place), 0)

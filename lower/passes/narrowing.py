@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ...ir.dtypes import DType, float16, float32
-from ...program.facts import Uses
+from ...program.facts import DefUse
 from ...program.program import Instr, Program
 from ...targets import Target
 from .straight_runs import before, each_run
@@ -40,7 +40,7 @@ class _Narrowing:
     """What is known while runs are rewritten."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        self.target, self.shared, self.uses = target, program.shared_params, Uses(program)
+        self.target, self.shared, self.uses = target, program.shared_params, DefUse(program)
 
     def joined(self, run: list[Instr]) -> list[Instr]:
         """A run with its stores of halves joined."""

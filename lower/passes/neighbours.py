@@ -14,7 +14,7 @@ from itertools import permutations
 
 from ...ir.dtypes import int32
 from ...opts.analysis.neighbours import NARROW
-from ...program.facts import Uses
+from ...program.facts import DefUse
 from ...program.program import Block, For, Instr, Program, Val, bodies
 from .straight_runs import drop_unread, replace_value
 
@@ -32,20 +32,20 @@ def join(program: Program) -> bool:
     """Rewrite what can be, in place: results are the same to the bit. False where there is nothing to look for."""
     if not any(p.dtype in NARROW for p in program.params):
         return False
-    uses = Uses(program)
+    uses = DefUse(program)
     for phase in program.phases:
         _block(uses, phase.body)
     return True
 
 
-def _total(uses: Uses, v: Val) -> Val:
+def _total(uses: DefUse, v: Val) -> Val:
     """The root of the tree of additions that a value is a leaf of: itself where something else reads it as well."""
     while uses.count[v] == 1 and v in uses.reader and uses.reader[v].op == "add":
         v = uses.reader[v].result
     return v
 
 
-def _block(uses: Uses, block: Block) -> None:
+def _block(uses: DefUse, block: Block) -> None:
     for s in list(block.stmts):
         if isinstance(s, For) and any(v.dtype is int32 and v.lanes > 1 for v in s.carried):
             _loop(uses, block, s)
@@ -53,7 +53,7 @@ def _block(uses: Uses, block: Block) -> None:
             _block(uses, body)
 
 
-def _loop(uses: Uses, block: Block, loop: For) -> None:
+def _loop(uses: DefUse, block: Block, loop: For) -> None:
     """Join the partial sums of a loop that are added up behind it."""
     if any(not isinstance(s, Instr) or s.out is None for s in loop.body.stmts):
         return  # loops inside, or something that writes memory
@@ -72,7 +72,7 @@ def _loop(uses: Uses, block: Block, loop: For) -> None:
         uses.look()
 
 
-def _terms(uses: Uses, loop: For, position: int) -> PartialSum | None:
+def _terms(uses: DefUse, loop: For, position: int) -> PartialSum | None:
     """What a step adds to a partial sum; None where it is not a sum of products that begins with 0."""
     carried = loop.carried[position]
     if carried.dtype is not int32 or carried.lanes == 1 or not _zero(uses, loop.init[position]):
@@ -93,12 +93,12 @@ def _terms(uses: Uses, loop: For, position: int) -> PartialSum | None:
     return found if found.products and uses.count[carried] == 1 else None
 
 
-def _zero(uses: Uses, v: Val) -> bool:
+def _zero(uses: DefUse, v: Val) -> bool:
     s = uses.made.get(v)
     return uses.number(v) == 0 or (s is not None and s.op == "const" and isinstance(s.attr, tuple) and not any(s.attr))
 
 
-def _sources(uses: Uses, product: Instr) -> tuple[Instr, Instr] | None:
+def _sources(uses: DefUse, product: Instr) -> tuple[Instr, Instr] | None:
     """The loads of the two factors of narrow integers."""
     loads = []
     for v in product.args:
@@ -115,7 +115,7 @@ def _follows(a: Instr, b: Instr) -> bool:
     return a.args[0] is b.args[0] and b.mem == replace(a.mem, offset=a.mem.offset + a.result.lanes, align=b.mem.align)
 
 
-def _joined(uses: Uses, loop: For, first: PartialSum, second: PartialSum, wide: dict[object, Val]) -> bool:
+def _joined(uses: DefUse, loop: For, first: PartialSum, second: PartialSum, wide: dict[object, Val]) -> bool:
     """Make the first partial sum of both, if every product of the second is one of what follows that of the first."""
     if len(first.products) != len(second.products):
         return False
@@ -136,7 +136,7 @@ def _joined(uses: Uses, loop: For, first: PartialSum, second: PartialSum, wide: 
     return True
 
 
-def _pairs(uses: Uses, loads: tuple[Instr, Instr], like: Val, wide: dict[object, Val]) -> Iterator[Instr]:
+def _pairs(uses: DefUse, loads: tuple[Instr, Instr], like: Val, wide: dict[object, Val]) -> Iterator[Instr]:
     """The sums of neighbouring products of two vectors of twice the lanes."""
     lanes, factors = like.lanes, []
     for load in loads:
@@ -155,7 +155,7 @@ def _pairs(uses: Uses, loads: tuple[Instr, Instr], like: Val, wide: dict[object,
     yield Instr("add", total, (even, odd))
 
 
-def _forget(uses: Uses, block: Block, loop: For, gone: Val) -> None:
+def _forget(uses: DefUse, block: Block, loop: For, gone: Val) -> None:
     """Take a partial sum out of a loop, and the addition of its result out of what follows."""
     at, addition = loop.results.index(gone), uses.reader[gone]
     for part in (loop.init, loop.carried, loop.yields, loop.results):
