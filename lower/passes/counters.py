@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType, index
-from ...program.facts import Facts, Rule, DefUse, lifted
+from ...program.facts import DefUse, Facts, Rule, lifted
 from ...program.program import Block, For, Instr, Program, Stmt, Val, bodies, statements
 from .straight_runs import drop_unread, replace_value
 
