@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 from ..files.output import replace
+from ..files.strict import canon, parse
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
-from .strict import canon, parse
 from .version import BUNDLE_SCHEMA
 
 MAX_LINE = 1 << 20
@@ -72,7 +72,7 @@ def loads(lines: Iterable[bytes], name: str = "bundle") -> list[Row]:
             raise CacheError(f"{what}: not UTF-8 text; a bundle is made by `tune cache export`") from None
         if started and not text:
             continue
-        value = parse(text, what)
+        value = parse(text, what, CacheError)
         if not isinstance(value, dict):
             raise CacheError(f"{what}: must be a JSON object")
         if not started:

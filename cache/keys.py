@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..files.strict import canon
 from ..ir.errors import UsageError
 from .objectives import TIME
-from .strict import canon
 
 DEFAULT_POLICY = "REASSOC"
 """Sums may be re-associated; neither lower precision inside (DOWNCONVERT) nor run-to-run differences (NONDET)."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..files import folders, owned
-from ..ir.errors import CacheError, UsageError
+from ..ir.errors import UsageError
 from .recover import CacheWarning
 
 ENV = "TILEWRIGHT_PROJECT_CACHE"
@@ -64,7 +66,7 @@ def answer(path: Path) -> bool | None:
 def remember(path: Path, yes: bool) -> None:
     """Keep an answer. Raises OSError where that is not possible."""
     from ..files.output import replace
-    from .strict import canon
+    from ..files.strict import canon
 
     known = {k: v for k, v in _answers().items() if k != _name(path)}
     known[_name(path)] = yes
@@ -75,25 +77,30 @@ def remember(path: Path, yes: bool) -> None:
     replace(file, f'{{"schema":1,"projects":{{\n {lines}\n}}}}\n')
 
 
+@dataclass(frozen=True)
+class _Answers:
+    """The file of answers."""
+
+    schema: Literal[1]
+    projects: dict[str, bool]
+
+
 def _file() -> Path:
     return folders.config() / "projects.json"
 
 
 def _answers() -> dict[str, bool]:
-    from .strict import parse
+    from ..files.strict import Misread, parse, read
 
     file = _file()
     try:
         raw = owned.read(file)
         if len(raw) > MAX_BYTES:
-            raise CacheError("it is too large")
-        data = parse(raw.decode(), "it")
-        found = data["projects"]
-        if data["schema"] != 1 or not isinstance(found, dict) or not all(type(v) is bool for v in found.values()):
-            raise CacheError("it has other fields than this version writes")
+            raise Misread("it is too large")
+        return read(_Answers, parse(raw.decode(), "it"), unknown="ignore").projects
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError, KeyError, TypeError, CacheError) as e:
+    except (OSError, ValueError) as e:
         if str(file) not in _told:
             _told.add(str(file))
             warnings.warn(
@@ -102,7 +109,6 @@ def _answers() -> dict[str, bool]:
                 stacklevel=4,
             )
         return {}
-    return found
 
 
 def _name(path: Path) -> str:

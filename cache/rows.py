@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,10 +14,10 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
+from ..files.strict import AS_JSON, INT_MAX, canon, parse
 from ..ir.errors import CacheError
 from .keys import DEFAULT_POLICY, Key
 from .objectives import TIME
-from .strict import AS_JSON, INT_MAX, canon, parse, scalar_text
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
 IMPORTED = "imported"
@@ -197,9 +198,17 @@ def line_of(row: Row) -> str:
     return "{" + ",".join(name + part for (_, name), part in zip(_ORDER, parts)) + "}"
 
 
+def scalar_text(value: Any) -> str:
+    """A number, text, bool or None as JSON. Raises CacheError for what JSON does not have."""
+    write = AS_JSON.get(type(value), canon)  # a plug-in's device may give a class of its own
+    if isinstance(value, float) and not math.isfinite(value):
+        raise CacheError(f"a row holds {value}, which JSON does not have")
+    return write(value)
+
+
 @functools.lru_cache(maxsize=4096)
 def _nested(field: str, text: str) -> str:
-    return canon(parse(text, f"row, field {field}"))
+    return canon(parse(text, f"row, field {field}", CacheError))
 
 
 def check(row: Row, what: str = "row") -> Row:
@@ -239,7 +248,7 @@ def from_dict(values: dict[str, Any], what: str = "row", *, nested: bool = False
 @functools.lru_cache(maxsize=4096)
 def _json(field: str, kind: type[Any], text: str) -> str:
     """The one form of a JSON field; the measurements of a kernel have most of them in common. Errors are the end of a sentence."""
-    return _text_of(field, kind, parse(text, f", field {field}"))
+    return _text_of(field, kind, parse(text, f", field {field}", CacheError))
 
 
 def _text_of(field: str, kind: type[Any], inside: Any) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
-import os
-import stat
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ..files import folders
 from ..files.output import replace as put
+from ..files.strict import Count, Misread, Positive, Within, plain
+from ..files.strict import read as read_data
+from ..files.text import content
 from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
@@ -24,8 +24,7 @@ from ..log import logger
 log = logger("devices")
 
 SCHEMA = 2
-_OLD = 1
-"""The schema that knew no caches, and no order among thread counts; it is read."""
+"""Schema 1, which is read too, knew no caches, and no order among thread counts."""
 
 MAX_BYTES = 1 << 20
 
@@ -35,9 +34,9 @@ class Cached:
     """Bytes a second over a working set of `size` bytes (of all threads together) that stays in a cache: reading
     alone, and the better of copy and triad."""
 
-    size: int
-    read: float
-    mixed: float
+    size: Count
+    read: Positive
+    mixed: Positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +45,13 @@ class Rates:
     program itself reads and writes (`copy` counts two arrays, `triad` three). `_nt`: non-temporal stores. `caches`: the same over
     smaller sets, ascending, none where nobody measured them."""
 
-    peak_f32: float
-    peak_f64: float
-    read: float
-    copy: float
-    copy_nt: float
-    triad: float
-    triad_nt: float
+    peak_f32: Positive
+    peak_f64: Positive
+    read: Positive
+    copy: Positive
+    copy_nt: Positive
+    triad: Positive
+    triad_nt: Positive
     caches: tuple[Cached, ...] = ()
 
 
@@ -72,8 +71,8 @@ class Limits:
     than fewer: they can leave some idle."""
 
     date: str
-    rates: Mapping[int, Rates]
-    spread: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[Count, Rates]
+    spread: Mapping[str, Annotated[float, Within(0)]] = field(default_factory=dict)
     """How far the runs of a figure (or of "caches") lay apart when it was measured: median ÷ best − 1. None is known of old files."""
 
     def spread_of(self, figures: Iterable[str]) -> float:
@@ -132,39 +131,25 @@ class Limits:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_json`."""
-        return {
-            "schema": SCHEMA,
-            "date": self.date,
-            "spread": dict(self.spread),
-            "rates": {str(n): asdict(r) | {"caches": [asdict(c) for c in r.caches]} for n, r in sorted(self.rates.items())},
-        }
+        return {"schema": SCHEMA, **plain(replace(self, rates=dict(sorted(self.rates.items()))))}
 
     @staticmethod
     def from_json(data: Any) -> Limits:
         """Strict: raises DeviceError on anything that `to_json` did not write."""
         try:
-            names = {*FIGURES, *(["caches"] if data["schema"] == SCHEMA else [])}
-            if data["schema"] not in (SCHEMA, _OLD) or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
-                raise ValueError("other fields than this version writes")
-            spread = {str(f): float(x) for f, x in data.get("spread", {}).items()}
-            if not all(0 <= x < math.inf for x in spread.values()):
-                raise ValueError("a spread that cannot be")
-            found = Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()}, spread)
-            if min(found.rates) < 1:
-                raise ValueError("a number of threads that cannot be")
-            return found.ordered()
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+            file = read_data(_LimitsFile, data, unknown="ignore")
+            if not file.rates or any(list(r.caches) != sorted(r.caches, key=lambda c: c.size) for r in file.rates.values()):
+                raise Misread("there are no rates, or the sizes of caches do not ascend", ("rates",))
+        except ValueError as e:
             raise DeviceError(f"stored limits are not readable ({e}); measure them again with: tune devices --probe") from e
+        return Limits(file.date, file.rates, file.spread).ordered()
 
 
-def _rates(data: Mapping[str, Any]) -> Rates:
-    caches = tuple(Cached(int(c["size"]), float(c["read"]), float(c["mixed"])) for c in data.get("caches", ()))
-    if list(caches) != sorted(caches, key=lambda c: c.size):
-        raise ValueError("the sizes of caches do not ascend")
-    rates = Rates(**{k: float(data[k]) for k in FIGURES}, caches=caches)
-    if not all(0 < v < math.inf for v in (*(getattr(rates, f) for f in FIGURES), *(v for c in caches for v in (c.size, c.read, c.mixed)))):
-        raise ValueError("a rate that cannot be")
-    return rates
+@dataclass(frozen=True, kw_only=True)
+class _LimitsFile(Limits):
+    """What is stored. The machine is described there too, for people."""
+
+    schema: Literal[1, 2]
 
 
 def _faster(a: tuple[Cached, ...], b: tuple[Cached, ...]) -> tuple[Cached, ...]:
@@ -182,10 +167,7 @@ def path(identity: Mapping[str, Any]) -> Path:
 def read(file: Path) -> Limits | None:
     """What was kept; None if nothing was, or where that cannot be read, which is said once. DeviceError if the file is damaged."""
     try:
-        with open(file, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as f:  # a pipe would wait for ever
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise OSError("it is no regular file")
-            raw = f.read(MAX_BYTES)
+        raw = content(file, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:

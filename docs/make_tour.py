@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tilewright import devices, targets
 from tilewright.cache import Cache, Row, tool_version
-from tilewright.cache.strict import canon
+from tilewright.files.strict import canon
 from tilewright.heuristics import estimate, seeds
 from tilewright.interp import run
 from tilewright.ir import OptError, float32

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 
 _MARK = b"\xef\xbb\xbf"
+
+
+def content(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a regular file, at most `most`. Raises OSError, also for another kind of file and for one that is larger."""
+    nonblocking = getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for ever
+    with open(path, "rb", opener=lambda p, flags: os.open(p, flags | nonblocking)) as f:
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+            raise OSError(0, "it is no regular file")
+        raw = f.read(most + 1)
+    if len(raw) > most:
+        raise OSError(0, f"it is larger than {most} bytes")
+    return raw
 
 
 def read(path: str | os.PathLike[str]) -> str:

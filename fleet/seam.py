@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol
 
-from ..cache.strict import canon
+from ..files.strict import canon
 from ..ir.errors import FleetError
 
 JobKind = Literal["entry", "batch", "build"]

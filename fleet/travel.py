@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache import bundles
 from ..cache.keys import Key
 from ..cache.objectives import TIME
+from ..files.strict import read
 from ..ir.errors import CacheError, FleetError, OptError, UsageError
 from ..log import logger
 from ..search.result import Result
@@ -131,19 +132,13 @@ def result_of(data: Any, entry: Entry) -> Result:
     """A search's result from its JSON form. Raises FleetError for anything else."""
     from ..opts import parse
 
-    known = {f.name for f in fields(Result)}
-    if not isinstance(data, dict) or not known <= set(data):
-        raise FleetError("a worker sent a result with other fields than this version's")
-    values = {name: data[name] for name in known}
     try:
-        for name in ("opts", "seed_opts"):
-            values[name] = None if values[name] is None else parse(values[name])
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        values["opts"] = values["opts"] or ()
-    except (OptError, TypeError) as e:
+        opts, seed_opts = (None if data[name] is None else parse(data[name]) for name in ("opts", "seed_opts"))
+        found = read(Result, data, unknown="ignore", whole=True, opts=opts or (), seed_opts=seed_opts)
+    except (OptError, ValueError, TypeError, KeyError) as e:
         raise FleetError(f"a worker sent a result that cannot be read: {e}") from None
     # there, the kernel's file had another place
-    return Result(**{**values, "kernel": entry.kernel, "reproduce": str(values["reproduce"]).replace(str(data["kernel"]), entry.kernel)})
+    return replace(found, kernel=entry.kernel, reproduce=found.reproduce.replace(found.kernel, entry.kernel))
 
 
 def bundle(rows: Iterable[Row]) -> str:

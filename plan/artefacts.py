@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cache.recover import CacheWarning
-from ..cache.strict import canon
 from ..files import folders, owned
+from ..files.strict import canon
 from ..ir.errors import TilewrightError
 from ..renderers import Source
 from . import signatures

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.objectives import TIME
-from ..cache.strict import canon
+from ..files.strict import canon
 from ..ir.kernel import Kernel
 from ..ir.normal_form.canonical import Canonical, canonical
 

@@ -28,7 +28,7 @@ from ..cache.objectives import TIME
 from ..cache.recover import CacheWarning
 from ..cache.rows import OBJECTIVE
 from ..cache.server.errors import Unreachable
-from ..cache.strict import canon
+from ..files.strict import canon
 from ..ir.errors import CacheError, OptError
 from .interrupts import OutOfTime
 

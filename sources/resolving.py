@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..cache.keys import DEFAULT_POLICY, Key
-from ..cache.strict import canon
+from ..files.strict import canon
 from ..ir.errors import UsageError
 from ..opts import parse
 from ..search.budget import Budget, written

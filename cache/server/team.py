@@ -24,13 +24,13 @@ from types import TracebackType
 from typing import Any
 
 from ...files import folders
+from ...files.strict import AS_JSON
 from ...ir.errors import CacheError
 from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
 from ..lookup import Reader
 from ..recover import CacheWarning, Damaged, Older, classify
 from ..rows import COLUMNS, TYPES, Row, digest_of_record, now, objective_in
-from ..strict import AS_JSON
 from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address

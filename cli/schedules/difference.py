@@ -85,7 +85,7 @@ def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Nam
         return None
     from ... import cache
     from ...cache.keys import allowed, policy
-    from ...cache.strict import canon
+    from ...files.strict import canon
     from ...opts.written.syntax import SYNTAX
     from ...plan.identity import canonical_of, key_of
 

@@ -160,7 +160,7 @@ def _duel(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dic
             return {"error": f"cannot compare: the {('first', 'second')[at]} candidate does not build: {made.detail}", "culprit": at}
         pair.append(made)
     try:
-        return {"duel": plain.duel_json(have.measurer.duel(pair[0], pair[1], rounds=int(payload["rounds"])))}
+        return {"duel": plain.CODEC.plain(have.measurer.duel(pair[0], pair[1], rounds=int(payload["rounds"])))}
     except DuelError as e:
         return {"error": str(e), "culprit": e.culprit}
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices import Device, Executable, SourceLike
 from ...devices.limits import Limits
-from ...ir.errors import BuildError, DeviceError, FleetError
+from ...ir.errors import BuildError, DeviceError
+from ...targets import Target
 from . import plain
 
 if TYPE_CHECKING:
     from ...program.program import Signature
-    from ...targets import Target
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,12 @@ class DeviceFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        limits = None if self.limits is None else self.limits.to_json()
-        plainly = {name: getattr(self, name) for name in ("spec", "name", "compiler", "threads")}
-        return plainly | {"target": plain.target_json(self.target), "fingerprint": dict(self.fingerprint), "limits": limits}
+        return dict(plain.CODEC.plain(self))
 
     @staticmethod
     def from_json(data: Any) -> DeviceFacts:
         """What `to_json` wrote. Raises FleetError, DeviceError."""
-        try:
-            texts = {name: str(data[name]) for name in ("spec", "name", "compiler")}
-            limits = None if data["limits"] is None else Limits.from_json(data["limits"])
-            where = dict(data["fingerprint"])
-            return DeviceFacts(**texts, target=plain.target(data["target"]), threads=int(data["threads"]), fingerprint=where, limits=limits)
-        except (KeyError, TypeError, ValueError) as e:
-            raise FleetError(f"what a worker says of its device is not readable ({e}); client and worker must be the same version") from e
+        return plain.read(DeviceFacts, data, "its device")
 
     @staticmethod
     def of(device: Device, threads: int) -> DeviceFacts:

@@ -178,7 +178,7 @@ class FleetMeasurer:
             except SlotLost as e:
                 raise MeasureError(f"the comparison could not be made: {e}") from e
             if "error" not in answer:
-                return plain.duel(answer["duel"])
+                return plain.read(Duel, answer["duel"], "a comparison")
         raise DuelError(str(answer["error"]), answer.get("culprit"))
 
 

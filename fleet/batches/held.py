@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cache.strict import canon
+from ...files.strict import canon
 from ...log import logger
 from ...measure.outcome import Measurement
 from . import plain
@@ -75,7 +75,7 @@ class HeldMeasurer:
 
     def build(self, opts: tuple[Opt, ...], sent: Any) -> TravellingBuild | Measurement:
         """A schedule as built: elsewhere (`sent`), before, or now."""
-        if sent is not None and "object" in sent:
+        if sent is not None and sent.get("obj") is not None:
             return plain.build(sent, opts)
         known = self._made.get(_name(opts))
         if known is None:

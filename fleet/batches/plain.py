@@ -1,5 +1,5 @@
-"""What travels, as plain JSON data: targets, devices, measurements, builds and duels. Readers are strict: what comes over a network is
-looked at field by field, and nothing of it is ever unpickled."""
+"""What travels, as plain JSON data: devices, measurements, builds and duels. What comes over a network is read strictly, field by field,
+and nothing of it is ever unpickled."""
 
 from __future__ import annotations
 
@@ -7,23 +7,54 @@ import base64
 import hashlib
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+from ...devices.limits import Limits
+from ...files.strict import Codec, Misread
 from ...ir.errors import FleetError, TilewrightError
-from ...measure.outcome import Duel, EnergyUse, Measurement, Outcome
-from ...opts.opt import parse
-from ...targets import Target
+from ...measure.outcome import Measurement
+from ...opts.opt import Opt, parse
+from ...plan import signatures
+from ...program.program import Signature
 
-if TYPE_CHECKING:
-    from ...opts.opt import Opt
-    from ...program.program import Signature
-
+T = TypeVar("T")
 MOST_OBJECT = 64 << 20
 """Bytes of one object."""
-_TEXTS = ("detail", "note")
 _NUMBERS = ("t_min", "t_med", "error", "score")
+
+
+def _packed(obj: bytes) -> list[str]:
+    return [base64.b64encode(zlib.compress(obj, 1)).decode(), hashlib.sha256(obj).hexdigest()]
+
+
+def _unpacked(data: Any) -> bytes:
+    packed, digest = data
+    try:
+        obj = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), MOST_OBJECT)
+    except zlib.error as e:
+        raise Misread(f"is an object that is damaged ({e})") from None
+    if hashlib.sha256(obj).hexdigest() != digest:
+        raise Misread("is an object that is damaged")
+    return obj
+
+
+CODEC = Codec(
+    {
+        bytes: (_packed, _unpacked),
+        Signature: (signatures.encode, signatures.decode),
+        Limits: (Limits.to_json, Limits.from_json),
+    }
+)
+
+
+def read(of: type[T], data: Any, what: str, **known: Any) -> T:
+    """What a worker says of `what`, every field of it but those that are `known`. Raises FleetError."""
+    try:
+        return CODEC.read(of, data, whole=True, **known)
+    except (Misread, TilewrightError) as e:
+        raise FleetError(f"what a worker says of {what} is not readable ({e}); client and worker must be the same version") from e
 
 
 def schedule(data: Any) -> tuple[Opt, ...]:
@@ -34,78 +65,27 @@ def schedule(data: Any) -> tuple[Opt, ...]:
         raise FleetError(f"what a worker sent is no schedule: {e}") from e
 
 
-def target_json(target: Target) -> dict[str, Any]:
-    """A target, whole."""
-    return asdict(target) | {"features": sorted(target.features)}
-
-
-def target(data: Any) -> Target:
-    """What `target_json` wrote. Raises FleetError."""
-    try:
-        kinds = {f.name: str(f.type) for f in fields(Target)}
-        if set(data) != set(kinds):
-            raise ValueError("other fields than this version writes")
-        read: Mapping[str, Callable[[Any], Any]] = {
-            "str": str,
-            "int": int,
-            "float": float,
-            "frozenset[str]": lambda x: frozenset(map(str, x)),
-        }
-        return Target(**{name: read[kinds[name]](data[name]) for name in kinds})
-    except (KeyError, TypeError, ValueError) as e:
-        raise FleetError(f"what a worker says of its target is not readable ({e}); client and worker must be the same version") from e
+def facts(data: Any) -> Mapping[str, Any]:
+    """A worker's answer, which must be an object. Raises FleetError."""
+    if not isinstance(data, Mapping):
+        raise FleetError(f"a worker answered {type(data).__name__} instead of an object")
+    return data
 
 
 # measurements ------------------------------------------------------------------------------------------------------------
 def measurement_json(m: Measurement) -> dict[str, Any]:
     """A measurement without its options, which whoever asked knows; no infinities, which JSON does not have."""
-    data = {f.name: getattr(m, f.name) for f in fields(Measurement) if f.name != "opts"}
-    data |= {name: data[name] if data[name] is None or math.isfinite(data[name]) else None for name in _NUMBERS}
-    return data | {"outcome": m.outcome.value, "checks": list(m.checks), "clocks": dict(m.clocks), "energy": m.energy and m.energy.json}
+    data: dict[str, Any] = CODEC.plain(replace(m, opts=()))
+    del data["opts"]
+    return data | {name: data[name] if data[name] is None or math.isfinite(data[name]) else None for name in _NUMBERS}
 
 
 def measurement(data: Any, opts: tuple[Opt, ...]) -> Measurement:
     """What `measurement_json` wrote, of these options. Raises FleetError."""
-    try:
-        if set(data) != {f.name for f in fields(Measurement)} - {"opts"}:
-            raise ValueError("other fields than this version writes")
-        got = dict(data) | {"outcome": Outcome(data["outcome"]), "checks": tuple(map(str, data["checks"])), "clocks": dict(data["clocks"])}
-        for name in _NUMBERS:
-            got[name] = _number(data[name])
-        got |= {name: float(data[name]) for name in ("build_s", "lower_s")}
-        got |= {name: int(data[name]) for name in ("n", "compared")}
-        got |= {name: str(data[name]) for name in _TEXTS}
-        got |= {name: None if data[name] is None else str(data[name]) for name in ("sha", "outputs")}
-        got["scratch"] = None if data["scratch"] is None else int(data["scratch"])
-        got["energy"] = None if data["energy"] is None else EnergyUse.of(data["energy"])
-        timed = got["outcome"] in (Outcome.ok, Outcome.slow)
-        if timed and not (got["t_min"] and got["t_min"] > 0):
-            raise ValueError("a right candidate without a time")
-        return Measurement(opts, **(got | {"cleared": bool(data["cleared"])}))
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise FleetError(f"what a worker says of a candidate is not readable ({e}); client and worker must be the same version") from e
-
-
-def _number(x: Any) -> float | None:
-    value = None if x is None else float(x)
-    if value is not None and not math.isfinite(value):
-        raise ValueError(f"{x} is no figure")
-    return value
-
-
-def duel_json(d: Duel) -> dict[str, Any]:
-    """A comparison of two."""
-    return asdict(d)
-
-
-def duel(data: Any) -> Duel:
-    """What `duel_json` wrote. Raises FleetError."""
-    try:
-        ratio, t_a, t_b, noise = (_number(data[name]) or 0.0 for name in ("ratio", "t_a", "t_b", "noise"))
-        significant, torn = bool(data["significant"]), bool(data.get("torn", False))
-        return Duel(ratio, significant, t_a, t_b, int(data["rounds"]), noise, int(data["compared"]), torn)
-    except (KeyError, TypeError, ValueError) as e:
-        raise FleetError(f"what a worker says of a comparison is not readable ({e})") from e
+    m = read(Measurement, data, "a candidate", opts=opts)
+    if m.outcome in ("ok", "slow") and not (m.t_min and m.t_min > 0):
+        raise FleetError("what a worker says of a candidate is not readable (it is right and has no time)")
+    return m
 
 
 # builds --------------------------------------------------------------------------------------------------------------------
@@ -126,46 +106,17 @@ class TravellingBuild:
 
     def to_json(self, whole: bool) -> dict[str, Any]:
         """Plain data without the options; `whole`: with the object, compressed, and its checksum."""
-        from ...plan import signatures
-
-        data: dict[str, Any] = {"sha": self.sha, "effects": sorted(self.effects)}
-        data |= {name: round(getattr(self, name), 6) for name in ("lower_s", "render_s", "build_s")}
-        if whole and self.obj is not None and self.signature is not None:
-            packed = base64.b64encode(zlib.compress(self.obj, 1)).decode()
-            data |= {"signature": signatures.encode(self.signature), "object": packed, "crc": hashlib.sha256(self.obj).hexdigest()}
+        whole = whole and self.obj is not None and self.signature is not None
+        data: dict[str, Any] = CODEC.plain(replace(self, opts=()) if whole else replace(self, opts=(), obj=None, signature=None))
+        del data["opts"]
         return data
 
 
 def build(data: Any, opts: tuple[Opt, ...]) -> TravellingBuild:
     """What `TravellingBuild.to_json` wrote, of these options. Raises FleetError."""
-    from ...plan import signatures
-
-    try:
-        obj = signature = None
-        if "object" in data:
-            unpack = zlib.decompressobj()
-            obj = unpack.decompress(base64.b64decode(data["object"], validate=True), MOST_OBJECT)
-            if hashlib.sha256(obj).hexdigest() != data["crc"]:
-                raise ValueError("an object that is damaged")
-            signature = signatures.decode(data["signature"])
-        lower, render, compiling = (float(data[name]) for name in ("lower_s", "render_s", "build_s"))
-        return TravellingBuild(opts, str(data["sha"]), frozenset(map(str, data["effects"])), lower, render, compiling, signature, obj)
-    except (KeyError, TypeError, ValueError, zlib.error, TilewrightError) as e:
-        raise FleetError(f"what a worker says of a build is not readable ({e}); client and worker must be the same version") from e
+    return read(TravellingBuild, data, "a build", opts=opts)
 
 
 def of_built(b: Any) -> TravellingBuild:
     """What is kept of a `plan.Built`."""
     return TravellingBuild(tuple(b.opts), b.sha, frozenset(b.effects), b.lower_s, b.render_s, b.build_s, b.signature, b.obj)
-
-
-def json_of(schedules: Sequence[Sequence[Opt]]) -> list[list[Any]]:
-    """Option lists as JSON."""
-    return [[o.json for o in s] for s in schedules]
-
-
-def facts(data: Any) -> Mapping[str, Any]:
-    """A worker's answer, which must be an object. Raises FleetError."""
-    if not isinstance(data, Mapping):
-        raise FleetError(f"a worker answered {type(data).__name__} instead of an object")
-    return data

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...cache.strict import canon
+from ...files.strict import canon
 from ...ir.errors import FleetError, UsageError
 from ...kernels import is_path, split_name, split_path
 from ...search.task import TuningTask

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ...cache.strict import canon, parse
-from ...ir.errors import CacheError, UsageError
+from ...files.strict import Natural, Sha256, canon, parse, plain
+from ...files.strict import read as read_data
+from ...files.text import content
+from ...ir.errors import UsageError
 
 SCHEMA = 1
 MAX_BYTES = 1 << 24
-_SHA = re.compile(r"[0-9a-f]{64}")
-_FIELDS = {"dtype": str, "kernel": str, "name": str, "sha256": str, "shape": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +33,22 @@ class Record:
     the file's bytes; `kernel`: canonical hash."""
 
     name: str
-    shape: Mapping[str, int]
+    shape: Mapping[str, Natural]
     dtype: str
-    sha256: str
-    kernel: str = ""
+    sha256: Sha256
+    kernel: Sha256
 
     @property
     def entry(self) -> tuple[Any, ...]:
         """What it is a record of."""
         return self.name, tuple(sorted(self.shape.items())), self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _LockFile:
+    tilewright: Literal["lock"]
+    kernels: list[Record]
+    schema: Literal[1]
 
 
 def path_of(manifest: str | os.PathLike[str]) -> Path:
@@ -55,26 +60,16 @@ def read(manifest: str | os.PathLike[str]) -> dict[tuple[Any, ...], Record]:
     """The records by entry; none where there is no lock. Raises UsageError for a file that is no lock."""
     path = path_of(manifest)
     try:
-        raw = content(path)
+        raw = content(path, MAX_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror}") from None
     try:
-        data = parse(raw.decode(), str(path))
-    except (CacheError, ValueError) as e:
-        raise _no_lock(path, str(e)) from None
-    if (
-        not isinstance(data, dict)
-        or set(data) != {"schema", "tilewright", "kernels"}
-        or data["tilewright"] != "lock"
-        or data["schema"] != SCHEMA
-    ):
-        raise _no_lock(path, "other fields than this version writes")
-    records = data["kernels"]
-    if not isinstance(records, list) or not all(map(_sound, records)):
-        raise _no_lock(path, "a record has other fields than this version writes")
-    return {r.entry: r for r in (Record(**x) for x in records)}
+        file = read_data(_LockFile, parse(raw.decode(), str(path)), whole=True)
+    except ValueError as e:
+        raise UsageError(f"{path} is not a lock ({e}); delete it, and tune run --manifest writes it again") from None
+    return {r.entry: r for r in file.kernels}
 
 
 def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
@@ -82,10 +77,10 @@ def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
     from ...files.output import replace
 
     path = path_of(manifest)
-    each = sorted({canon({f: getattr(r, f) if f != "shape" else dict(r.shape) for f in _FIELDS}) for r in records})
+    each = sorted({canon(plain(r)) for r in records})
     text = f'{{"schema":{SCHEMA},"tilewright":"lock","kernels":[\n ' + ",\n ".join(each) + "\n]}\n"
     try:
-        before = content(path)
+        before = content(path, MAX_BYTES)
     except FileNotFoundError:
         if not each:
             return False
@@ -96,27 +91,6 @@ def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
     return True
 
 
-def content(path: Path) -> bytes:
-    """The bytes of a regular file. Raises OSError, also for what is no regular file or is too large."""
-    with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as f:  # a FIFO would wait for ever
-        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            raise OSError(0, "it is no regular file")
-        raw = f.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise OSError(0, f"it is larger than {MAX_BYTES} bytes")
-    return raw
-
-
 def sha256(path: Path) -> str:
     """Of a file's bytes, in hexadecimal. Raises OSError."""
-    return hashlib.sha256(content(path)).hexdigest()
-
-
-def _sound(record: Any) -> bool:
-    if not isinstance(record, dict) or set(record) != set(_FIELDS) or any(type(record[f]) is not t for f, t in _FIELDS.items()):
-        return False
-    return all(_SHA.fullmatch(record[f]) for f in ("sha256", "kernel")) and all(type(v) is int and v >= 0 for v in record["shape"].values())
-
-
-def _no_lock(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} is not a lock ({why}); delete it, and tune run --manifest writes it again")
+    return hashlib.sha256(content(path, MAX_BYTES)).hexdigest()

@@ -275,7 +275,7 @@ class _Reader:
         file, _ = kernels.split_path(base)
         self._inside(file, fail)
         try:
-            here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file))
+            here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file), kernel="")
         except FileNotFoundError:
             raise fail(f"there is no file {self.folder / file}") from None
         except (OSError, ValueError) as e:

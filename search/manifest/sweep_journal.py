@@ -9,17 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ...cache.rows import now
-from ...cache.strict import canon, parse
-from ...files.kinds import opened
-from ...ir.errors import CacheError, UsageError
+from ...files.strict import Misread, canon, parse
+from ...files.strict import read as read_data
+from ...files.text import content
+from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
     from .manifest import Entry
@@ -34,7 +34,18 @@ FORGOTTEN = "forgotten"
 LOSSES = 2
 """How often an entry may be begun and not end."""
 MAX_BYTES = 1 << 28
-_FIELDS = {"entry": str, "event": str, "when": str, "title": str, "message": str, "t_min": float}
+
+
+@dataclass(frozen=True, slots=True)
+class _JournalLine:
+    """A line. `entry`: an `identity`; `t_min`: seconds."""
+
+    entry: str
+    event: Literal["begun", "forgotten", "tuned", "cached", "failed", "interrupted"]
+    when: str
+    title: str = ""
+    message: str = ""
+    t_min: float | None = None
 
 
 @dataclass(slots=True)
@@ -69,43 +80,37 @@ def path_of(sweep: str | os.PathLike[str]) -> Path:
 def read(path: Path) -> dict[str, EntryStory]:
     """What a journal says, by `identity`; nothing where there is none. The last line may be torn. Raises UsageError for another file."""
     try:
-        fd = opened(path)  # a FIFO would wait for ever
-        if fd is None:
-            return {}
-        with open(fd, "rb") as f:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise UsageError(f"{path} is no regular file, so it is no journal: name another with --journal")
-            raw = f.read(MAX_BYTES + 1)
+        raw = content(path, MAX_BYTES)
+    except FileNotFoundError:
+        return {}
     except OSError as e:
-        raise UsageError(f"cannot read the journal {path}: {e.strerror}") from None
+        raise UsageError(f"cannot read the journal {path}: {e.strerror}; name another with --journal") from None
     lines = raw[: raw.rfind(b"\n") + 1].decode("utf-8", "replace").splitlines()
     if not lines and _HEAD.startswith(raw):
         return {}  # it was begun, and nothing was written yet
-    if raw and (len(raw) > MAX_BYTES or not lines or _line(lines[0], path, 1) != HEADER):
+    if raw and (not lines or _line(lines[0], path, 1) != HEADER):
         raise UsageError(f"{path} is not the journal of a sweep: name another with --journal, or delete it")
     out: dict[str, EntryStory] = {}
     for number, text in enumerate(lines[1:], 2):
-        _apply(out, _line(text, path, number), path, number)
+        try:
+            event = read_data(_JournalLine, _line(text, path, number))
+        except Misread as e:
+            raise UsageError(
+                f"{path}, line {number}, is no event of a sweep ({e}): delete the line, or the journal to begin anew"
+            ) from None
+        if event.event == FORGOTTEN:
+            out.pop(event.entry, None)
+            continue
+        story = out.setdefault(event.entry, EntryStory())
+        story.event, story.when, story.message, story.t_min = event.event, event.when, event.message, event.t_min
+        story.lost = story.lost + 1 if event.event == BEGUN else 0
     return out
-
-
-def _apply(out: dict[str, EntryStory], said: Any, path: Path, number: int) -> None:
-    sound = isinstance(said, dict) and {"entry", "event", "when"} <= set(said) <= set(_FIELDS)
-    if not sound or any(not isinstance(v, _FIELDS[f]) for f, v in said.items()) or said["event"] not in (BEGUN, FORGOTTEN, *ENDS):
-        raise UsageError(f"{path}, line {number}, is no event of a sweep: delete the line, or the journal to begin anew")
-    if said["event"] == FORGOTTEN:
-        out.pop(said["entry"], None)
-        return
-    story = out.setdefault(said["entry"], EntryStory())
-    story.event, story.when = said["event"], said["when"]
-    story.message, story.t_min = said.get("message", ""), said.get("t_min")
-    story.lost = story.lost + 1 if said["event"] == BEGUN else 0
 
 
 def _line(text: str, path: Path, number: int) -> Any:
     try:
         return parse(text, f"{path}, line {number}")
-    except CacheError as e:
+    except Misread as e:
         raise UsageError(f"{e}: delete the line, or the journal to begin anew") from None
 
 

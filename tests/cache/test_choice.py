@@ -12,7 +12,7 @@ from tilewright.cache import Cache, Key, Standing
 from tilewright.cache.choice import FAILED, answers, standing
 from tilewright.cache.recover import CacheWarning
 from tilewright.cache.rows import PINNED
-from tilewright.cache.strict import canon
+from tilewright.files.strict import canon
 
 A, B = [["UPCAST", "a1", 8]], [["UPCAST", "a1", 4]]
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tilewright import cache
-from tilewright.cache import BUNDLE_HEADER, Cache, Row, bundles, strict, writer
+from tilewright.cache import BUNDLE_HEADER, Cache, Row, bundles, writer
 from tilewright.cli import main
 from tilewright.ir.errors import CacheError
 
@@ -182,13 +182,6 @@ def test_limits_name_the_line(row: Row) -> None:
             continue
         with pytest.raises(CacheError, match=said):
             bundles.loads(lines)
-
-
-def test_nesting_is_counted_outside_of_strings() -> None:
-    assert strict.depth('{"a": "[[[[\\"[[[", "b": [1, {"c": []}]}') == 4
-    assert strict.parse("[" * strict.MAX_DEPTH + "]" * strict.MAX_DEPTH, "x")
-    with pytest.raises(CacheError, match="nested too deeply"):
-        strict.parse("[" * (strict.MAX_DEPTH + 1) + "]" * (strict.MAX_DEPTH + 1), "x")
 
 
 def test_too_many_rows_or_bytes(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ class Script:
 
     def _duel(self, payload: Mapping[str, Any], site: Worksite, address: str) -> dict[str, Any]:
         a, b = (self.seconds(number(i["opts"]), address) for i in payload["items"])
-        return {"duel": plain.duel_json(Duel(a / b, a != b, a, b, payload["rounds"]))}
+        return {"duel": plain.CODEC.plain(Duel(a / b, a != b, a, b, payload["rounds"]))}
 
 
 def slots(n: int, hosts: Sequence[str] = ()) -> list[FleetSlot]:

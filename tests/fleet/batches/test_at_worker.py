@@ -16,6 +16,7 @@ from tilewright.fleet.batches.described import DeviceFacts
 from tilewright.fleet.batches.held import release
 from tilewright.fleet.batches.subject import subject, task_of
 from tilewright.ir.errors import FleetError
+from tilewright.measure.outcome import Duel
 from tilewright.opts.opt import opt
 from tilewright.search.task import TuningTask
 
@@ -70,10 +71,10 @@ def test_a_batch_is_measured_and_its_measurer_kept(base: dict[str, Any]) -> None
     facts = DeviceFacts.of(devices.get(SPEC), 1)
     there = at_builder.run({"kernel": base["kernel"], "device": facts.to_json(), "items": [[3, [o.json for o in WIDE]]]}, Site(device=""))
     sent = there["built"][0][1]["made"]
-    assert sent["sha"] == rows[12].sha and len(sent["object"]) > 100
+    assert sent["sha"] == rows[12].sha and len(sent["obj"][0]) > 100
     at_builder.run({"ask": "release"}, Site())
     pair = [{"i": 0, "opts": [], "build": None}, {"i": 1, "opts": [o.json for o in WIDE], "build": sent}]
-    duel = plain.duel(at_worker.run(base | {"ask": "duel", "items": pair, "rounds": 3}, site)["duel"])
+    duel = plain.read(Duel, at_worker.run(base | {"ask": "duel", "items": pair, "rounds": 3}, site)["duel"], "a comparison")
     assert duel.rounds == 3 and duel.t_b == pytest.approx(rows[12].t_min)
     confirmed = plain.measurement(at_worker.run(base | {"ask": "confirm", "items": pair[1:]}, site)["row"], WIDE)
     assert confirmed.ok and "whole" in confirmed.checks

@@ -14,7 +14,7 @@ from tilewright.ir.errors import DeviceError, FleetError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import opt
 from tilewright.program.program import Signature
-from tilewright.targets import host, named
+from tilewright.targets import Target, host, named
 
 SIGNATURE = Signature("k", (), (), (), 0, 0)
 OPTS = (opt("UPCAST", "m", 8),)
@@ -48,26 +48,26 @@ def test_a_measurement_that_cannot_be_is_refused(change: dict[str, Any]) -> None
 def test_a_build_comes_back_with_its_object() -> None:
     b = plain.TravellingBuild(OPTS, "ab", frozenset({"NONDET"}), 0.1, 0.2, 0.3, SIGNATURE, b"object" * 100)
     data = sent(b.to_json(True))
-    assert plain.build(data, OPTS) == b and len(data["object"]) < 600
+    assert plain.build(data, OPTS) == b and len(data["obj"][0]) < 600
     assert plain.build(sent(b.to_json(False)), OPTS) == replace(b, obj=None, signature=None)
     with pytest.raises(FleetError, match="damaged"):
-        plain.build(data | {"crc": "0" * 64}, OPTS)
+        plain.build(data | {"obj": [data["obj"][0], "0" * 64]}, OPTS)
     with pytest.raises(FleetError, match="not readable"):
-        plain.build(data | {"object": "%"}, OPTS)
+        plain.build(data | {"obj": ["%", ""]}, OPTS)
 
 
 def test_a_duel_comes_back() -> None:
     d = Duel(0.9, True, 1e-3, 1.1e-3, 9, 0.02, 18)
-    assert plain.duel(sent(plain.duel_json(d))) == d
+    assert plain.read(Duel, sent(plain.CODEC.plain(d)), "a comparison") == d
     with pytest.raises(FleetError):
-        plain.duel({"ratio": "half"})
+        plain.read(Duel, {"ratio": "half"}, "a comparison")
 
 
 @pytest.mark.parametrize("target", [host(), named("v3")], ids=lambda t: t.name)
 def test_a_target_comes_back(target: Any) -> None:
-    assert plain.target(sent(plain.target_json(target))) == target
+    assert plain.read(Target, sent(plain.CODEC.plain(target)), "its target") == target
     with pytest.raises(FleetError, match="same version"):
-        plain.target(plain.target_json(target) | {"new": 1})
+        plain.read(Target, plain.CODEC.plain(target) | {"new": 1}, "its target")
 
 
 def test_a_described_device_knows_builds_and_runs_nothing() -> None:
