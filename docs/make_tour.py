@@ -22,7 +22,8 @@ from tilewright.cache import Cache, Row, tool_version
 from tilewright.files.strict import canon
 from tilewright.heuristics import estimate, seeds
 from tilewright.interp import run
-from tilewright.ir import OptError, float32
+from tilewright.ir import OptError
+from tilewright.ir.cost import cost
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels import get, make
@@ -165,7 +166,7 @@ def recorded() -> Row:
     return Row(
         kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, name="matmul",
         shape=canon(SHAPE), dtype="float32", device="cpu", opts=opts_text(KERNEL, OPTS), opts_display=dumps(OPTS), outcome=m.outcome.value,
-        t_min=m.t_min, t_med=m.t_med, n=m.n, flops=get("matmul").flops(SHAPE), bytes=get("matmul").bytes(SHAPE, float32), verified=True, source_sha=m.sha or "",
+        t_min=m.t_min, t_med=m.t_med, n=m.n, flops=cost(KERNEL).flops, bytes=cost(KERNEL).bytes, verified=True, source_sha=m.sha or "",
         tool_version=tool_version(), provenance={"confirmed": True},
     )  # fmt: skip
 

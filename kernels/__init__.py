@@ -1,4 +1,4 @@
-"""The named workloads, one file each, and the way in: `get`, `make`, `parse_shape`.
+"""The named kernels, one file a family, and the way in: `get`, `make`, `parse_shape`.
 
 A name may end in `:constant=INPUT,…`: those inputs keep their contents from call to call (`conv2d:constant=weight`),
 so that a schedule may pack them once."""
@@ -14,18 +14,23 @@ from ..ir.constant_inputs import with_constants
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from .definition import KernelDef
-from .suggest import nearest
-from .user import is_path, load, split_path
+from .definition import KernelDef, nearest
 
 __all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "short_name", "split_name", "split_path"]
 
-NAMES: tuple[str, ...] = (
-    "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_fp8", "matmul_fp8_blocks", "matmul_w8", "matmul_w4", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
-    "sum_rows", "sum_cols", "sum_all", "softmax", "log_softmax", "layernorm", "layernorm_stats", "rmsnorm", "cross_entropy", "gelu", "add", "transpose",
-    "conv2d", "conv2d_dx", "conv2d_dw", "max_pool2d", "argmax", "cumsum", "embedding", "embedding_grad", "attention", "attention_full",
-    "attention_window", "attention_grouped", "attention_lse", "attention_delta", "attention_dq", "attention_dkv",
+_FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("products", ("matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_fp8", "matmul_fp8_blocks", "matmul_w8", "matmul_w4", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec")),
+    ("reductions", ("sum_rows", "sum_cols", "sum_all")),
+    ("normalisations", ("softmax", "log_softmax", "layernorm", "layernorm_stats", "rmsnorm", "cross_entropy")),
+    ("elementwise", ("gelu", "add", "transpose")),
+    ("convolutions", ("conv2d", "conv2d_dx", "conv2d_dw", "max_pool2d")),
+    ("reductions", ("argmax", "cumsum")),
+    ("elementwise", ("embedding", "embedding_grad")),
+    ("attention", ("attention", "attention_full", "attention_window", "attention_grouped", "attention_lse", "attention_delta", "attention_dq", "attention_dkv")),
 )  # fmt: skip
+"""Which file defines each named kernel. A file is imported when one of its kernels is asked for."""
+_FILE = {name: family for family, names in _FAMILIES for name in names}
+NAMES: tuple[str, ...] = tuple(_FILE)
 """Every named kernel, in the order `tune kernels` lists them."""
 
 
@@ -41,6 +46,18 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
     if "" in names or len(set(names)) < len(names):
         raise KernelError(f"cannot read the constant inputs of {name!r}; write {base}{_CONSTANT}b or {base}{_CONSTANT}a,b")
     return base, names
+
+
+def is_path(name: str) -> bool:
+    """Whether `name` means a file (`my.py:function` or `my.py`) and not a named kernel."""
+    name = name.partition(_CONSTANT)[0]
+    return ":" in name or name.endswith(".py")
+
+
+def split_path(name: str) -> tuple[str, str]:
+    """(file, function) of `my.py:function`; the function is `make_kernel` where none is named."""
+    file, _, function = name.rpartition(":")
+    return (file, function) if file else (name, "make_kernel")
 
 
 def short_name(name: str) -> str:
@@ -59,7 +76,7 @@ def get(name: str) -> KernelDef:
     base, constant = split_name(name)
     if base not in NAMES:
         raise KernelError(f"unknown kernel {base!r}{nearest(base, NAMES)} (known: {', '.join(NAMES)}; your own: my.py:function)")
-    found = import_module(f".{base}", __name__).DEF
+    found = getattr(import_module(f".{_FILE[base]}", __name__), base)
     assert isinstance(found, KernelDef)
     return (
         found if not constant else replace(found, name=name, make=lambda shape, dtype: with_constants(found.make(shape, dtype), constant))
@@ -72,6 +89,8 @@ def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike 
     Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the
     kernel's first. Raises KernelError for an unknown name, size or element type."""
     if is_path(name):
+        from .user_file import load
+
         path, constant = split_name(name)
         return with_constants(load(path, shape, dtype), constant)
     return get(name).kernel(shape, dtype)

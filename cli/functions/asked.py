@@ -73,7 +73,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     user's line."""
     from ...ir import errors
     from ...ir.kernel import Kernel
-    from ...kernels import contained, sent, split_path
+    from ...kernels import split_path, user_file
     from ...tensor.fusion.fused import GraphFacts
 
     if path.endswith(".py"):
@@ -81,9 +81,9 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     file, _ = split_path(path)
     if "\0" in path or not os.path.isfile(file) or ":" not in path:
         raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION")
-    answer = contained.ask(path, (path, shape, dtype), f"{__package__}.inside")
+    answer = user_file.ask(path, (path, shape, dtype), f"{__package__}.inside")
     try:
-        kind, *parts = sent.loads(answer)
+        kind, *parts = user_file.loads(answer)
         if kind == "graph":
             made: list[Any] = parts[1]
             return FunctionGraph(path, GraphFacts.from_json(parts[0]), tuple(None if k is None else Kernel(*k) for k in made))

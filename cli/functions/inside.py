@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import KernelError, TilewrightError, UsageError
 from ...ir.kernel import Kernel
-from ...kernels.inside import function_of, namespace_of, serve
-from ...kernels.user import split_path
+from ...kernels import split_path
+from ...kernels.user_process import function_of, namespace_of, serve
 from .arguments import Placeholders, parse_specs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "b
 
 
 def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
-    """What `sent.dumps` takes: facts and kernels, or the error with the user's line."""
+    """What `user_file.dumps` takes: facts and kernels, or the error with the user's line."""
     try:
         return _graph(path, shape, dtype)
     except TilewrightError as e:

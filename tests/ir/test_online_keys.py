@@ -11,7 +11,7 @@ from tilewright import kernels
 from tilewright.ir import Kernel, cast, exp, float32, int32, log, where
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.naming import tidy
-from tilewright.kernels.attention_mask import DEFAULT
+from tilewright.kernels.attention import MASK_SIZES
 
 B, H, S, D = 2, 4, 24, 8
 SHAPE = {"b": B, "h": H, "s": S, "d": D}
@@ -70,7 +70,7 @@ def argmax() -> Kernel:
         ("attention_full", SHAPE, lambda: attention(causal=False)),
         ("attention_window", {**SHAPE, "w": 5}, lambda: attention(window=5)),
         ("attention_grouped", {**SHAPE, "hk": 2}, lambda: attention(group=2)),
-        ("attention_lse", {**DEFAULT, **SHAPE}, lambda: attention(lse=True)),
+        ("attention_lse", {**MASK_SIZES, **SHAPE}, lambda: attention(lse=True)),
         ("argmax", {"m": 11, "n": 23}, argmax),
     ],
 )

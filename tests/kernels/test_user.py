@@ -213,7 +213,7 @@ def test_a_file_cannot_end_or_hold_who_asked(wild, name, message):
 
 @pytest.mark.slow
 def test_an_endless_file_has_a_deadline(wild, monkeypatch):
-    monkeypatch.setattr("tilewright.kernels.contained.DEADLINE_S", 1.0)
+    monkeypatch.setattr("tilewright.kernels.user_file.DEADLINE_S", 1.0)
     with pytest.raises(KernelError, match="did not return within 1 s"):
         kernels.make(f"{wild}:endless")
 

@@ -9,7 +9,7 @@ import pytest
 from differences import check
 from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.canonical import canonical
-from tilewright.kernels import attention_delta, attention_dkv, attention_dq, attention_lse
+from tilewright.kernels.attention import attention_delta, attention_dkv, attention_dq, attention_lse
 from tilewright.tensor.fusion.calls import KernelCall, call_list
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import primitives as P

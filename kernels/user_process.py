@@ -1,4 +1,4 @@
-"""The process in which a user's kernel file runs: `python -m tilewright.kernels.inside PARENT_PID`, asked by `user.load`.
+"""The process in which a user's kernel file runs: `python -m tilewright.kernels.user_process PARENT_PID`, asked by `user_file.load`.
 
 Standard input has the question; the answer goes to what was standard output, which the file never sees: its prints go to standard error."""
 
@@ -16,13 +16,13 @@ from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError, TilewrightError
 from ..ir.kernel import Kernel
-from . import sent
-from .suggest import nearest
-from .user import split_path
+from . import split_path
+from .definition import nearest
+from .user_file import MOST_BYTES, dumps
 
 
 def answer(path: str, shape: Mapping[str, Extent], dtype: DTypeLike | str | None) -> tuple[Any, ...]:
-    """What `sent.dumps` takes: the kernel's parts, or the error."""
+    """What `dumps` takes: the kernel's parts, or the error."""
     try:
         found = _call(path, shape, dtype)
         return ("kernel", found.name, found.body, found.stores, found.buffers, found.blocks)
@@ -134,11 +134,11 @@ def serve(answers: Callable[..., tuple[Any, ...]]) -> None:
     if os.getpid() != me:  # the file forked, and this is the copy
         os._exit(0)
     try:
-        data = sent.dumps(said)
-        if len(data) > sent.MOST:
-            raise ValueError(f"it takes more than {sent.MOST} bytes")
+        data = dumps(said)
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"it takes more than {MOST_BYTES} bytes")
     except Exception as e:
-        data = sent.dumps(("error", "KernelError", f"{path} returned a Kernel that cannot be handed on ({type(e).__name__}: {e})"))
+        data = dumps(("error", "KernelError", f"{path} returned a Kernel that cannot be handed on ({type(e).__name__}: {e})"))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the file closed it
             stream.flush()

@@ -1,0 +1,203 @@
+"""A user's own kernel: `my.py:function`, a function that returns a Kernel, is called in a process of its own (`user_process`).
+
+The process hands the Kernel back as data: the file may exit, print, close its output, fork or never return, and the caller goes on. That is
+containment of mistakes, not a sandbox: the file can do whatever its user can, so nothing loads one that its user did not name. Reading the
+answer makes objects of `ir` from their fields and nothing else: whatever a file writes in place of an answer, no name that it chooses is
+called."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import numbers
+import os
+import pickle
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..ir import blocks, body, buffer, dtypes, errors, node
+from ..ir.buffer import Extent
+from ..ir.dtypes import DTypeLike
+from ..ir.errors import KernelError, TilewrightError
+from ..ir.kernel import Kernel
+from . import split_path
+
+
+def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:
+    """Call the function behind `my.py:function` (default name: `make_kernel`) in a process of its own. What it prints
+    goes to standard error.
+
+    Sizes are passed as keyword arguments of the same name, `dtype` (a DType) where the function takes one. Raises
+    KernelError when the file or function is not there, a size is not one of its arguments, it fails, exits, does not
+    return in time, or returns something other than a Kernel."""
+    file, _ = split_path(path)
+    if "\0" in path or not os.path.isfile(file):
+        raise KernelError(f"there is no file {file}; write --kernel PATH.py:function")
+    answer = ask(path, (path, dict(shape or {}), dtype))
+    try:
+        kind, *parts = loads(answer)
+        if kind == "kernel":
+            return Kernel(*parts)
+        raised, text = parts
+    except TilewrightError:
+        raise
+    except Exception as e:  # whatever bytes the file put in place of an answer
+        raise KernelError(f"{path} did not hand back a Kernel that can be read ({type(e).__name__}: {e})") from None
+    known = getattr(errors, str(raised), KernelError)
+    raise (known if isinstance(known, type) and issubclass(known, TilewrightError) else KernelError)(str(text))
+
+
+# the process -------------------------------------------------------------------------------------------------------
+DEADLINE_S = 120.0
+"""How long a file and its function may take: imports of large libraries on a busy machine, not computations."""
+_MOST_SAID = 1 << 16
+"""Bytes of what a file prints that are passed on, to standard error."""
+
+
+def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user_process") -> bytes:
+    """The answer (see `dumps`) of a fresh process to a question; when this returns, neither it nor what it started in
+    its session's process group is left. `module` calls `user_process.serve`. `path` is what messages call the file. Raises
+    KernelError where there is no answer."""
+    request = pickle.dumps((list(sys.path), *question))
+    command = [sys.executable, "-P", "-m", module, str(os.getpid())]
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    except OSError as e:
+        raise KernelError(f"{path}: no process can be started to run it in ({e.strerror}); free some memory or processes") from None
+    assert process.stdin and process.stdout and process.stderr
+    answer, said = bytearray(), bytearray()
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(request)
+            process.stdin.flush()
+        late = _listen(process, answer, said)
+        if not late and unframed(answer) is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # how it ends is what the message says
+                process.wait(1.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        status = process.wait()
+        for stream in (process.stdout, process.stderr):
+            stream.close()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    if said and sys.stderr is not None:
+        sys.stderr.write(said[:_MOST_SAID].decode(errors="backslashreplace"))
+    if late:
+        raise KernelError(f"{path} did not return within {DEADLINE_S:g} s; a kernel's file should import and describe, not compute")
+    whole = unframed(answer)
+    if whole is None:
+        raise KernelError(f"{path} ended the process that ran it ({_ending(status)}) and handed back no Kernel")
+    return whole
+
+
+def _listen(process: subprocess.Popen[bytes], answer: bytearray, said: bytearray) -> bool:
+    """Gather both streams until the answer is whole or the process has ended; whether the deadline passed before that."""
+    assert process.stdout and process.stderr
+    until = time.monotonic() + DEADLINE_S
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ, answer)
+        ready.register(process.stderr, selectors.EVENT_READ, said)
+        while process.stdout in ready.get_map():
+            left = until - time.monotonic()
+            # a process that it forked may hold the streams open for ever
+            gone = process.poll() is not None
+            if left <= 0:
+                return True
+            if not any(_drain(ready, 0.0 if gone else min(left, 0.5))) and gone:
+                return False
+            if unframed(answer) is not None or len(answer) > MOST_BYTES:
+                break
+        for _ in range(16):  # what was printed before the answer is in the pipe
+            if not any(_drain(ready, 0.0)):
+                break
+    return False
+
+
+def _drain(ready: selectors.BaseSelector, wait_s: float) -> Iterator[bool]:
+    for key, _ in ready.select(wait_s):
+        data = os.read(key.fd, 1 << 16)
+        if not data:
+            ready.unregister(key.fileobj)
+        elif len(key.data) <= MOST_BYTES:
+            key.data.extend(data)
+        yield True
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+# the answer --------------------------------------------------------------------------------------------------------
+# A frame with the parts of a kernel, or with an error's class and text.
+
+MOST_BYTES = 1 << 26
+"""Bytes of an answer."""
+_HEADER = struct.Struct("<8sQ")
+_MAGIC = b"tw-kern1"
+
+
+def whole(value: int) -> int:
+    """A whole number, whatever type it had: extents are often NumPy's."""
+    return int(value)
+
+
+_KNOWN = {
+    (t.__module__, t.__name__): t
+    for t in (
+        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
+    )
+}  # fmt: skip
+"""All that an answer may name."""
+
+
+class _Plain(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        return (whole, (int(value),)) if isinstance(value, numbers.Integral) and not isinstance(value, int) else NotImplemented
+
+
+class _Strict(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _KNOWN[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a kernel") from None
+
+
+def dumps(answer: tuple[Any, ...]) -> bytes:
+    """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks), ("error", class, text), or of
+    what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...])."""
+    out = io.BytesIO()
+    _Plain(out, protocol=5).dump(answer)
+    payload = out.getvalue()
+    return _HEADER.pack(_MAGIC, len(payload)) + payload
+
+
+def unframed(data: bytes | bytearray) -> bytes | None:
+    """The payload of a frame that is all there, else None."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, size = _HEADER.unpack_from(data)
+    whole = magic == _MAGIC and size <= MOST_BYTES and len(data) >= _HEADER.size + size
+    return bytes(data[_HEADER.size : _HEADER.size + size]) if whole else None
+
+
+def loads(payload: bytes) -> tuple[Any, ...]:
+    """What `dumps` was given. Raises anything at all for other bytes."""
+    answer = _Strict(io.BytesIO(payload)).load()
+    if not isinstance(answer, tuple) or len(answer) != {"kernel": 6, "error": 3, "graph": 3}.get(answer[0] if answer else ""):
+        raise ValueError("not an answer")
+    return answer
