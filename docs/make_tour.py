@@ -24,7 +24,7 @@ from tilewright.heuristics import estimate, seeds
 from tilewright.interp import run
 from tilewright.ir import OptError
 from tilewright.ir.cost import cost
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels import get, make
 from tilewright.lower import lower

@@ -14,18 +14,18 @@ from ..ir.constant_inputs import with_constants
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from .definition import KernelDef, nearest
+from .definition import CONSTANT, KernelDef, is_path, nearest, split_path
 
 __all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "short_name", "split_name", "split_path"]
 
 _FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("products", ("matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_fp8", "matmul_fp8_blocks", "matmul_w8", "matmul_w4", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec")),
+    ("matrix_products", ("matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_fp8", "matmul_fp8_blocks", "matmul_w8", "matmul_w4", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec")),
     ("reductions", ("sum_rows", "sum_cols", "sum_all")),
     ("normalisations", ("softmax", "log_softmax", "layernorm", "layernorm_stats", "rmsnorm", "cross_entropy")),
-    ("elementwise", ("gelu", "add", "transpose")),
+    ("element_kernels", ("gelu", "add", "transpose")),
     ("convolutions", ("conv2d", "conv2d_dx", "conv2d_dw", "max_pool2d")),
     ("reductions", ("argmax", "cumsum")),
-    ("elementwise", ("embedding", "embedding_grad")),
+    ("element_kernels", ("embedding", "embedding_grad")),
     ("attention", ("attention", "attention_full", "attention_window", "attention_grouped", "attention_lse", "attention_delta", "attention_dq", "attention_dkv")),
 )  # fmt: skip
 """Which file defines each named kernel. A file is imported when one of its kernels is asked for."""
@@ -34,41 +34,28 @@ NAMES: tuple[str, ...] = tuple(_FILE)
 """Every named kernel, in the order `tune kernels` lists them."""
 
 
-_CONSTANT = ":constant="
 MAX_DIGITS = 18
 """Of an extent: what fits in 64 bits, as everything that counts elements does."""
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
     """A kernel's name or path, and the inputs that the end of `name` says are constant."""
-    base, _, given = name.partition(_CONSTANT)
-    names = tuple(n.strip() for n in given.split(",")) if _CONSTANT in name else ()
+    base, _, given = name.partition(CONSTANT)
+    names = tuple(n.strip() for n in given.split(",")) if CONSTANT in name else ()
     if "" in names or len(set(names)) < len(names):
-        raise KernelError(f"cannot read the constant inputs of {name!r}; write {base}{_CONSTANT}b or {base}{_CONSTANT}a,b")
+        raise KernelError(f"cannot read the constant inputs of {name!r}; write {base}{CONSTANT}b or {base}{CONSTANT}a,b")
     return base, names
-
-
-def is_path(name: str) -> bool:
-    """Whether `name` means a file (`my.py:function` or `my.py`) and not a named kernel."""
-    name = name.partition(_CONSTANT)[0]
-    return ":" in name or name.endswith(".py")
-
-
-def split_path(name: str) -> tuple[str, str]:
-    """(file, function) of `my.py:function`; the function is `make_kernel` where none is named."""
-    file, _, function = name.rpartition(":")
-    return (file, function) if file else (name, "make_kernel")
 
 
 def short_name(name: str) -> str:
     """What rows and reports call a kernel: of `dir/my.py:function` the function, with its constant inputs; a named kernel's whole name."""
-    base, colon, constant = name.partition(_CONSTANT)
+    base, colon, constant = name.partition(CONSTANT)
     return base.rpartition(":")[2] + colon + constant
 
 
 def is_named(name: str) -> bool:
     """Whether `name` means one of the kernels here."""
-    return name.partition(_CONSTANT)[0] in NAMES
+    return name.partition(CONSTANT)[0] in NAMES
 
 
 def get(name: str) -> KernelDef:

@@ -16,6 +16,8 @@ from ..ir.node import Node
 Shape = Mapping[str, Any]
 """Size by name: an int, or (for extents) an index node such as `ir.sym("m", 1, 4096)`."""
 Make = Callable[[Shape, DType], Kernel]
+CONSTANT = ":constant="
+"""Separates a kernel's name or path from its constant inputs."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 FP8 = ("float8_e4m3", "float8_e5m2")
 
@@ -71,6 +73,18 @@ def definition(
 ) -> Callable[[Make], KernelDef]:
     """A decorator of a function that makes a kernel: the definition of the kernel of the function's name."""
     return lambda make: KernelDef(make.__name__, doc, default, odd, dtypes, make, minimum or {})
+
+
+def is_path(name: str) -> bool:
+    """Whether `name` means a file (`my.py:function` or `my.py`) and not a named kernel."""
+    name = name.partition(CONSTANT)[0]
+    return ":" in name or name.endswith(".py")
+
+
+def split_path(name: str) -> tuple[str, str]:
+    """(file, function) of `my.py:function`; the function is `make_kernel` where none is named."""
+    file, _, function = name.rpartition(":")
+    return (file, function) if file else (name, "make_kernel")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from ..ir.buffer import Extent
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError, TilewrightError
 from ..ir.kernel import Kernel
-from . import split_path
+from .definition import split_path
 
 
 def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:

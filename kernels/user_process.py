@@ -16,8 +16,7 @@ from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError, TilewrightError
 from ..ir.kernel import Kernel
-from . import split_path
-from .definition import nearest
+from .definition import nearest, split_path
 from .user_file import MOST_BYTES, dumps
 
 

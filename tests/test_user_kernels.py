@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tilewright
 from tilewright.ir import int32
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.evaluation.error_bound import Errors, Pair
-from tilewright.ir.evaluation.reference import evaluate
 from tilewright.measure.checking.verify import check
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

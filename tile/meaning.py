@@ -170,7 +170,7 @@ def run(trace: Trace, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def check(trace: Trace, made: Kernel, reference: Callable[..., Any] | None, seed: int) -> None:
     """See `TileKernel.check`: a trace as it is written against the kernel made of it, and what a user says that it computes."""
-    from ..ir.evaluation.reference import evaluate
+    from ..ir.evaluation import evaluate
 
     inputs = {b.name: _random(np.random.default_rng((seed, k)), b) for k, b in enumerate(made.inputs)}
     written = run(trace, inputs)

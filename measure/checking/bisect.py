@@ -203,8 +203,7 @@ class _Checker:
         return ""
 
     def _twin_reference(self, cuts: Mapping[str, int]) -> _Reference:
-        from ...ir.evaluation import twin
-        from ...ir.evaluation.reference import evaluate
+        from ...ir.evaluation import evaluate, twin
         from .unwritten import unwritten
 
         key = tuple(sorted(cuts.items()))

@@ -191,10 +191,10 @@ def _mended(
     these are many, or nothing has such an axis."""
     import numpy as np
 
+    from ...ir.evaluation import cut_axes, evaluate_kinds
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
     from ...ir.evaluation.operands import bind, checked_inputs
-    from ...ir.evaluation.reference import cut_axes, evaluate_kinds
 
     symbols = bind(kernel, inputs, {})
     family = next((f for f, _ in cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")

@@ -88,10 +88,10 @@ def _thinned(kernel: Kernel, values: Mapping[str, Array], vars: Mapping[str, int
     """The slices, which are parts of one axis, with a part of each other axis too: its first places, its last, and some at random."""
     import numpy as np
 
+    from ...ir.evaluation import cut_axes
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
     from ...ir.evaluation.operands import bind, checked_inputs
-    from ...ir.evaluation.reference import cut_axes
 
     symbols = bind(kernel, values, vars)
     prefix = cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, values, symbols), symbols))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import OVERFLOW
-from ...ir.evaluation.reference import SLACK
+from ...ir.evaluation import SLACK
 from ...ir.kernel import Kernel
 from ...targets import usable_cores
 
@@ -31,7 +31,7 @@ def with_overflow(
     must still be infinite."""
     import numpy as np
 
-    from ...ir.evaluation.reference import evaluate_kinds
+    from ...ir.evaluation import evaluate_kinds
 
     with np.errstate(all="ignore"):
         kinds = evaluate_kinds(kernel, inputs, vars, threads=usable_cores())

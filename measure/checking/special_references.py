@@ -42,7 +42,7 @@ def certain_expectations(
     """The same of some `slices` of the outer axes (`ir.evaluation.sampling`; None: of all), on any inputs, by so many threads."""
     import numpy as np
 
-    from ...ir.evaluation.reference import evaluate_kinds
+    from ...ir.evaluation import evaluate_kinds
     from ...ir.evaluation.sampling import reached
 
     with np.errstate(all="ignore"):

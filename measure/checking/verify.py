@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import FORMATS, OVERFLOW
-from ...ir.evaluation.reference import SLACK
+from ...ir.evaluation import SLACK
 from ...ir.kernel import Kernel
 from ...targets import usable_cores
 from ..inputs import shape
@@ -107,7 +107,7 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     rounding can happen on those, floats must be equal too, and elsewhere roundings may all go one way (`exact.drift`)."""
     import numpy as np
 
-    from ...ir.evaluation.reference import evaluate_error
+    from ...ir.evaluation import evaluate_error
 
     overflows: set[str] = set()
     with np.errstate(all="ignore"):

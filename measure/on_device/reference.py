@@ -15,8 +15,8 @@ from ...devices.memory import SPECIAL
 from ...ir.body import Store
 from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
+from ...ir.evaluation import SLACK
 from ...ir.evaluation.bounded import ERROR, bounded
-from ...ir.evaluation.reference import SLACK
 from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel
 from ...ir.node import Node, const
@@ -145,7 +145,7 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
 def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, tuple[Array, Array, Array]]:
     """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
     points alone."""
-    from ...ir.evaluation.reference import evaluate_points
+    from ...ir.evaluation import evaluate_points
 
     out = {}
     results = evaluate_points(kernel, inputs, POINTS, seed=1)

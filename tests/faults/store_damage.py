@@ -62,7 +62,7 @@ def _call(v: Verdict, i: int, what: str) -> None:
     import numpy as np
     import tilewright
     from tilewright import kernels
-    from tilewright.ir.evaluation.reference import evaluate
+    from tilewright.ir.evaluation import evaluate
 
     name, shape = KERNELS[i]
     rng = np.random.default_rng(i)

@@ -6,7 +6,7 @@ from checks import check_compiled
 from tilewright import interp
 from tilewright.heuristics.seeds.gathered import seeds
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, int32, uint8
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse

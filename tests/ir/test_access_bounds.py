@@ -14,7 +14,7 @@ from tilewright.ir.checks.access_bounds import Access, proved
 from tilewright.ir.checks.counterexample import search
 from tilewright.ir.dtypes import bool_
 from tilewright.ir.errors import OutOfRangeError
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form.normalise import normalise
 
 

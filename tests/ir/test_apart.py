@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from tilewright.ir import KernelBuilder, exp, float32, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import apart, normalise
 from tilewright.opts import apply, parse

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, dtype
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form.normalise import normalise
 

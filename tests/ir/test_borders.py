@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tilewright.ir import KernelBuilder, cast, float32, int64, where
 from tilewright.ir import index as ix
 from tilewright.ir.dtypes import index
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import Node, axis, const
 
 N = 10

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, Node, float32, float64, sqrt
 from tilewright.ir.dtypes import DType
-from tilewright.ir.evaluation.reference import evaluate_kinds
+from tilewright.ir.evaluation import evaluate_kinds
 from tilewright.ir.kernel import Kernel
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilewright.ir import DType, KernelBuilder, KernelError, bool_, cast, float32, int8, int32, int64, uint8
 from tilewright.ir.body import Value
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 
 Reduce = Callable[[KernelBuilder, Any, Any, Any], Value]
 RNG = np.random.default_rng(0)

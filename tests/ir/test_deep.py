@@ -8,7 +8,7 @@ from checks import twin_of
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, Node, exp, float32
 from tilewright.ir.cost import cost
-from tilewright.ir.evaluation.reference import evaluate, evaluate_error
+from tilewright.ir.evaluation import evaluate, evaluate_error
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.node import axes_of, const
 from tilewright.ir.normal_form.canonical import canonical, loose

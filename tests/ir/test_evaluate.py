@@ -31,9 +31,8 @@ from tilewright.ir import (
     where,
 )
 from tilewright.ir.dtypes import index
+from tilewright.ir.evaluation import evaluate, evaluate_error, twin
 from tilewright.ir.evaluation import reference as evaluate_module
-from tilewright.ir.evaluation import twin
-from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.measure.inputs import generate
 
 INF = float("inf")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, exp, float32, int32, maximum, minimum
+from tilewright.ir.evaluation import evaluate_error, evaluate_kinds, evaluate_points
 from tilewright.ir.evaluation.algebra import Algebra
 from tilewright.ir.evaluation.dense import Env
 from tilewright.ir.evaluation.halos import families, needed
 from tilewright.ir.evaluation.operands import checked_inputs
-from tilewright.ir.evaluation.reference import evaluate_error, evaluate_kinds, evaluate_points
 from tilewright.ir.evaluation.sampling import reached, sampled_slices
 from tilewright.measure.inputs import generate
 

@@ -10,7 +10,7 @@ import pytest
 from checks import check_compiled, check_floats
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, Node, absolute, clip, dtype, floor, maximum, minimum, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.float_ranges import float_range
 from tilewright.ir.operators import cast
 from tilewright.lower import lower

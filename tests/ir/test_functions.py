@@ -11,7 +11,7 @@ import value_kernels
 from checks import twin_of
 from tilewright.ir import KernelError, const, int32
 from tilewright.ir import functions as f
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 
 inf, nan = np.inf, np.nan
 ONE: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {

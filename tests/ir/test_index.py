@@ -12,7 +12,7 @@ from tilewright.ir import KernelBuilder, KernelError, axis, const, dtype, sym
 from tilewright.ir import index as ix
 from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import Node, make, walk
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import integer, substitute

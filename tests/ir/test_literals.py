@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright.ir import KernelBuilder, KernelError, bool_, cast, dtype, float32, float64, int32, int64, maximum, power, uint8, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.ir.normal_form.canonical import canonical

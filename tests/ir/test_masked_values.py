@@ -12,7 +12,7 @@ from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow, shared_axis
 from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, bool_, cast, const, dtype, exp, float32, int32, int64, maximum, sym, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form.canonical import canonical

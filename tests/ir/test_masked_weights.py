@@ -13,7 +13,7 @@ from tilewright.ir.body import Fold
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.cost import cost
 from tilewright.ir.dtypes import float32
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.masked_weights import mask_weights

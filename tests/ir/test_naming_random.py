@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, axis, dtypes, exp, maximum, sqrt, tanh, where
 from tilewright.ir.body import Fold, Reduce, Scan, Store, Value, values_of
-from tilewright.ir.evaluation import twin
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.node import Node, walk

@@ -9,7 +9,7 @@ import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_zeros, maximum, minimum, popcount, where
 from tilewright.ir import index as ix
 from tilewright.ir.dtypes import index
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.integer_ranges import value_range
 from tilewright.ir.node import make, walk
 from tilewright.ir.normal_form.narrowing import narrow

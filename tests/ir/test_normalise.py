@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, const, exp, float32, int64, sym
-from tilewright.ir.evaluation import twin
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.index import evaluate as index_value
 from tilewright.ir.normal_form.normalise import normalise
 

@@ -18,7 +18,7 @@ from tilewright.ir import (
     sym,
     where,
 )
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 
 pytestmark = pytest.mark.many
 INF = float("inf")

@@ -11,7 +11,7 @@ import tilewright as tw
 from tilewright import OutOfRangeError, kernels
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, int8, int32, int64, sym, where
 from tilewright.ir.checks.operand_ranges import operand_ranges
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 
 N, ROWS = 6, 10
 

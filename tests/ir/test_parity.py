@@ -7,7 +7,7 @@ import pytest
 from tilewright import targets
 from tilewright.heuristics import seeds
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply

@@ -11,7 +11,7 @@ from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow, shared_axis
 from tilewright import targets
 from tilewright.ir import DType, KernelBuilder, KernelError, float32, int32, sym
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, opt
 from tilewright.plan import best

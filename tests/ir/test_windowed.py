@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tilewright import interp, targets
 from tilewright.ir import Kernel, KernelBuilder, Node, exp, float32, log, maximum, minimum, sqrt
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.normal_form.windowed import name_windowed
 from tilewright.lower import lower

@@ -5,7 +5,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelError
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 

@@ -6,7 +6,7 @@ from kernel_oracles import ORACLES
 from tilewright import kernels
 from tilewright.ir import KernelError, dtype, sym
 from tilewright.ir.body import Fold
-from tilewright.ir.evaluation.reference import evaluate, evaluate_error
+from tilewright.ir.evaluation import evaluate, evaluate_error
 
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
 FOLDS = ("argmax", "attention", "attention_full", "attention_lse", "attention_dq", "attention_dkv")

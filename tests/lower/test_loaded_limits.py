@@ -13,7 +13,7 @@ from tilewright.ir import KernelBuilder
 from tilewright.ir.body import Fold
 from tilewright.ir.cost import cost
 from tilewright.ir.dtypes import float32, int8
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.functions import where
 from tilewright.ir.operators import cast
 from tilewright.ir.skippable import skippable, threshold

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, float64, int8, sqrt, where
+from tilewright.ir.evaluation import evaluate, evaluate_error
 from tilewright.ir.evaluation.bounded import ERROR, bounded
-from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.ir.evaluation.work import evaluation_work, reduced_points
 from tilewright.measure.checking import compiled_reference, special_inputs, special_references
 from tilewright.measure.checking.compiled_reference import compiled_expectations

@@ -15,8 +15,8 @@ from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.run import CudaMemory
 from tilewright.ir import DeviceError, Kernel, MeasureError
+from tilewright.ir.evaluation import evaluate, evaluate_error, evaluate_points
 from tilewright.ir.evaluation.bounded import ERROR, bounded
-from tilewright.ir.evaluation.reference import evaluate, evaluate_error, evaluate_points
 from tilewright.measure.batch import BatchTask
 from tilewright.measure.checking.exact import is_exact
 from tilewright.measure.checking.verify import expectations

@@ -12,7 +12,7 @@ from thorough import amount
 from tilewright import devices, kernels
 from tilewright.heuristics import seeds
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
-from tilewright.ir.evaluation.reference import evaluate_kinds
+from tilewright.ir.evaluation import evaluate_kinds
 from tilewright.ir.functions import erf, exp
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower

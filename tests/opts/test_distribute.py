@@ -10,7 +10,7 @@ from checks import check_compiled, check_floats, check_twin
 from tilewright.heuristics import quick_seeds, seeds
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, log
-from tilewright.ir.evaluation.reference import SLACK, evaluate_error
+from tilewright.ir.evaluation import SLACK, evaluate_error
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, exp, float32, log, maximum, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower

@@ -14,8 +14,8 @@ from thorough import amount
 from tilewright import targets
 from tilewright.heuristics import quick_seeds, seeds
 from tilewright.ir import KernelBuilder, OptError
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.evaluation.algebra import UFUNC
-from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower

@@ -12,7 +12,7 @@ import numpy as np
 import tilewright as tw
 from tilewright import nn, xp
 from tilewright.ir import index as ix
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.tensor.capture import decorator
 from tilewright.tensor.capture.arguments import Arguments
 from tilewright.tensor.capture.capture import CapturedGraph

@@ -7,7 +7,7 @@ import pytest
 from tilewright import kernels, targets, tune
 from tilewright.cache.keys import allowed, policy
 from tilewright.ir import UsageError
-from tilewright.ir.evaluation.reference import evaluate_error
+from tilewright.ir.evaluation import evaluate_error
 from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
 from tilewright.measure.checking.judged_kernel import judged
 from tilewright.measure.checking.verify import expectations

@@ -18,8 +18,7 @@ from tilewright import devices, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
 from tilewright.ir.errors import OptError
-from tilewright.ir.evaluation import twin
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.lower_precision import lower_precision
 from tilewright.lower import Program, lower

@@ -12,8 +12,7 @@ from tilewright.interp import run as interpret
 from tilewright.ir.buffer import Extent
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import float32, int32
-from tilewright.ir.evaluation import twin
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.functions import exp, where
 from tilewright.ir.in_place import in_place
 from tilewright.ir.kernel import Kernel

@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 from tilewright.ir.dtypes import DType
-from tilewright.kernels.attention import Mask
-from tilewright.kernels.convolutions import output_size, phase_blocks
-from tilewright.kernels.definition import sum_type
-from tilewright.kernels.normalisations import LAYERNORM_EPSILON, RMSNORM_EPSILON
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -43,6 +39,11 @@ class Sizes(dict[str, int]):
 
     def __getattr__(self, name: str) -> int:
         return self[name]
+
+
+def sum_type(t: DType) -> DType:
+    """The type in which a sum of elements is stored."""
+    return t.acc if t.is_int else t
 
 
 # products -----------------------------------------------------------------------------------------------------------
@@ -128,12 +129,12 @@ def softmax(x: Array) -> Array:
 
 
 def layernorm(x: Arrays, s: Sizes) -> dict[str, Array]:
-    mean, rstd = x["x"].mean(axis=1), 1.0 / np.sqrt(x["x"].var(axis=1) + LAYERNORM_EPSILON)
+    mean, rstd = x["x"].mean(axis=1), 1.0 / np.sqrt(x["x"].var(axis=1) + 1e-5)
     return {"y": (x["x"] - mean[:, None]) * rstd[:, None] * x["weight"] + x["bias"], "mean_out": mean, "rstd_out": rstd}
 
 
 def rmsnorm(x: Arrays, s: Sizes) -> dict[str, Array]:
-    return {"y": x["x"] / np.sqrt((x["x"] ** 2).mean(axis=1, keepdims=True) + RMSNORM_EPSILON) * x["weight"]}
+    return {"y": x["x"] / np.sqrt((x["x"] ** 2).mean(axis=1, keepdims=True) + 1e-6) * x["weight"]}
 
 
 def cross_entropy(x: Arrays, s: Sizes) -> dict[str, Array]:
@@ -178,6 +179,15 @@ ROWS = {
 
 
 # convolutions --------------------------------------------------------------------------------------------------------
+def output_size(s: Sizes) -> tuple[int, int]:
+    return (s.h + 2 * s.pad - s.kh) // s.stride + 1, (s.w + 2 * s.pad - s.kw) // s.stride + 1
+
+
+def phase_blocks(size: int, s: Sizes) -> int:
+    """How many numbers from pad to size + pad − 1 have a multiple of the stride at or below them."""
+    return (size - 1 + s.pad) // s.stride - s.pad // s.stride + 1
+
+
 def windows(x: Array, s: Sizes, padding: float = 0.0) -> Array:
     pad = ((0, 0), (0, 0), (s.pad, s.pad), (s.pad, s.pad))
     padded = np.pad(x, pad, constant_values=padding)
@@ -240,9 +250,18 @@ CONVOLUTIONS = {
 
 
 # attention -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Mask:
+    """With `causal` a query sees the keys up to its own, of which the last `window`; `shared` heads of queries have one head of keys."""
+
+    causal: bool
+    window: int | None = None
+    shared: int = 1
+
+
 def mask_of(s: Sizes) -> Mask:
     """The mask that the sizes of a kernel of the gradient mean, or those of a forward kernel."""
-    return Mask.of(s) if "causal" in s else Mask(True, s.get("w"), s["h"] // s.get("hk", s["h"]))
+    return Mask(bool(s.get("causal", 1)), s.get("w") or None, s.get("shared", s.h // s.get("hk", s.h)))
 
 
 def seen(s: Sizes, mask: Mask) -> Array:

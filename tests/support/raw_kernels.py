@@ -11,7 +11,7 @@ from tilewright.ir import DType, Node, float32
 from tilewright.ir.body import Fold
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.builder import KernelBuilder
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.online.rewrite import online
 

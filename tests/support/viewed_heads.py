@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from tilewright import Tensor, nn, xp
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.tensor.fusion.calls import KernelCall, call_list
 from tilewright.tensor.graph.node import TensorNode
 from tilewright.tensor.running.detached import detached

@@ -9,7 +9,7 @@ import pytest
 import tilewright as tw
 from tilewright import OutOfRangeError, tile
 from tilewright.ir import KernelError
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.tile.meaning import run
 
 WIDTH = 256

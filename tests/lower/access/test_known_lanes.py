@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tilewright import interp
 from tilewright.ir import Kernel, KernelBuilder, float32, maximum, minimum
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
 from tilewright.lower.access.memory_access import _at_lanes
 from tilewright.measure.inputs import generate

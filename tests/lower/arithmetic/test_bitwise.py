@@ -11,7 +11,7 @@ from checks import check_compiled, check_twin
 from random_schedules import grow
 from tilewright import targets
 from tilewright.ir import KernelBuilder, cast, int16, int32, uint8, uint32
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 
 TARGET = targets.named("avx2")

@@ -13,8 +13,8 @@ from checks import check_compiled, check_floats, twin_of
 from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, Node, absolute, bool_, cast, const, float32, int32, int64, uint32, uint64
 from tilewright.ir import functions as f
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.evaluation.npmath import floor_quotient
-from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
 from tilewright.plan import best

@@ -11,7 +11,7 @@ from plain_attention import plain
 from tilewright import kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
-from tilewright.ir.evaluation.reference import evaluate, evaluate_kinds
+from tilewright.ir.evaluation import evaluate, evaluate_kinds
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.lower import lower

@@ -13,8 +13,7 @@ from random_schedules import grow
 from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, cast, exp, float32, int32, maximum, where
 from tilewright.ir.cost import cost
-from tilewright.ir.evaluation import tuple_scans
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate, tuple_scans
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.measure.checking.special_inputs import generate as special

@@ -11,7 +11,7 @@ from checks import check_compiled, check_twin
 from random_schedules import grow
 from tilewright import targets
 from tilewright.ir import KernelBuilder, cast, int64, maximum, where
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 
 AVX2, OPENCL, SM80 = (targets.named(n) for n in ("avx2", "opencl-gpu", "sm_80"))

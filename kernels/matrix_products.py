@@ -16,7 +16,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..ir.operators import cast
 from .definition import FLOATS, FP8, Shape, definition, span, sum_type
-from .elementwise import gelu_of
+from .element_kernels import gelu_of
 
 SQUARE = {"m": 1024, "n": 1024, "k": 1024}
 ODD = {"m": 13, "n": 37, "k": 29}
