@@ -35,7 +35,7 @@ from typing import Any
 from parts import rivals
 from parts.cpu_cases import CASES, Case
 from tilewright.measure.rival.versus import Side as Player
-from tilewright.measure.stats import quartile as lower_quartile
+from tilewright.measure.timing import quartile as lower_quartile
 
 PLAYER = Path(__file__).with_name("cpu_player.py")
 LIBRARIES = ("numpy", "torch", "tinygrad")

@@ -44,7 +44,7 @@ from tilewright.ir.normal_form.normalise import normalise
 from tilewright.kernels import get as kernel_def
 from tilewright.kernels import make
 from tilewright.measure import Measurement, Measurer
-from tilewright.measure.checking.judged_kernel import judged
+from tilewright.measure.checking.verify import reference_kernel
 from tilewright.measure.inputs import generate
 from tilewright.measure.rival.versus import Rivalry, against_library, check
 from tilewright.opts import short
@@ -94,7 +94,7 @@ def start(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple[
     if not found:
         raise DeviceError(f"{case.name}: no start schedule uses {args.instruction}")
     tried: list[str] = []
-    reference = judged(kernel, device.target, "DOWNCONVERT" in effects)
+    reference = reference_kernel(kernel, device.target, "DOWNCONVERT" in effects)
     with Measurer(kernel, args.device, deadline_s=DEADLINE_S, reference=reference) as m:
         made = m.build(found)
         built = dict(made.finished(0.0))

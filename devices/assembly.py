@@ -20,7 +20,7 @@ def assembly(source: SourceLike) -> str:
         return assembly_of(source.text, target)
     if target.lang == "c":
         from ..targets import host
-        from .cpu import cc
+        from .cpu import c_compiler as cc
 
         if target.arch != host().arch:
             what = f"the C compiler here makes assembly of {host().arch}, not of {target.arch}"
@@ -45,7 +45,7 @@ def machine_code(source: SourceLike) -> str:
     """SASS, the machine code of one NVIDIA GPU, as text (by NVRTC and nvdisasm), after what each kernel takes. Raises DeviceError for any
     other language, else as `assembly` does."""
     _only_cuda(source, "SASS")
-    from .cuda.contents import listing
+    from .cuda.machine_code import listing
 
     return listing(source)
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.errors import UsageError
-from .base import Executable
-from .packed import Packed
+from .base import Executable, Packed
 
 Places = Sequence[tuple[int, int]]
 """(position of a call, position of its parameter): where one address is used."""

@@ -22,7 +22,7 @@ from .base import Device
 GROUP = "tilewright.devices"
 _BUILTIN = {
     "cpu": ("cpu.device", "CpuDevice"),
-    "cpu:c": ("cpu.cpu_c", "CpuCDevice"),
+    "cpu:c": ("cpu.c_compiler", "CpuCDevice"),
     "opencl": ("opencl.device", "OpenClDevice"),
     "cuda": ("cuda.device", "CudaDevice"),
 }

@@ -1,5 +1,5 @@
 """What instructions and memory accesses cost on a GPU, as data: the part of `machine.MachineModel` for GPUs. Rates that
-differ from GPU to GPU (clock, bandwidths, matrix instructions) are `targets.gpu_rates`, or what a device says of
+differ from GPU to GPU (clock, bandwidths, matrix instructions) are `targets.table`, or what a device says of
 itself."""
 
 from __future__ import annotations

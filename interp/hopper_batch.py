@@ -12,7 +12,7 @@ import numpy as np
 
 from ..program.hopper import WARPGROUP, MBar, WarpgroupProduct
 from ..program.program import Instr, Program, Role, Roles
-from ..targets import wgmma_rows
+from ..targets.tensor_rows import wgmma_named
 from .cluster import Agent, Cluster, Waiting
 from .mbarriers import MBarrierState
 from .memory import Clock
@@ -194,7 +194,7 @@ class HopperBatch(ThreadBatch):
 
     def wgmma(self, on: On, s: Instr, p: WarpgroupProduct, acc: Any, a: Any, at: Any, add: Any = True) -> PendingAccumulator:
         """Begin a product."""
-        row = wgmma_rows.find(p.row)
+        row = wgmma_named(p.row)
         assert row is not None
         pending = acc if isinstance(acc, PendingAccumulator) else None
         start = pending.data if pending is not None else np.broadcast_to(acc, (self.count, s.result.lanes))

@@ -14,8 +14,8 @@ from ..ir.evaluation import twin
 from ..ir.evaluation.integers import clz as clz
 from ..ir.evaluation.integers import popcount as popcount
 from ..ir.evaluation.npmath import erf, odd32
-from ..targets.exp2 import exp2 as exp2
 from ..targets.instructions import BY_NAME
+from ..targets.tensor_step import exp2 as exp2
 
 Array = np.ndarray[Any, Any]
 U32, I64, U64, F32, F64 = np.uint32, np.int64, np.uint64, np.float32, np.float64

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .measurer import Measurer
     from .roofline import Roofline, roofline
 
+
 __all__ = ["Duel", "DuelError", "Measurement", "Measurer", "Outcome", "Roofline", "roofline"]
 
 

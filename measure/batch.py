@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 from .bench import Bench
-from .checking.repeat import repeat
-from .checking.repeated_runs import Watch, WrongResultError
-from .checking.shifted_addresses import PATTERNS, Shifted
+from .checking.repeated_runs import Watch, WrongResultError, repeat
 from .energy.meter import paired_windows
+from .operands import PATTERNS, Shifted
 from .outcome import EnergyUse, Outcome
-from .processes.slots import Slots
-from .stats import median, paired_bursts, time_adaptively, torn
+from .processes.process import Slots
+from .timing import median, paired_bursts, time_adaptively, torn
 
 if TYPE_CHECKING:
     from ..devices import Executable
     from ..program.program import Signature
     from .processes.protocol import Channel
+
 
 _LONG_S = 0.1
 """Calls that are longer are made no more often than they are timed."""

@@ -1,27 +1,71 @@
-"""What candidates are measured on: operands, what is expected of the results, and how cores are shared."""
+"""What candidates are measured on: inputs, operands, references, and how cores are shared. Made in the runner, before it forks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
-from .checking.first_outputs import FirstOutputs
-from .processes.slots import Slots
+from .checking.compare import FirstOutputs
+from .inputs import generate, generate_special, shape
+from .processes.process import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device, Memory
+    from ..ir.kernel import Kernel
     from .checking.compare import Checker
-    from .checking.verify import Verdict
+    from .checking.compiled_references import DeviceReference
+    from .checking.device_compare import DeviceChecker, DeviceFirstOutputs
+    from .checking.verify import Expect, Verdict
+    from .device_operands import DeviceOperands
     from .energy.meter import EnergyMeter
-    from .memory import Operands
-    from .on_device.compare import DeviceChecker, DeviceFirstOutputs
-    from .on_device.memory import DeviceOperands
-    from .on_device.reference import DeviceReference
+    from .operands import Operands
 
 log = logger("measure")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal
+    numbers and others so small that products are. `moderate`: none is infinite, NaN or huge."""
+
+    seed: int
+    kind: str = "random"
+    subnormal: bool = True
+    moderate: bool = False
+
+    @property
+    def special(self) -> bool:
+        """They have values that random ones never do."""
+        return self.kind in ("special", "edges")
+
+
+@dataclass(frozen=True)
+class RunnerSetup:
+    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
+    `hashed`: say which bits every candidate's outputs hold. `reference`: the kernel whose error bound results are held to, where it
+    is not `kernel` itself (see `ir.lower_precision`). `prepare`: what makes the Bench of some inputs, importable by name; None:
+    `prepare`. With another one `kernel` may be anything that it understands. `energy`: 'energy' or 'dynamic-energy' (what
+    the machine takes at rest is subtracted) where that is measured too."""
+
+    kernel: Kernel
+    device: Any
+    threads: int
+    vars: Mapping[str, int]
+    deadline_s: float
+    memory_limit: int
+    hashed: bool = False
+    reference: Kernel | None = None
+    prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None
+    energy: str = ""
+
+    @property
+    def judged(self) -> Kernel:
+        """The kernel that results are compared with."""
+        return self.reference or self.kernel
 
 
 @dataclass
@@ -60,7 +104,7 @@ class Bench:
         take long although the device answers: the compiler, and a heavy reference."""
         memory = self.device.memory()
         if memory is not None:
-            from .on_device.memory import DeviceOperands
+            from .device_operands import DeviceOperands
 
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
@@ -71,7 +115,7 @@ class Bench:
             self._judged_there(memory)
 
     def _judged_there(self, memory: Memory) -> None:
-        from .on_device.compare import DeviceChecker
+        from .checking.device_compare import DeviceChecker
 
         try:
             if self.reference is not None:
@@ -91,7 +135,7 @@ class Bench:
         if isinstance(self._meter, DeviceError):
             raise self._meter  # looking again would take seconds
         if self._meter is None:
-            from .energy.find import counter_of
+            from .energy.counters import counter_of
             from .energy.meter import EnergyMeter
 
             try:
@@ -126,7 +170,7 @@ class Bench:
 
     def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
         if self.judge is not None:
-            from .on_device.compare import DeviceFirstOutputs
+            from .checking.device_compare import DeviceFirstOutputs
 
             try:
                 return DeviceFirstOutputs(self._device, self._device.memory)
@@ -159,3 +203,74 @@ class Bench:
     def nbytes(self) -> int:
         """About how much memory it takes."""
         return self.host.nbytes + self.checker.nbytes
+
+
+def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
+    """What candidates are measured on. `timed`: they will be, so operands are there as often as it takes to pass the caches."""
+    from .checking.compare import Checker
+    from .checking.compiled_references import plan
+    from .operands import Operands
+    from .roofline import rotations
+
+    began, once = time.process_time(), [0.0]
+    kernel, vars, judged = setup.kernel, setup.vars, setup.judged
+    whole = data.kind == "whole"
+    reference = None
+    if data.special:
+        wild, huge = data.kind == "special" and not data.moderate, not data.moderate
+        values = generate_special(kernel, vars, data.seed, wild, data.subnormal, huge)
+    else:
+        values = generate(kernel, vars, data.seed, whole)
+        reference = plan(judged, device, values, *_roundings(judged, vars, whole))
+
+    def on_host() -> Checker:
+        return Checker(_expects(judged, data, values, vars, once.append), _checking(device), late=data.kind != "random")
+
+    shapes = [shape(b, kernel, vars) for b in kernel.buffers]
+    copies = rotations(kernel, vars, device.target) if timed else 1
+    copying = time.process_time()
+    operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
+    copied = time.process_time() - copying
+    order = [vars[s.arg.name] for s in kernel.symbols]
+    checker = on_host() if reference is None else Checker({}, None)
+    bench = Bench(device, setup.threads, operands, checker, order, Slots(None), data.kind)
+    bench.reference, bench.otherwise = reference, on_host
+    bench.cost_s = (time.process_time() - began - copied - sum(once), copied)
+    return bench
+
+
+def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bool, float]:
+    """Whether none can happen, and how much further than at random they may add up."""
+    from .checking.exact_sums import drift, is_exact
+
+    exact = whole and is_exact(judged, vars)
+    return exact, drift(judged, vars) if whole and not exact else 1.0
+
+
+def _expects(
+    judged: Kernel, data: Data, values: Mapping[str, Any], vars: Mapping[str, int], once: Callable[[float], None]
+) -> dict[str, Expect]:
+    """The references on the host: by compiled code where that is quicker than NumPy, and right. `once` is told what compiling took, which the
+    inputs that are prepared next need not wait for again."""
+    from .checking.compiled_references import compiled_expectations
+    from .checking.verify import expectations, special_expectations
+
+    if data.special:
+        return special_expectations(judged, values, vars, data.seed)
+    whole = data.kind == "whole"
+    compiled = compiled_expectations(judged, values, *_roundings(judged, vars, whole), once)
+    return expectations(judged, values, vars, whole) if compiled is None else compiled
+
+
+def _checking(device: Device) -> Device | None:
+    """The device that compares results, in the host's memory."""
+    if device.isolation == "fork":
+        return device
+    from .. import devices
+
+    try:
+        cpu = devices.get("cpu")
+        cpu.check()
+    except DeviceError:
+        return None  # NumPy compares
+    return cpu

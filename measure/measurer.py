@@ -11,20 +11,18 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
-from ..targets.memory import free_memory
+from ..targets.free_memory import free_memory
 from .batch import BatchFailed
+from .bench import Data, RunnerSetup
 from .inputs import require_operands
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .processes import builder, runner
-from .processes.buildpool import BuildPool
-from .processes.builds import Builds
+from .processes.buildpool import BuildPool, Builds
 from .processes.conversions import _flushes, _measurement, _portable, _regroups, _task
-from .processes.process import STILL_S
+from .processes.process import STILL_S, Slots, needs_pause
 from .processes.protocol import Closed
 from .processes.runner_link import RunnerLink
-from .processes.runner_setup import Data, RunnerSetup
-from .processes.slots import Slots, needs_pause
-from .stats import compare
+from .timing import compare
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from ..opts.opt import Opt
     from ..plan import Built
     from .bench import Bench
+
 
 log = logger("measure")
 _RESTARTS = 2
@@ -246,7 +245,7 @@ class Measurer:
             raise DuelError(f"cannot compare: the {('first', 'second')[got.which]} candidate {got.detail}", got.which)
         if isinstance(got, str):
             raise DuelError(f"cannot compare: {got}")
-        from .stats import median, noise
+        from .timing import median, noise
 
         pairs = got.pairs
         ratio, significant = compare(pairs)

@@ -70,7 +70,7 @@ class Measurement:
     `cleared`: it failed beside other candidates and was right alone, so its time is known, but it must not win.
     `clocks`: what the device was like while it was timed (`Executable.clocks`): MHz, degrees, watts; {} where nobody
     can say. `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
-    'edges' (see `measure.checking.special_inputs`; of heavy kernels a part of the outer axis): inputs on which all outputs were
+    'edges' (see `measure.inputs`; of heavy kernels a part of the outer axis): inputs on which all outputs were
     compared with the reference; 'repeat16' (or another number): so many runs gave the same bits, within the bound where the
     schedule is NONDET; 'aligned': operands at other addresses. `compared`: runs whose outputs were compared. `note`: what to
     tell of the reference, such as that much of it is NaN.

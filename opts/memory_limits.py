@@ -1,5 +1,5 @@
 """How much memory options may ask for. A schedule that no machine has room for is illegal, and never tried; what this
-machine has no room for is found where it is loaded (`devices/cpu/scratch.py`)."""
+machine has no room for is found where it is loaded (`devices/cpu/executable.py`)."""
 
 from __future__ import annotations
 

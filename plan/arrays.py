@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
-from ..targets.memory import require_room
+from ..targets.free_memory import require_room
 
 if TYPE_CHECKING:
     import numpy as np

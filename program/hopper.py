@@ -104,7 +104,7 @@ class SharedOperand:
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupProduct:
-    """`row`: a row of `targets.wgmma_rows`. `a` is None where A comes in registers."""
+    """`row`: a row of `targets.tensor_rows`. `a` is None where A comes in registers."""
 
     row: str
     b: SharedOperand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..ir.dtypes import index
-from ..targets import wgmma_rows
+from ..targets.tensor_rows import wgmma_named
 from .hopper import REGISTERS, WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
 from .ops import HOPPER
 from .program import Block, For, If, Instr, Phase, Program, Role, Roles, Stmt, bodies
@@ -67,9 +67,9 @@ def _box(number: int, base: int, at: int | None, rank: int, program: Program) ->
 
 
 def _product(s: Instr, p: WarpgroupProduct, program: Program) -> str | None:
-    row = wgmma_rows.find(p.row)
+    row = wgmma_named(p.row)
     if row is None:
-        return f"{p.row!r} is no row of targets.wgmma_rows"
+        return f"{p.row!r} is no row of targets.tensor_rows"
     acc, a = s.args[0], s.args[1]
     if (acc.dtype, acc.lanes) != (row.c, row.elements("c")):
         return f"{p.row} adds to {row.elements('c')} lanes of {row.c}, not to {acc.type}"

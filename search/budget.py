@@ -59,7 +59,7 @@ def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
 def second_check(measurer: object, waited_s: float, cost_s: float, fastest_s: float) -> float:
     """Seconds that a second check will still take where candidates cost `cost_s` each and a call `fastest_s` (infinite: not known); less what the measurer has
     prepared beside the search. `waited_s`: as `second_inputs` takes it."""
-    from ..measure.checking.repeat import expected_s
+    from ..measure.checking.repeated_runs import expected_s
 
     made = second_inputs(getattr(measurer, "prepared_s", None), waited_s)
     left = getattr(measurer, "second_left_s", None)

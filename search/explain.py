@@ -123,7 +123,7 @@ def explain(
     fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
     measured. Raises MeasureError where the schedule itself fails."""
     from ..measure import Measurer
-    from ..measure.checking.judged_kernel import judged
+    from ..measure.checking.verify import reference_kernel
     from ..opts import apply
 
     opts = tuple(opts)
@@ -131,7 +131,7 @@ def explain(
     begin = time.monotonic()
     bare = [without(kernel, opts, i, device) for i in range(len(opts))]
     others = [_legal(kernel, opts, i, device) for i in range(len(opts))]
-    with Measurer(kernel, device, threads, reference=judged(kernel, device.target, lower)) as m:
+    with Measurer(kernel, device, threads, reference=reference_kernel(kernel, device.target, lower)) as m:
         trial = _Trial(m, opts, [(), *(left for left, _ in bare), *(o for more in others for o in more)], report)
         interrupted = False
         try:
@@ -261,7 +261,7 @@ class _Trial:
 
 
 def burst(seconds: float) -> float:
-    """About how many seconds one schedule's part of a paired round takes (`measure.stats.paired_bursts`)."""
+    """About how many seconds one schedule's part of a paired round takes (`measure.timing.paired_bursts`)."""
     return seconds * (23 if seconds < 0.02 else 7 if seconds < 0.2 else 3) + 0.06
 
 
@@ -331,11 +331,13 @@ def side_by_side(
     for the comparisons; three rounds of each are made in any case. What fails is told by its measurement. Raises
     MeasureError, DeviceError where nothing can be measured at all."""
     from ..measure import Measurement, Measurer
-    from ..measure.checking.judged_kernel import judged
+    from ..measure.checking.verify import reference_kernel
 
     lists = [tuple(s) for s in schedules]
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
-    with Measurer(kernel, device, threads, vars=vars, reference=judged(kernel, device.target, _lowers(kernel, lists, device))) as m:
+    with Measurer(
+        kernel, device, threads, vars=vars, reference=reference_kernel(kernel, device.target, _lowers(kernel, lists, device))
+    ) as m:
         report(f"building {len(lists)} schedules")
         code: dict[int, Built | Measurement] = dict(m.build(lists))
         alone: list[Measurement] = []

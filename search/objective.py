@@ -158,7 +158,7 @@ def measurable(objective: str, device: Device, elsewhere: bool) -> Aim:
     if aim.energy and elsewhere:
         raise UsageError("energy is measured on this machine's own devices only, not on a fleet's: search for the time there")
     if aim.energy:
-        from ..measure.energy.find import check as readable
+        from ..measure.energy.meter import check_energy as readable
 
         readable(device)
     return aim

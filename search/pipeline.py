@@ -61,7 +61,7 @@ def meanwhile(measurer: MeasurerLike, todo: Callable[[], None]) -> None:
 
 class Pipeline:
     """Schedules in, builds (or failed measurements) out, as they finish. One that takes long holds up no others, where the measurer's
-    builds can say what is `finished` (`measure.processes.builds.Builds`)."""
+    builds can say what is `finished` (`measure.processes.buildpool.Builds`)."""
 
     def __init__(self, measurer: MeasurerLike, clock: Callable[[], float] = time.monotonic) -> None:
         self._measurer, self._clock = measurer, clock

@@ -71,9 +71,9 @@ class TuningTask:
     @property
     def reference(self) -> Kernel | None:
         """The kernel to whose error bound results are held, where it is not the kernel itself."""
-        from ..measure.checking.judged_kernel import judged
+        from ..measure.checking.verify import reference_kernel
 
-        found = judged(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
+        found = reference_kernel(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
         return None if found is self.kernel else found
 
     def roofline(self) -> Roofline | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
-from ..devices.cpu import cc
+from ..devices.cpu import c_compiler as cc
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
 from .spec import CALL, SourceSignature

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices.base import Executable, SourceLike
 from ..devices.cuda import nvrtc
 from ..devices.cuda.device import REGISTERS
-from ..devices.cuda.timing import timed
+from ..devices.cuda.executable import timed
 from ..ir.errors import BuildError, UsageError
 from .spec import SourceSignature, check_group, word
 

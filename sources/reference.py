@@ -20,10 +20,10 @@ from ..ir.errors import BuildError, DeviceError, MeasureError, OptError, Tilewri
 from ..measure.bench import Bench
 from ..measure.checking.compare import Checker
 from ..measure.checking.verify import TINY, Expect
-from ..measure.memory import Operands
+from ..measure.operands import Operands
 from ..measure.processes import process
+from ..measure.processes.process import Slots
 from ..measure.processes.protocol import Channel
-from ..measure.processes.slots import Slots
 from ..measure.roofline import MOST_SETS
 from .arguments import make, scalar
 from .building import SourceTask, build
@@ -33,7 +33,7 @@ from .spec import CheckSpec, SourceSpec, split_reference
 
 if TYPE_CHECKING:
     from ..devices import Device, Executable
-    from ..measure.processes.runner_setup import Data, RunnerSetup
+    from ..measure.bench import Data, RunnerSetup
     from .arguments import Array
 
 
@@ -59,7 +59,7 @@ def beginnings(spec: SourceSpec, seed: int) -> dict[str, Array]:
 
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
-    """As `measure.preparing.prepare`, for a `SourceTask` in the place of a kernel."""
+    """As `measure.bench.prepare`, for a `SourceTask` in the place of a kernel."""
     task = cast(SourceTask, setup.kernel)
     spec = task.spec
     begin = beginnings(spec, data.seed)
@@ -206,8 +206,8 @@ def _own(spec: SourceSpec, device: SourceDevice, exe: Executable, seed: int) -> 
     """(what the configuration writes, which elements it leaves) in two runs that begin with other contents."""
     import numpy as np
 
-    from ..measure.memory import view
-    from ..measure.on_device.memory import DeviceOperands
+    from ..measure.device_operands import DeviceOperands
+    from ..measure.operands import view
 
     host = operands(spec, seed)
     memory = device.memory()

@@ -13,7 +13,7 @@ from ..targets import named
 from .spec import SourceSignature
 
 if TYPE_CHECKING:
-    from ..devices.memory import Memory
+    from ..devices.base import Memory
     from ..program.signature import Signature
     from ..targets import Target
 

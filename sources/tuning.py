@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..ir.errors import CacheMiss, UsageError
 from ..log import logger
+from ..measure.bench import Data
 from ..measure.measurer import Measurer
 from ..measure.processes import process
 from ..measure.processes.protocol import Closed
-from ..measure.processes.runner_setup import Data
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
@@ -28,7 +28,7 @@ from ..search.space import Space
 from ..search.task import build_deadline_s
 from ..search.tuning_run import TuningRun
 from ..search.warm_start import GLANCE, Effort, known, stored
-from ..targets.memory import require_room
+from ..targets.free_memory import require_room
 from . import building
 from . import reference as preparing
 from .building import SourceTask

@@ -1,7 +1,6 @@
 """Targets: what code may use (instruction flags) and the sizes that schedules are chosen by."""
 
-from .detect import machine, usable_cores
-from .named import command_prefix, host, lowered, named
+from .named import command_prefix, host, lowered, machine, named, usable_cores
 from .table import NAMES
 from .target import Target
 

@@ -20,7 +20,7 @@ class Target:
     and cgroup) for the host.
 
     `clock` (cycles a second, the highest) and `bandwidth` (bytes a second of memory, nominal) are what a GPU's driver
-    says of it, 0 where nobody asked one: `gpu_rates.rates_of` knows the architecture's. They are no part of the key.
+    says of it, 0 where nobody asked one: `table.rates_of` knows the architecture's. They are no part of the key.
 
     `kind` is 'cpu' or 'gpu': whether parallel work is a few vector cores or thousands of threads; an OpenCL driver for processors is
     'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the

@@ -3,10 +3,16 @@
 A row computes C[m, n] += A[m, k] · B[k, n] for a tile, by `unit` threads together. Each thread holds a *fragment* of each operand. How
 a tile is dealt out is a list of parts of its axes, which is how LOCAL (threads) and UPCAST (copies, lanes) deal out an axis too.
 Layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours. Rates: NVIDIA's A100, L40S and H100 white papers; mma.sync
-reaches about 0.6 of what H100's wgmma does (W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture")."""
+reaches about 0.6 of what H100's wgmma does (W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture").
+
+Rows of wgmma multiply 64 × N × 32 bytes of k by the 128 threads of a warpgroup. Sources: PTX ISA, "Register Fragments and Shared Memory
+Matrix Layouts" of wgmma.mma_async (A in registers and D lie as fragments of mma.m16n8, sixteen rows a warp), CUTLASS
+`mma_sm90_gmma.hpp` for the shapes. B always lies in shared memory: its parts say which thread would hold what, and no thread holds any of
+it. Rates: dense peak of an H100 (4096 flop of bf16 a cycle and multiprocessor, DeepGEMM)."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,3 +170,72 @@ def rate(row: TensorRow, target: Target) -> float:
     """How many a multiprocessor of `target` begins in a cycle: `row.rate`, which is that of the first GPUs with its flag, times what
     the generation brings. (Hopper's full rate is that of wgmma; a warp's instructions reach 0.6 of it.)"""
     return row.rate * _FASTER.get((generation(target), row.flag), 1.0)
+
+
+WARPGROUP = 128
+WGMMA_M = 64
+WGMMA_MOST_N = 256
+_TYPES: dict[str, tuple[DType, DType, DType, str, int]] = {
+    "f16": (float16, float16, float32, "16 bits", 4096),
+    "bf16": (bfloat16, bfloat16, float32, "16 bits", 4096),
+    "tf32": (float32, float32, float32, "tf32", 2048),
+    "e4m3": (float8_e4m3, float8_e4m3, float32, "fp8 wgmma", 8192),
+    "e5m2": (float8_e5m2, float8_e5m2, float32, "fp8 wgmma", 8192),
+    "e4m3.e5m2": (float8_e4m3, float8_e5m2, float32, "fp8 wgmma", 8192),
+    "e5m2.e4m3": (float8_e5m2, float8_e4m3, float32, "fp8 wgmma", 8192),
+    "s8": (int8, int8, int32, "", 8192),
+    "u8": (uint8, uint8, int32, "", 8192),
+    "u8.s8": (uint8, int8, int32, "", 8192),
+    "s8.u8": (int8, uint8, int32, "", 8192),
+}
+"""Types of A, B and C, how `tensor_step.RULES` calls the operands, and flop a cycle, by suffix."""
+WGMMA_TYPES = tuple(_TYPES)
+
+
+def wgmma_columns(suffix: str) -> tuple[int, ...]:
+    """The N of the instructions of a kind: multiples of 8 up to 256; of integers 8, 16, 24 and then multiples of 16."""
+    every = range(8, WGMMA_MOST_N + 1, 8)
+    return tuple(n for n in every if _TYPES[suffix][3] or n <= 24 or n % 16 == 0)
+
+
+@functools.cache
+def wgmma_named(name: str) -> TensorRow | None:
+    """The row called `wgmma.m64n128k16.bf16`, or None."""
+    word, _, rest = name.partition(".")
+    shape, _, suffix = rest.partition(".")
+    if word != "wgmma" or suffix not in _TYPES or not shape.startswith("m64n"):
+        return None
+    n = shape[4:].partition("k")[0]
+    wgmma_row = _row(suffix, int(n)) if n.isdigit() and int(n) in wgmma_columns(suffix) else None
+    return wgmma_row if wgmma_row is not None and wgmma_row.name == name else None
+
+
+def wgmma_row(suffix: str, n: int) -> TensorRow:
+    """The row of a kind with N columns. Raises KeyError where there is none."""
+    if n not in wgmma_columns(suffix):
+        raise KeyError(f"wgmma of {suffix} has no {n} columns: use one of {', '.join(map(str, wgmma_columns(suffix)))}")
+    return _row(suffix, n)
+
+
+def wgmma_rows(target: Target) -> tuple[TensorRow, ...]:
+    """The rows that `target` can execute."""
+    return tuple(_row(s, n) for s in WGMMA_TYPES for n in wgmma_columns(s)) if "sm90a" in target.features else ()
+
+
+@functools.cache
+def _row(suffix: str, n: int) -> TensorRow:
+    a, b, c, operands, flop = _TYPES[suffix]
+    word = 4 // a.size
+    k = 8 * word
+    name = f"m64n{n}k{k}"
+    m: Parts = (TilePart("m", "copy", 2, 8),)
+    rows = (TilePart("m", "thread", 4, 16, 32), TilePart("m", "thread", 8, 1, 4))
+    inner: Parts = (TilePart("k", "thread", 4, word, 1), *((TilePart("k", "lane", word, 1),) if word > 1 else ()))
+    far = TilePart("k", "copy", 2, 4 * word)
+    b_parts = (far, TilePart("n", "copy", n // 8, 8), TilePart("n", "thread", 8, 1, 4), *inner)
+    c_parts = (TilePart("n", "copy", n // 8, 8), *m, *rows, TilePart("n", "thread", 4, 2, 1), TilePart("n", "lane", 2, 1))
+    helper = f"wgmma_{name}_{suffix.replace('.', '_')}"
+    rate = flop / (2 * WGMMA_M * n * k)
+    return TensorRow(
+        f"wgmma.{name}.{suffix}", "sm90a", WARPGROUP, WGMMA_M, n, k, a, b, c, (far, *m, *rows, *inner), b_parts, c_parts, operands, rate, helper
+    )  # fmt: skip

@@ -8,10 +8,11 @@ the largest exponent and added without error; the sum is rounded once. An overfl
 
 Not in MMA-Sim: fp8 in `mma.sync` on Hopper and sm_100. Machine code for sm_90a and sm_100a says what it is there: F2FP.F16.E4M3.UNPACK_B
 of the lower and of the upper half of each register, and an HMMA.16816.F32 after each (`widened` in `RULES`). Not known, and chosen: a
-sum of exactly zero is +0."""
+sum of exactly zero is +0. `exp2` is the exponential of their special function units."""
 
 from __future__ import annotations
 
+from math import factorial, log
 from typing import Any, NamedTuple
 
 from ..ir.dtypes import DType
@@ -160,3 +161,26 @@ def add_integers(acc: Any, a: Any, b: Any) -> Any:
 
     products = np.matmul(np.asarray(a, np.int64), np.asarray(b, np.int64))
     return ((np.asarray(acc, np.int64) + products + 2**31) % 2**32 - 2**31).astype(np.int32)
+
+
+COEFFICIENTS = tuple(log(2.0) ** k / factorial(k) for k in range(14))
+"""Of the Taylor series of 2^f, lowest power first: for |f| <= 1/2 its error is below 2^-54."""
+FAR = 200.0
+"""Beyond it, either way, 2^x is infinity or zero in float32."""
+
+
+def exp2(x: Any) -> Any:
+    """2^x of float32, rounded once, as the interpreter computes it and CUDA text on a processor does, operation by operation. NaN stays.
+
+    A GPU's ex2.approx is within 2 ulp of the truth (PTX ISA, "Floating Point Instructions: ex2"); its bits are not documented."""
+    import numpy as np
+
+    wide = np.clip(np.asarray(x, np.float64), -FAR, FAR)
+    n = np.rint(wide)
+    f = wide - n
+    p = np.full_like(f, COEFFICIENTS[-1])
+    for c in reversed(COEFFICIENTS[:-1]):
+        p = p * f + c
+    with np.errstate(all="ignore"):
+        out = np.ldexp(p, np.where(np.isnan(n), 0, n).astype(np.int32)).astype(np.float32)
+    return np.where(np.isnan(wide), np.float32(np.nan), out)[()]

@@ -53,7 +53,7 @@ class SpeedChecks:
 
 def _busy() -> str:
     """How many cores other programs use, where it is worth a word; '' where it is not or the system does not say."""
-    from ..measure import busy
+    from ..measure import timing as busy
 
     cores = busy.used_by_others(LOOK_S)
     return "" if cores is None or cores <= busy.BUSY else f"other programs use {cores:.1f} cores"

@@ -28,7 +28,7 @@ from cuda_text import check_cuda, sources
 from random_schedules import NAMES, Case
 from random_schedules import draw as draw_any
 from tilewright import kernels, targets
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir import KernelError, OptError
 from tilewright.opts import opt

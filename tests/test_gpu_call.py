@@ -27,8 +27,8 @@ from parts import gpu_cublas, gpu_steps
 from parts.gpu_cases import CASES, GOALS, GROUPS
 from parts.gpu_steps import CallFolder, Step, StepRun
 from tilewright import kernels
-from tilewright.devices.cuda import contents as sass
 from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.machine_code import counts
 from tilewright.measure.inputs import generate
 from tilewright.plan import compile
 from tilewright.search.result import Job, make
@@ -289,7 +289,7 @@ def test_groups_are_summed_up() -> None:
 @pytest.mark.parametrize("kind", sorted(gpu_limits.TENSOR))
 def test_the_peak_of_tensor_cores_is_measured_by_nothing_else(kind: str) -> None:
     cubin, log = nvrtc.compile(gpu_limits.tensor_text(kind), "sm_90a")
-    found = sass.counts(cubin)
+    found = counts(cubin)
     assert found["HMMA"] + found["IMMA"] >= 8 and found["STL"] == found["LDL"] == 0
     assert nvrtc.resources(log)["tensor_p0"].registers <= 128
 

@@ -16,7 +16,7 @@ os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # cuBLAS reads it when it is
 import numpy as np
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.timing import timed
+from tilewright.devices.cuda.executable import timed
 from tilewright.ir import DeviceError
 
 TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}

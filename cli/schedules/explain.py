@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...devices import Device
-    from ...devices.cuda.contents import KernelContents
+    from ...devices.cuda.machine_code import KernelContents
     from ...heuristics import GpuEstimate
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
@@ -146,7 +146,7 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
     """What the kernels of the schedule hold and take, where the device's machine code can be read: on NVIDIA GPUs."""
     if device.target.lang != "cuda":
         return ()
-    from ...devices.cuda.contents import contents
+    from ...devices.cuda.machine_code import contents
     from ...lower import lower
     from ...opts import apply
     from ...renderers import render
@@ -156,7 +156,7 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
 
 def _peak(kernel: Kernel, device: Device, lossy: bool) -> str:
     """What the arithmetic of the roofline counts at."""
-    from ...measure.tensor_peak import unit
+    from ...measure.roofline import unit
 
     return "the peak of tensor cores" if unit(kernel, device.target, lossy) == "tensor cores" else "the measured peak"
 

@@ -83,8 +83,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     if device.target.kind != "gpu" or limits is None:
         return None
     from ...ir.normal_form.normalise import normalise
-    from ...measure.roofline import roofline
-    from ...measure.tensor_peak import unit
+    from ...measure.roofline import roofline, unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
     most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak

@@ -21,7 +21,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, s
     from ...cache.keys import allowed, policy
     from ...devices import get
     from ...kernels import make
-    from ...measure.energy.find import check
+    from ...measure.energy.meter import check_energy
     from ...measure.inputs import require_operands
     from ...plan import key_of
     from ...search.machine_limits import longest_of, measured, part_of
@@ -42,7 +42,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, s
             return
     require_operands(kernel, symbol_values(kernel, {}))  # before the seconds that measuring limits takes
     if Aim(args.objective).energy:
-        check(device)  # what cannot be measured is said before anything takes time
+        check_energy(device)  # what cannot be measured is said before anything takes time
     progress.phase("measuring this machine's limits, once")
     try:
         measured(device, part_of(seconds), longest_of(seconds))

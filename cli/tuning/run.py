@@ -130,7 +130,7 @@ def _run(args: Namespace) -> int:
 
 def warn_if_busy(args: Namespace) -> None:
     """Say that other programs are running, before anything is measured beside them."""
-    from ...measure.busy import BUSY, used_by_others
+    from ...measure.timing import BUSY, used_by_others
 
     if args.mode == "require":
         return

@@ -1,1 +1,3 @@
 """This machine's processor: native code made in process (`cpu`) or by a C compiler (`cpu:c`)."""
+
+from __future__ import annotations

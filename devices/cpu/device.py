@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
 
+
 _MAGIC = b"tilewright cpu object 1\n"
 
 
@@ -75,7 +76,7 @@ class CpuDevice(Device):
             raise DeviceError(
                 f"running and measuring kernels works on Linux; here ({sys.platform}) only showing and rendering do. Use Linux, WSL 2 or a container"
             )
-        from .pool_ir import SUPPORTED
+        from .pool import SUPPORTED
 
         if self.target.arch not in SUPPORTED:
             raise DeviceError(f"the cpu device runs on {' and '.join(SUPPORTED)}, not on {self.target.arch}")
@@ -173,7 +174,7 @@ def _open(obj: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 
 
 def _max_threads() -> int:
-    from .pool_ir import MAX_THREADS
+    from .pool import MAX_THREADS
 
     return min(MAX_THREADS - 1, max(os.cpu_count() or 1, 1))
 

@@ -1,24 +1,26 @@
-"""LLVM through llvmlite: IR text → object bytes, and object bytes → addresses of functions.
+"""LLVM through llvmlite: IR text to object bytes, and object bytes to addresses of functions.
 
-No IR passes run: the renderer writes unrolled vector code already, and passes would triple the build time for no speed.
-A TargetMachine belongs to one engine (the engine frees it; sharing one crashes), so loading makes its own."""
+No IR passes run: the renderer writes unrolled vector code already, and passes would triple the build time for no speed. A
+TargetMachine belongs to one engine (the engine frees it; sharing one crashes), so loading makes its own. LLVM's JIT resolves an unknown
+symbol to address 0 without an error, and asking it for a missing function ends the process, so both are looked up in the ELF object first
+(System V ABI, chapter 4)."""
 
 from __future__ import annotations
 
 import functools
 import re
+import struct
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError
-from . import elf
 
 if TYPE_CHECKING:
     from ...targets import Target
 
-
-# parts ------------------------------------------------------------------------------------------------------
+_SYMTAB = 2
+_STB_LOCAL, _STT_FUNC, _STT_FILE = 0, 2, 4
 # A module of several functions as several modules, so that what candidates have in common is compiled once.
 #
 # Candidates of a kernel with phases often differ in one of them. LLVM's code generator looks at one function at a time,
@@ -29,6 +31,44 @@ _NAME = r'@("[^"]*"|[-\w.$]+)'
 _NAMED = re.compile(rf"(?:(?:define|declare)\b[^@\n]*)?{_NAME}")
 _LOCAL = re.compile(r"define (?:internal|private)\b")
 _VARIABLE = re.compile(rf"{_NAME} = (?!.*\bconstant\b)")
+_X86_FLAGS = {
+    "sse41": "sse4.1",
+    "avx2": "avx2",
+    "fma": "fma",
+    "f16c": "f16c",
+    "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "avx512vnni": "avx512vnni",
+    "avx512bf16": "avx512bf16",
+    "avx512popcnt": "avx512vpopcntdq avx512bitalg",
+}
+_ERROR_LINES = 6
+_PARTS = 96
+"""Objects of phases that are kept: some ten megabytes at most."""
+_local = threading.local()
+
+
+def compile_text(text: str, target: Target, native: bool) -> bytes:
+    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
+    with _parsed(text) as module:
+        key = (target.triple, *processor(target))
+        kept = getattr(_local, "machine", None)
+        if kept is None or kept[0] != key:
+            kept = _local.machine = (key, _machine(*key, native))
+        obj = bytes(kept[1].emit_object(module))
+    undefined = elf_symbols(obj)[1]
+    if undefined:
+        raise BuildError(
+            f"the object needs {', '.join(sorted(undefined))}, which nothing provides: LLVM made a library call of an operation that "
+            f"{target.name} has no instruction for; render it as plain arithmetic"
+        )
+    return obj
+
+
+def compile_parts(text: str, target: Target, native: bool) -> tuple[bytes, ...]:
+    """The objects of LLVM IR text, one for each function that others may call, or one for all (`parts`). Those of phases that were compiled
+    lately are kept. Raises BuildError."""
+    found = parts(text)
+    return (compile_text(text, target, native),) if len(found) == 1 else tuple(_compiled_part(p, target, native) for p in found)
 
 
 def entities(text: str) -> list[str]:
@@ -69,21 +109,81 @@ def parts(text: str) -> tuple[str, ...]:
     return tuple(out) if len(out) > 1 else (text,)
 
 
-# engine -----------------------------------------------------------------------------------------------------
-_X86_FLAGS = {
-    "sse41": "sse4.1",
-    "avx2": "avx2",
-    "fma": "fma",
-    "f16c": "f16c",
-    "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
-    "avx512vnni": "avx512vnni",
-    "avx512bf16": "avx512bf16",
-    "avx512popcnt": "avx512vpopcntdq avx512bitalg",
-}
-_ERROR_LINES = 6
-_PARTS = 96
-"""Objects of phases that are kept: some ten megabytes at most."""
-_local = threading.local()
+_compiled_part = functools.lru_cache(maxsize=_PARTS)(compile_text)
+
+
+def assembly_of(text: str, target: Target) -> str:
+    """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that
+    `compile_text` makes. Raises BuildError."""
+    _llvm(all_targets=True)
+    with _parsed(text) as module:
+        return str(_machine(target.triple, *processor(target), native=False).emit_assembly(module))
+
+
+class Code:
+    """Linked machine code; `address(name)` of its functions. The code lives as long as this object."""
+
+    def __init__(self, objects: Sequence[bytes], wanted: tuple[str, ...]) -> None:
+        """Link ELF objects, each of which is whole. Raises BuildError when a wanted function is missing or a symbol is undefined."""
+        tables = [elf_symbols(o) for o in objects]
+        undefined = frozenset[str]().union(*(t[1] for t in tables))
+        missing = [w for w in wanted if not any(w in t[0] for t in tables)]
+        if undefined or missing:
+            what = f"needs undefined symbols {', '.join(sorted(undefined))}" if undefined else f"does not define {', '.join(missing)}"
+            raise BuildError(f"the object {what}; build it again")
+        llvm = _llvm()
+        empty = llvm.parse_assembly("")
+        # it links and generates nothing, so no processor's name is needed
+        machine = _machine(llvm.get_process_triple(), "", "", native=True)
+        self._engine = llvm.create_mcjit_compiler(empty, machine)
+        for obj in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
+        self._engine.finalize_object()
+        self._addresses = {w: int(self._engine.get_function_address(w)) for w in wanted}
+
+    def address(self, name: str) -> int:
+        """The address of a wanted function."""
+        return self._addresses[name]
+
+    def keep_forever(self) -> None:
+        """Never free the code: a thread may still be inside it when the interpreter shuts down."""
+        self._engine.detach()
+
+    def close(self) -> None:
+        """Free the code now."""
+        self._engine.close()
+
+
+def elf_symbols(obj: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """(defined global functions, undefined symbols) of a little-endian ELF64 object. Raises BuildError if it is none."""
+    try:
+        if obj[:6] != b"\x7fELF\x02\x01":
+            raise BuildError("the object is not a 64-bit little-endian ELF file")
+        (table,) = struct.unpack_from("<Q", obj, 0x28)
+        entry_size, count = struct.unpack_from("<HH", obj, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQIIQQ", obj, table + i * entry_size) for i in range(count)]
+        defined: set[str] = set()
+        undefined: set[str] = set()
+        for section in sections:
+            if section[1] != _SYMTAB:
+                continue
+            start, size, strings = section[4], section[5], sections[section[6]]
+            for at in range(start + 24, start + size, 24):  # entry 0 is the null symbol
+                name_at, info, _, home, _, _ = struct.unpack_from("<IBBHQQ", obj, at)
+                name = _text(obj, strings[4] + name_at)
+                if info & 15 == _STT_FILE or not name:
+                    continue
+                if home == 0:
+                    undefined.add(name)
+                elif info & 15 == _STT_FUNC and info >> 4 != _STB_LOCAL:
+                    defined.add(name)
+        return frozenset(defined), frozenset(undefined)
+    except (struct.error, IndexError, ValueError) as e:
+        raise BuildError(f"the object file is damaged: {e}") from e
+
+
+def _text(obj: bytes, at: int) -> str:
+    return obj[at : obj.index(b"\0", at)].decode()
 
 
 @functools.cache
@@ -129,75 +229,6 @@ def _parsed(text: str) -> Any:
     return module
 
 
-def assembly_of(text: str, target: Target) -> str:
-    """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that
-    `compile_text` makes. Raises BuildError."""
-    _llvm(all_targets=True)
-    with _parsed(text) as module:
-        return str(_machine(target.triple, *processor(target), native=False).emit_assembly(module))
-
-
-def compile_text(text: str, target: Target, native: bool) -> bytes:
-    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
-    with _parsed(text) as module:
-        key = (target.triple, *processor(target))
-        kept = getattr(_local, "machine", None)
-        if kept is None or kept[0] != key:
-            kept = _local.machine = (key, _machine(*key, native))
-        obj = bytes(kept[1].emit_object(module))
-    undefined = elf.symbols(obj)[1]
-    if undefined:
-        raise BuildError(
-            f"the object needs {', '.join(sorted(undefined))}, which nothing provides: LLVM made a library call of an operation that "
-            f"{target.name} has no instruction for; render it as plain arithmetic"
-        )
-    return obj
-
-
-def compile_parts(text: str, target: Target, native: bool) -> tuple[bytes, ...]:
-    """The objects of LLVM IR text, one for each function that others may call, or one for all (`parts`). Those of phases that were compiled
-    lately are kept. Raises BuildError."""
-    found = parts(text)
-    return (compile_text(text, target, native),) if len(found) == 1 else tuple(_compiled_part(p, target, native) for p in found)
-
-
-_compiled_part = functools.lru_cache(maxsize=_PARTS)(compile_text)
-
-
 def _head(text: str) -> str:
     lines = text.strip().splitlines()
     return "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))
-
-
-class Code:
-    """Linked machine code; `address(name)` of its functions. The code lives as long as this object."""
-
-    def __init__(self, objects: Sequence[bytes], wanted: tuple[str, ...]) -> None:
-        """Link ELF objects, each of which is whole. Raises BuildError when a wanted function is missing or a symbol is undefined."""
-        tables = [elf.symbols(o) for o in objects]
-        undefined = frozenset[str]().union(*(t[1] for t in tables))
-        missing = [w for w in wanted if not any(w in t[0] for t in tables)]
-        if undefined or missing:
-            what = f"needs undefined symbols {', '.join(sorted(undefined))}" if undefined else f"does not define {', '.join(missing)}"
-            raise BuildError(f"the object {what}; build it again")
-        llvm = _llvm()
-        empty = llvm.parse_assembly("")
-        # it links and generates nothing, so no processor's name is needed
-        machine = _machine(llvm.get_process_triple(), "", "", native=True)
-        self._engine = llvm.create_mcjit_compiler(empty, machine)
-        for obj in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
-        self._engine.finalize_object()
-        self._addresses = {w: int(self._engine.get_function_address(w)) for w in wanted}
-
-    def address(self, name: str) -> int:
-        """The address of a wanted function."""
-        return self._addresses[name]
-
-    def keep_forever(self) -> None:
-        """Never free the code: a thread may still be inside it when the interpreter shuts down."""
-        self._engine.detach()
-
-    def close(self) -> None:
-        """Free the code now."""
-        self._engine.close()

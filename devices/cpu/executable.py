@@ -1,33 +1,33 @@
-"""A kernel linked into this process: one native call runs all of its phases."""
+"""A kernel linked into this process: one native call runs all of its phases.
+
+A running call holds one arena of scratch and workspace memory. The arena given back last is taken first, since it is warm in the caches."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import mmap
+import struct
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...ir.errors import BuildError, UsageError
+from ...ir.errors import BuildError, DeviceError, UsageError
 from ...ir.index import evaluate
 from ...ir.node import Node
-from ..base import Executable
-from ..packed import Packed
-from . import scratch as arena
-from .call import CallRecord
+from ..base import Executable, Packed
 from .engine import Code
 from .pool import pool
 
 if TYPE_CHECKING:
     from ...program.program import Signature
 
+_PAGE = 4096
+_HUGE = 2 << 20
+HEAD = 4
+"""Words of a call record before its phases: phases, threads, scratches, vars."""
 _BOUND = 64
 """Bound calls (one for each combination of symbol values) that `run` keeps."""
-
-
-class _Free(list[CallRecord]):
-    """The free records of a bound call; they go when nobody holds that call any more."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Ends(Protocol):
@@ -66,7 +66,7 @@ class CpuExecutable(Executable):
     def bind(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
         values, sizes, native = tuple(vars), self._sizes, self._pool.run
         phases = slice(0, None) if packed is None else slice(self.signature.once, None)
-        calls, arenas = _Free([self.record(values, phases, packed)]), arena.free
+        calls, arenas = _Free([self.record(values, phases, packed)]), FREE_ARENAS
         self._free[id(calls)] = calls
 
         def call(*pointers: int) -> None:
@@ -78,7 +78,7 @@ class CpuExecutable(Executable):
             try:
                 memory = arenas.pop()
             except IndexError:
-                memory = arena.ScratchArena()
+                memory = ScratchArena()
             try:
                 if c.arena is not memory or c.version != memory.version or memory.version < 0:
                     c.use(memory, sizes)
@@ -96,13 +96,13 @@ class CpuExecutable(Executable):
         self._check(pointers)
         packed = Packed(self.signature.work)
         call = self.record(tuple(vars), slice(0, self.signature.once), packed)
-        memory = arena.take()
+        memory = take_arena()
         try:
             call.use(memory, self._sizes)
             call.fill(call.bufs, 0, *pointers)
             self._pool.run(call.record_at, call.bufs_at)
         finally:
-            arena.give(memory)
+            give_arena(memory)
         return packed
 
     def time(
@@ -115,7 +115,7 @@ class CpuExecutable(Executable):
         once = self.signature.once
         kept = [self.pack(p, vars) for p in pointer_sets] if once else []
         call = self.record(tuple(vars), slice(once, None))
-        memory = arena.take()
+        memory = take_arena()
         try:
             call.use(memory, self._sizes)
             works = [p.address for p in kept] or [memory.work] * len(pointer_sets)
@@ -126,19 +126,19 @@ class CpuExecutable(Executable):
             made = self._pool.bench(call.record_at, ctypes.addressof(sets), len(bufs), repeats, limit, ctypes.addressof(seconds))
             return list(seconds[:made])
         finally:
-            arena.give(memory)
+            give_arena(memory)
 
     def reserve(self) -> None:
-        memory = arena.take()
+        memory = take_arena()
         try:
             memory.fit(*self._sizes)
         finally:
-            arena.give(memory)
+            give_arena(memory)
 
     def poison(self) -> None:
-        memory = arena.take()
+        memory = take_arena()
         memory.poison(*self._sizes)
-        arena.give(memory)  # what is given back last is taken first: the next run gets this one
+        give_arena(memory)  # what is given back last is taken first: the next run gets this one
 
     def close(self) -> None:
         if not self._closed:
@@ -180,6 +180,108 @@ class CpuExecutable(Executable):
             env[s] = by_name[s.arg.name]
         items = [evaluate(n, env) for n in self.signature.items[phases]]
         return CallRecord(self._functions[phases], items, self.threads, len(self.signature.params), values, packed)
+
+
+class CallRecord:
+    """What one running call needs in native memory: the call record, the buffer addresses and the symbols' values. A caller takes
+    one, so that no two threads share it. Its workspace is `packed`, or else the arena's."""
+
+    __slots__ = ("arena", "bufs", "bufs_at", "fill", "packed", "record", "record_at", "vars", "version")
+
+    def __init__(
+        self, functions: Sequence[int], items: Sequence[int], threads: int, params: int, values: Sequence[int], packed: Packed | None = None
+    ) -> None:
+        self.record = (ctypes.c_int64 * (HEAD + 2 * len(functions)))()
+        self.bufs = (ctypes.c_uint64 * (params + 1))()
+        self.vars = (ctypes.c_int64 * max(len(values), 1))(*values)
+        self.record_at, self.bufs_at = ctypes.addressof(self.record), ctypes.addressof(self.bufs)
+        self.fill = struct.Struct(f"={params}Q").pack_into
+        self.record[0], self.record[1], self.record[3] = len(functions), threads, ctypes.addressof(self.vars)
+        for i, (f, n) in enumerate(zip(functions, items, strict=True)):
+            self.record[HEAD + 2 * i], self.record[HEAD + 2 * i + 1] = f, n
+        self.arena: ScratchArena | None = None
+        self.version = -1
+        self.packed = packed
+
+    def use(self, memory: ScratchArena, sizes: tuple[int, int, int]) -> None:
+        """Work in this arena from now on."""
+        memory.fit(*sizes)
+        self.record[2], self.bufs[len(self.bufs) - 1] = memory.table, self.packed.address if self.packed is not None else memory.work
+        self.arena, self.version = memory, memory.version
+
+
+class ScratchArena:
+    """Memory for one running call: `table` is the address of an array of scratch addresses, one a thread, each 64-byte aligned;
+    `work` the address of the workspace. `version` changes whenever they do; it is negative while there is no memory."""
+
+    __slots__ = ("_base", "_memory", "_pointers", "_scratch", "_stride", "_threads", "_work", "table", "version", "work")
+
+    def __init__(self) -> None:
+        self._scratch = self._threads = self._work = self._stride = -1
+        self.table = self.work = self._base = 0
+        self.version = -1
+        self._memory: mmap.mmap | None = None
+        self._pointers: ctypes.Array[ctypes.c_uint64] | None = None
+
+    def fit(self, scratch: int, work: int, threads: int) -> None:
+        """Make room for `scratch` bytes a thread and `work` bytes; what was there is lost when it has to grow."""
+        if scratch <= self._scratch and work <= self._work and threads <= self._threads:
+            return
+        scratch, work, threads = max(scratch, self._scratch), max(work, self._work), max(threads, self._threads)
+        stride = _round(scratch)
+        size = stride * threads + _round(work) + _PAGE
+        # the old mapping goes before the new one comes
+        self._memory = None
+        self._scratch = self._work = self._threads = -1
+        self.version = -abs(self.version)
+        try:
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, MemoryError, OverflowError, ValueError) as e:
+            raise DeviceError(f"no memory for {size >> 20} MiB of scratch and workspace ({threads} threads): {e}") from e
+        if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            # only a hint: a kernel without transparent huge pages refuses it, and all still works
+            with contextlib.suppress(OSError):
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._scratch, self._work, self._threads, self._stride = scratch, work, threads, stride
+        self._memory, self._base = memory, base
+        self._pointers = (ctypes.c_uint64 * threads)(*[base + stride * t for t in range(threads)])
+        self.table = ctypes.addressof(self._pointers)
+        self.work = base + stride * threads
+        self.version = abs(self.version) + 1
+
+    def poison(self, scratch: int, work: int, threads: int) -> None:
+        """Fill the parts that a call with these sizes uses with 0xFF."""
+        self.fit(scratch, work, threads)
+        for t in range(threads):
+            ctypes.memset(self._base + self._stride * t, 0xFF, scratch)
+        ctypes.memset(self.work, 0xFF, work)
+
+
+def _round(size: int) -> int:
+    return -(-max(size, 1) // _PAGE) * _PAGE
+
+
+FREE_ARENAS: list[ScratchArena] = []
+
+
+def take_arena() -> ScratchArena:
+    """A free arena (list operations are atomic, so two threads never get the same one)."""
+    try:
+        return FREE_ARENAS.pop()
+    except IndexError:
+        return ScratchArena()
+
+
+def give_arena(arena: ScratchArena) -> None:
+    """Hand an arena back."""
+    FREE_ARENAS.append(arena)
+
+
+class _Free(list[CallRecord]):
+    """The free records of a bound call; they go when nobody holds that call any more."""
+
+    __slots__ = ("__weakref__",)
 
 
 def _symbols(signature: Signature) -> list[Node]:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 from ...ir.errors import UsageError
 from ..bound_calls import BoundCall, Places, check
-from . import scratch as arena
-from .call import HEAD, CallRecord
-from .executable import CpuExecutable
+from .executable import HEAD, CallRecord, CpuExecutable, ScratchArena, give_arena, take_arena
 from .pool import pool
 
 SHORT_S = 50e-6
@@ -41,7 +39,7 @@ class NativeCalls:
             self._records.append(record)
         scratch, work, threads = zip(*(e.sizes for e in executables), strict=True) if executables else ((0,), (0,), (1,))
         self._sizes = (max(scratch), max(work), max(threads))
-        self._arena: arena.ScratchArena | None = None
+        self._arena: ScratchArena | None = None
         self._version = -1
         self._lock = threading.Lock()
         self._ended = ""
@@ -78,7 +76,7 @@ class NativeCalls:
             if self._ended:
                 raise UsageError(f"{self._ended} has been closed: make this replay anew")
             self._fill(self._given, 0, *addresses)
-            memory = arena.take()
+            memory = take_arena()
             try:
                 if memory is not self._arena or memory.version != self._version or memory.version < 0:
                     self._use(memory)
@@ -87,9 +85,9 @@ class NativeCalls:
                 else:
                     self._native.replay(*self._arguments)
             finally:
-                arena.give(memory)
+                give_arena(memory)
 
-    def _use(self, memory: arena.ScratchArena) -> None:
+    def _use(self, memory: ScratchArena) -> None:
         for r in self._records:
             r.use(memory, self._sizes)
         self._arena, self._version = memory, memory.version

@@ -1,4 +1,25 @@
-"""The process's one thread pool: compiled once, never freed, reset in forked children."""
+"""The CPU run time: one native pool of threads a process, with the phase driver and the timing loop as LLVM IR text.
+
+It is compiled once, never freed, and reset in forked children. A call from Python is one native call.
+
+A worker has one word (`@mail`): 0 idle, 1 posted, 2 running, 3 asleep. The caller posts a job to the workers it wants, works on
+it too, then takes back the posts that nobody has picked up (1 → 0) and waits for those that run (2 → 0). So a worker that is
+still waking up costs the caller nothing but the wake call. Items are claimed from one counter, in chunks of items ÷ (8·threads).
+A caller who finds the pool busy runs its items itself. Workers spin for `@spin` pauses, then sleep on their word (futex).
+
+Functions:
+    void run(ptr call, ptr bufs)      all phases of a call record: i64 phases, i64 threads, ptr scratches, ptr vars,
+                                      then (ptr function, i64 items) for each phase
+    i64 bench(ptr call, ptr sets, i64 nsets, i64 repeats, i64 limit_ns, ptr seconds)
+                                      `run` with bufs = sets[i mod nsets]; the double seconds of each call; how many were made
+    void replay(ptr list, i64 n, ptr table, i64 places, ptr addresses)
+                                      `scatter`, then `run` for n pairs (ptr call, ptr bufs)
+    void scatter(ptr table, i64 places, ptr addresses)
+                                      addresses[index] is stored at each place of a table of (ptr place, i64 index)
+    void replay_timed(ptr list, i64 n, ptr seconds)
+                                      `run` for n pairs, and the double seconds of each
+    void spin_pauses(i64 n)           n pauses (to calibrate)
+    void set_spin(i64 n), i64 started(), void reset() (forget the workers: in a forked child they do not exist)"""
 
 from __future__ import annotations
 
@@ -6,28 +27,37 @@ import ctypes
 import functools
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ...ir.errors import DeviceError
-from . import pool_ir
 from .engine import Code, compile_text
 
 SPIN_S = 60e-6
 """How long an idle worker looks for work before it sleeps (waking it costs 35 to 150 µs)."""
+MAX_THREADS = 1024
+EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime")
+FUNCTIONS = ("run", "bench", "replay", "scatter", "replay_timed", "spin_pauses", "set_spin", "started", "reset")
+# (pause intrinsic declaration, pause call, futex, sched_yield)
+_ARCH = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202, 24),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)", 98, 124),
+}
+SUPPORTED = tuple(_ARCH)
 
 
 class Pool:
-    """The native entry points. `run`, `bench` and those of replays are ctypes functions that release the GIL; see `pool_ir` for their arguments."""
+    """The native entry points. `run`, `bench` and those of replays are ctypes functions that release the GIL; the module's text lists their arguments."""
 
     def __init__(self) -> None:
         from ...targets import host
 
         target = host()
-        if target.arch not in pool_ir.SUPPORTED:
-            raise DeviceError(f"the cpu device has no thread pool for {target.arch}: it runs on {' and '.join(pool_ir.SUPPORTED)}")
+        if target.arch not in SUPPORTED:
+            raise DeviceError(f"the cpu device has no thread pool for {target.arch}: it runs on {' and '.join(SUPPORTED)}")
         libc = ctypes.CDLL(None)
-        addresses = {n: ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in pool_ir.EXTERNALS}
-        code = Code([compile_text(pool_ir.text(target.arch, addresses), target, native=True)], pool_ir.FUNCTIONS)
+        addresses = {n: ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in EXTERNALS}
+        code = Code([compile_text(pool_text(target.arch, addresses), target, native=True)], FUNCTIONS)
         code.keep_forever()
         i64, pointer = ctypes.c_int64, ctypes.c_void_p
 
@@ -45,6 +75,12 @@ class Pool:
         os.register_at_fork(after_in_child=function("reset", None))
 
 
+@functools.cache
+def pool() -> Pool:
+    """The pool of this process."""
+    return Pool()
+
+
 def _spins(pauses: Any) -> int:
     """How many pauses make SPIN_S: a pause is 4 to 140 cycles, by processor. The least of a few tries, for we may be interrupted."""
     n = 2000
@@ -56,7 +92,404 @@ def _spins(pauses: Any) -> int:
     return max(10, int(n * SPIN_S / best))
 
 
-@functools.cache
-def pool() -> Pool:
-    """The pool of this process."""
-    return Pool()
+def pool_text(arch: str, addresses: Mapping[str, int]) -> str:
+    """The module for `arch`; `addresses` holds the absolute address of each of EXTERNALS in this process."""
+    declare, pause, futex, sched_yield = _ARCH[arch]
+    at = {n: f"inttoptr (i64 {addresses[n]} to ptr)" for n in EXTERNALS}
+    values = {
+        "MAX": MAX_THREADS,
+        "DECLARE_PAUSE": declare,
+        "PAUSE": pause,
+        "SYSCALL": at["syscall"],
+        "FUTEX": futex,
+        "YIELD": sched_yield,
+        "ATTR_INIT": at["pthread_attr_init"],
+        "ATTR_STACK": at["pthread_attr_setstacksize"],
+        "CREATE": at["pthread_create"],
+        "CLOCK": at["clock_gettime"],
+    }
+    out = _POOL + _DRIVER
+    for name, value in values.items():
+        out = out.replace(f"%{name}%", str(value))
+    return out
+
+
+_POOL = """
+@lock = global i32 0, align 128
+@job = global [8 x i64] zeroinitializer, align 128
+@next = global i64 0, align 128
+@mail = global [%MAX% x [32 x i32]] zeroinitializer, align 128
+@nstarted = global i64 0, align 128
+@spin = global i64 1000, align 128
+%DECLARE_PAUSE%
+
+define internal ptr @mailbox(i64 %i) nounwind {
+  %p = getelementptr [32 x i32], ptr @mail, i64 %i
+  ret ptr %p
+}
+
+; claim and run chunks of the job until none is left; `me` picks the scratch arena
+define internal void @part(i64 %me) nounwind {
+entry:
+  %fni = load i64, ptr @job
+  %fn = inttoptr i64 %fni to ptr
+  %items = load i64, ptr getelementptr (i64, ptr @job, i64 1)
+  %bufs = load ptr, ptr getelementptr (i64, ptr @job, i64 2)
+  %vars = load ptr, ptr getelementptr (i64, ptr @job, i64 3)
+  %scratches = load ptr, ptr getelementptr (i64, ptr @job, i64 4)
+  %chunk = load i64, ptr getelementptr (i64, ptr @job, i64 5)
+  %sp = getelementptr ptr, ptr %scratches, i64 %me
+  %scratch = load ptr, ptr %sp
+  br label %claim
+claim:
+  %lo = atomicrmw add ptr @next, i64 %chunk acq_rel
+  %more = icmp slt i64 %lo, %items
+  br i1 %more, label %work, label %done
+work:
+  %end = add i64 %lo, %chunk
+  %over = icmp sgt i64 %end, %items
+  %hi = select i1 %over, i64 %items, i64 %end
+  call void %fn(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi)
+  br label %claim
+done:
+  ret void
+}
+
+define ptr @worker(ptr %arg) nounwind {
+entry:
+  %me = ptrtoint ptr %arg to i64
+  %mail = call ptr @mailbox(i64 %me)
+  br label %idle
+idle:
+  %limit = load atomic i64, ptr @spin monotonic, align 8
+  br label %look
+look:
+  %i = phi i64 [0, %idle], [%i2, %pause]
+  %m = load atomic i32, ptr %mail acquire, align 4
+  %posted = icmp eq i32 %m, 1
+  br i1 %posted, label %take, label %nothing
+nothing:
+  %tired = icmp sge i64 %i, %limit
+  br i1 %tired, label %doze, label %pause
+pause:
+  %PAUSE%
+  %i2 = add i64 %i, 1
+  br label %look
+doze:
+  %c = cmpxchg ptr %mail, i32 0, i32 3 acq_rel acquire
+  %ok = extractvalue { i32, i1 } %c, 1
+  br i1 %ok, label %sleep, label %idle
+sleep:
+  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 128, i32 3, ptr null, ptr null, i32 0)
+  %m2 = load atomic i32, ptr %mail acquire, align 4
+  %still = icmp eq i32 %m2, 3
+  br i1 %still, label %sleep, label %idle
+take:
+  %t = cmpxchg ptr %mail, i32 1, i32 2 acq_rel acquire
+  %mine = extractvalue { i32, i1 } %t, 1
+  br i1 %mine, label %go, label %idle
+go:
+  call void @part(i64 %me)
+  store atomic i32 0, ptr %mail release, align 4
+  br label %idle
+}
+
+; have at least `n` workers (called with the lock held); how many there are
+define internal i64 @ensure(i64 %n) nounwind {
+entry:
+  %attr = alloca [128 x i8], align 16
+  %thread = alloca i64, align 8
+  %have = load i64, ptr @nstarted
+  %enough = icmp sge i64 %have, %n
+  br i1 %enough, label %ready, label %prepare
+ready:
+  ret i64 %n
+prepare:
+  %a = call i32 %ATTR_INIT%(ptr %attr)
+  %b = call i32 %ATTR_STACK%(ptr %attr, i64 1048576)
+  br label %more
+more:
+  %i = phi i64 [%have, %prepare], [%i1, %started]
+  %short = icmp slt i64 %i, %n
+  br i1 %short, label %start, label %out
+start:
+  %i1 = add i64 %i, 1
+  %arg = inttoptr i64 %i1 to ptr
+  %mail = call ptr @mailbox(i64 %i1)
+  store atomic i32 0, ptr %mail release, align 4
+  %r = call i32 %CREATE%(ptr %thread, ptr %attr, ptr @worker, ptr %arg)
+  %good = icmp eq i32 %r, 0
+  br i1 %good, label %started, label %out
+started:
+  store i64 %i1, ptr @nstarted
+  br label %more
+out:
+  ret i64 %i
+}
+
+define internal void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads) nounwind {
+entry:
+  %few = icmp slt i64 %items, %threads
+  %t = select i1 %few, i64 %items, i64 %threads
+  %single = icmp sle i64 %t, 1
+  br i1 %single, label %inline, label %try
+try:
+  %c = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %c, 1
+  br i1 %got, label %locked, label %inline
+locked:
+  %want = sub i64 %t, 1
+  %n = call i64 @ensure(i64 %want)
+  %fni = ptrtoint ptr %fn to i64
+  store i64 %fni, ptr @job
+  store i64 %items, ptr getelementptr (i64, ptr @job, i64 1)
+  store ptr %bufs, ptr getelementptr (i64, ptr @job, i64 2)
+  store ptr %vars, ptr getelementptr (i64, ptr @job, i64 3)
+  store ptr %scratches, ptr getelementptr (i64, ptr @job, i64 4)
+  %eight = mul i64 %t, 8
+  %share = sdiv i64 %items, %eight
+  %tiny = icmp slt i64 %share, 1
+  %chunk = select i1 %tiny, i64 1, i64 %share
+  store i64 %chunk, ptr getelementptr (i64, ptr @job, i64 5)
+  store atomic i64 0, ptr @next release, align 8
+  br label %post
+post:
+  %i = phi i64 [1, %locked], [%i1, %posted]
+  %left = icmp sle i64 %i, %n
+  br i1 %left, label %send, label %mine
+send:
+  %mail = call ptr @mailbox(i64 %i)
+  %old = atomicrmw xchg ptr %mail, i32 1 seq_cst
+  %asleep = icmp eq i32 %old, 3
+  br i1 %asleep, label %wake, label %posted
+wake:
+  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 129, i32 1, ptr null, ptr null, i32 0)
+  br label %posted
+posted:
+  %i1 = add i64 %i, 1
+  br label %post
+mine:
+  call void @part(i64 0)
+  br label %collect
+collect:
+  %j = phi i64 [1, %mine], [%j1, %free]
+  %busy = icmp sle i64 %j, %n
+  br i1 %busy, label %revoke, label %unlock
+revoke:
+  %box = call ptr @mailbox(i64 %j)
+  %v = cmpxchg ptr %box, i32 1, i32 0 acq_rel acquire
+  %unseen = extractvalue { i32, i1 } %v, 1
+  br i1 %unseen, label %free, label %wait
+wait:
+  %w = phi i64 [0, %revoke], [%w1, %again]
+  %s = load atomic i32, ptr %box acquire, align 4
+  %running = icmp eq i32 %s, 2
+  br i1 %running, label %hold, label %free
+hold:
+  %w1 = add i64 %w, 1
+  %long = icmp sgt i64 %w1, 20000
+  br i1 %long, label %yield, label %breathe
+yield:
+  %y = call i64 (i64, ...) %SYSCALL%(i64 %YIELD%)
+  br label %again
+breathe:
+  %PAUSE%
+  br label %again
+again:
+  br label %wait
+free:
+  %j1 = add i64 %j, 1
+  br label %collect
+unlock:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+inline:
+  %any = icmp sgt i64 %items, 0
+  br i1 %any, label %all, label %none
+all:
+  %scratch = load ptr, ptr %scratches
+  call void %fn(ptr %bufs, ptr %vars, ptr %scratch, i64 0, i64 %items)
+  ret void
+none:
+  ret void
+}
+
+define void @spin_pauses(i64 %n) nounwind {
+entry:
+  br label %l
+l:
+  %i = phi i64 [0, %entry], [%i1, %l]
+  %m = load atomic i32, ptr @lock acquire, align 4
+  %PAUSE%
+  %i1 = add i64 %i, 1
+  %c = icmp slt i64 %i1, %n
+  br i1 %c, label %l, label %x
+x:
+  ret void
+}
+
+define void @set_spin(i64 %n) nounwind {
+  store atomic i64 %n, ptr @spin monotonic, align 8
+  ret void
+}
+
+define i64 @started() nounwind {
+  %n = load i64, ptr @nstarted
+  ret i64 %n
+}
+
+define void @reset() nounwind {
+  store i64 0, ptr @nstarted
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+"""
+# The pool's driver, replay and timing loop as LLVM IR text: what one call from Python runs (placeholders as in
+# `pool_ir`).
+
+
+_DRIVER = """
+define void @run(ptr %call, ptr %bufs) nounwind {
+entry:
+  %n = load i64, ptr %call
+  %tp = getelementptr i64, ptr %call, i64 1
+  %threads = load i64, ptr %tp
+  %sp = getelementptr i64, ptr %call, i64 2
+  %scratches = load ptr, ptr %sp
+  %vp = getelementptr i64, ptr %call, i64 3
+  %vars = load ptr, ptr %vp
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %a = add i64 %two, 4
+  %fp = getelementptr i64, ptr %call, i64 %a
+  %fn = load ptr, ptr %fp
+  %b = add i64 %two, 5
+  %ip = getelementptr i64, ptr %call, i64 %b
+  %items = load i64, ptr %ip
+  call void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads)
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+; store addresses[index] at each place of a table of (place, index)
+define void @scatter(ptr %table, i64 %n, ptr %addresses) nounwind {
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %pp = getelementptr ptr, ptr %table, i64 %two
+  %place = load ptr, ptr %pp
+  %one = add i64 %two, 1
+  %np = getelementptr i64, ptr %table, i64 %one
+  %index = load i64, ptr %np
+  %ap = getelementptr i64, ptr %addresses, i64 %index
+  %address = load i64, ptr %ap
+  store i64 %address, ptr %place
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+define void @replay(ptr %list, i64 %n, ptr %table, i64 %places, ptr %addresses) nounwind {
+entry:
+  call void @scatter(ptr %table, i64 %places, ptr %addresses)
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %cp = getelementptr ptr, ptr %list, i64 %two
+  %call = load ptr, ptr %cp
+  %one = add i64 %two, 1
+  %bp = getelementptr ptr, ptr %list, i64 %one
+  %bufs = load ptr, ptr %bp
+  call void @run(ptr %call, ptr %bufs)
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+define void @replay_timed(ptr %list, i64 %n, ptr %seconds) nounwind {
+entry:
+  %ts = alloca [2 x i64], align 8
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %item = getelementptr ptr, ptr %list, i64 %two
+  %t0 = call i64 @now(ptr %ts)
+  call void @replay(ptr %item, i64 1, ptr null, i64 0, ptr null)
+  %t1 = call i64 @now(ptr %ts)
+  %d = sub i64 %t1, %t0
+  %f = sitofp i64 %d to double
+  %sec = fdiv double %f, 1.000000e+09
+  %op = getelementptr double, ptr %seconds, i64 %i
+  store double %sec, ptr %op
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+define internal i64 @now(ptr %ts) nounwind {
+  %r = call i32 %CLOCK%(i32 1, ptr %ts)
+  %s = load i64, ptr %ts
+  %np = getelementptr i64, ptr %ts, i64 1
+  %ns = load i64, ptr %np
+  %a = mul i64 %s, 1000000000
+  %t = add i64 %a, %ns
+  ret i64 %t
+}
+
+define i64 @bench(ptr %call, ptr %sets, i64 %nsets, i64 %repeats, i64 %limit, ptr %out) nounwind {
+entry:
+  %ts = alloca [2 x i64], align 8
+  %begin = call i64 @now(ptr %ts)
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %set = phi i64 [0, %entry], [%set2, %body]
+  %elapsed = phi i64 [-1, %entry], [%spent, %body]
+  %more = icmp slt i64 %i, %repeats
+  %within = icmp slt i64 %elapsed, %limit
+  %go = and i1 %more, %within
+  br i1 %go, label %body, label %done
+body:
+  %bp = getelementptr ptr, ptr %sets, i64 %set
+  %bufs = load ptr, ptr %bp
+  %t0 = call i64 @now(ptr %ts)
+  call void @run(ptr %call, ptr %bufs)
+  %t1 = call i64 @now(ptr %ts)
+  %d = sub i64 %t1, %t0
+  %f = sitofp i64 %d to double
+  %sec = fdiv double %f, 1.000000e+09
+  %op = getelementptr double, ptr %out, i64 %i
+  store double %sec, ptr %op
+  %spent = sub i64 %t1, %begin
+  %i1 = add i64 %i, 1
+  %set1 = add i64 %set, 1
+  %wrap = icmp sge i64 %set1, %nsets
+  %set2 = select i1 %wrap, i64 0, i64 %set1
+  br label %head
+done:
+  ret i64 %i
+}
+"""

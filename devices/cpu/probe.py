@@ -25,7 +25,6 @@ from ...targets import Target
 from ..base import Device
 from ..limits import CACHED, PEAKS, Cached, Limits, Rates
 
-# probe ir ---------------------------------------------------------------------------------------------------
 # Probe kernels as LLVM IR text: floating-point peak (FMA, or multiplication and addition where there is none) and
 # memory rates. They follow the kernel ABI, an item being a block.
 #
@@ -139,7 +138,6 @@ def stream(target: Target, kind: str, block: int = BLOCK, passes: int = 1) -> st
     return "\n".join(line for line in lines if line)
 
 
-# probe ------------------------------------------------------------------------------------------------------
 _MIB = 1 << 20
 _SLOT_S = 0.12
 """Seconds spent on each figure."""

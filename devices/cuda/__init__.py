@@ -1,1 +1,3 @@
 """NVIDIA GPUs."""
+
+from __future__ import annotations

@@ -16,16 +16,15 @@ from ...ir.errors import BuildError, DeviceError
 from ...program import abi
 from ...program.maps import numbers
 from .. import limits as limits_file
-from ..base import Device, Executable, SourceLike
+from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits
-from ..memory import Memory
-from . import find as cuda_find
-from . import nvrtc
+from . import gpus, nvrtc
 
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
     from .session import CudaSession
+
 
 _MAGIC = b"tilewright cuda object 1\n"
 SPILL_BYTES = 256
@@ -52,11 +51,11 @@ class CudaDevice(Device):
     @cached_property
     def _card(self) -> dict[str, Any]:
         """What is known of the GPU, without opening it."""
-        return cuda_find.choose(cuda_find.found(), self.index)
+        return gpus.choose(gpus.found(), self.index)
 
     @cached_property
     def _target(self) -> Target:
-        return cuda_find.target_of(self._card)
+        return gpus.target_of(self._card)
 
     @property
     def target(self) -> Target:
@@ -90,7 +89,7 @@ class CudaDevice(Device):
         return {"device": "cuda", "cpu": self._card["name"], "target": self.target.key, "memory_bits": self._card["memory_bits"]}
 
     def family(self) -> list[tuple[str, str]]:
-        others = [f"cuda:{i}" for i in range(len(cuda_find.found())) if i != self.index]
+        others = [f"cuda:{i}" for i in range(len(gpus.found())) if i != self.index]
         return [(self.name, ""), *((name, "") for name in others)]
 
     def check_threads(self, threads: int) -> None:
@@ -147,7 +146,7 @@ class CudaDevice(Device):
             raise DeviceError(
                 f"this code was built for {head['arch']} and {self._card['name']} is {self.target.cpu}: build it for this GPU"
             )
-        from .run import CudaExecutable
+        from .executable import CudaExecutable
 
         return CudaExecutable(self._open(), code, signature)
 
@@ -155,7 +154,7 @@ class CudaDevice(Device):
         return self._open().driver.bus(self.index)
 
     def memory(self) -> Memory:
-        from .run import CudaMemory
+        from .executable import CudaMemory
 
         return CudaMemory(self._open())
 

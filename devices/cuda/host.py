@@ -24,7 +24,7 @@ from ...ir import index as ix
 from ...ir.errors import BuildError, DeviceError, VerifyError
 from ...program import abi, maps
 from ..base import SourceLike
-from . import tensor_map
+from .libcuda import for_host
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...program.program import Param
 
     Array = np.ndarray[Any, Any]
+
 
 HEADER = Path(__file__).with_name("host.hpp")
 MODEL_OF_HOPPER = "tilewright_hopper::"
@@ -224,7 +225,7 @@ class HostProgram:
         for arg in abi.arguments(signature, target):
             if arg.kind == "map":
                 name = signature.params[signature.maps[arg.at].param].name
-                args.append(tensor_map.for_host(maps.numbers(signature.maps[arg.at], name, symbols), buffers[name].address))
+                args.append(for_host(maps.numbers(signature.maps[arg.at], name, symbols), buffers[name].address))
                 continue
             args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
         try:

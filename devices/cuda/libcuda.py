@@ -1,18 +1,27 @@
-"""NVIDIA's driver library by ctypes, where no package is installed: the calls that `adapters` makes, with the names, arguments and
-results of the package cuda-bindings, so that one adapter serves both.
+"""NVIDIA's driver library by ctypes: the calls of cuda-bindings that `driver.CudaBindings` makes, with their names, arguments and results, so
+that one class serves both; and tensor maps (`cuTensorMapEncodeTiled`), whichever package makes the other calls.
 
-Prototypes and numbers are those of CUDA's header cuda.h (the reference "CUDA Driver API"); where a call has a newer version
-under the same name there, the symbol with its suffix is used. `tests/devices/test_driver_stub.py` compares the numbers with the
-package's. A call costs about a microsecond."""
+Prototypes and numbers are those of CUDA's header cuda.h (the reference "CUDA Driver API"). Where a call has a newer version under the same
+name there, the symbol with its suffix is used. `tests/devices/test_driver_stub.py` compares the numbers with the package's. A call costs
+about a microsecond."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from ...ir.errors import BuildError, DeviceError, VerifyError
+from ...program.maps import BYTES, MapNumbers
+
 LIBRARY = "libcuda.so.1"
+NO_DRIVER = (
+    "there is no NVIDIA driver here (libcuda.so.1 does not load): install the driver for the GPU, or start the container with its GPUs "
+    "(--gpus all); building CUDA kernels needs none of it, only running them does"
+)
 _IN: dict[str, Any] = {
     "i": ctypes.c_int, "u": ctypes.c_uint, "b": ctypes.c_ubyte, "z": ctypes.c_size_t, "d": ctypes.c_uint64, "p": ctypes.c_void_p, "s": ctypes.c_char_p,
 }  # fmt: skip
@@ -102,3 +111,69 @@ class LibCuda:
     def _string(self, function: Any, size: int, device: int) -> tuple[int, bytes]:
         text = ctypes.create_string_buffer(size)
         return int(function(text, ctypes.c_int(size), ctypes.c_int(device))), text.value
+
+
+DTYPES = {
+    "uint8": 0, "int8": 0, "bool": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8,
+    "bfloat16": 9,
+}  # fmt: skip
+"""CUtensorMapDataType. Bytes that are copied and not computed with go as unsigned ones, 8-bit floats too."""
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+"""CUtensorMapSwizzle."""
+_NO_INTERLEAVE, _PROMOTE_256, _FILL_ZEROS = 0, 3, 0
+"""CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE."""
+_ALIGN = 64
+
+
+@functools.cache
+def _function() -> Any:
+    try:
+        found = ctypes.CDLL(LIBRARY).cuTensorMapEncodeTiled
+    except OSError as e:
+        raise DeviceError(f"{NO_DRIVER} ({e})") from e
+    except AttributeError as e:
+        raise DeviceError("the NVIDIA driver is older than CUDA 12 and has no tensor maps: update the driver") from e
+    many, each = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    enum = ctypes.c_int
+    found.argtypes = [ctypes.c_void_p, enum, ctypes.c_uint32, ctypes.c_void_p, many, many, each, each, enum, enum, enum, enum]
+    found.restype = ctypes.c_int
+    return found
+
+
+def encode(m: MapNumbers, address: int) -> bytes:
+    """The map of the array that begins `m.offset` bytes behind `address` of the device's memory.
+
+    Raises BuildError where the driver refuses it, DeviceError where there is no driver that makes tensor maps."""
+    room = ctypes.create_string_buffer(BYTES + _ALIGN)
+    at = -(-ctypes.addressof(room) // _ALIGN) * _ALIGN
+    rank = len(m.dims)
+    status = _function()(
+        at,
+        DTYPES.get(m.map.dtype.name, DTYPES["uint8"]),
+        rank,
+        address + m.offset,
+        (ctypes.c_uint64 * rank)(*m.dims),
+        (ctypes.c_uint64 * max(1, rank - 1))(*m.pitches),
+        (ctypes.c_uint32 * rank)(*m.map.box),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+        _NO_INTERLEAVE,
+        SWIZZLES[m.map.swizzle],
+        _PROMOTE_256,
+        _FILL_ZEROS,
+    )
+    if status:
+        raise BuildError(
+            f"the driver refuses a tensor map of {m.dims} elements at address {address + m.offset:#x} (status {status}): leave out the "
+            "options that copy by TMA"
+        )
+    return ctypes.string_at(at, BYTES)
+
+
+def for_host(m: MapNumbers, address: int) -> bytes:
+    """A tensor map as `host_hopper.hpp` reads it. Raises VerifyError where TMA could not address the array."""
+    if address % 16:
+        raise VerifyError(f"TMA wants an array at a multiple of 16 bytes, not at {address:#x}")
+    rank, t = len(m.dims), m.map
+    dims, pitches, box = (*m.dims, *[1] * (5 - rank)), (*m.pitches, *[0] * (5 - rank)), (*t.box, *[1] * (5 - rank))
+    head = struct.pack("<Q5Q4Q5H4B", address + m.offset, *dims, *pitches, *box, rank, t.dtype.size, t.swizzle, 0)
+    return head.ljust(BYTES, b"\0")

@@ -15,10 +15,8 @@ from typing import Any
 from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from ...targets import Target
-from .driver import Driver
-from .open_driver import open_driver
+from .driver import Driver, open_driver
 
-# clocks -----------------------------------------------------------------------------------------------------
 # What a GPU was like while it was timed: clocks, temperature, power, and what held its clocks back.
 #
 # The figures come from NVML, the driver's management library (libnvidia-ml.so.1), which comes with every driver;
@@ -88,7 +86,6 @@ def nvml(bus: str) -> Nvml | None:
         return None
 
 
-# session ----------------------------------------------------------------------------------------------------
 _IDLE_S, _WAKE_S = 0.1, 0.02
 """A GPU that was idle for so long has slow clocks, and is kept busy for so long before it is timed."""
 HOLD_S = 1.0

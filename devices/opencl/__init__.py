@@ -1,1 +1,3 @@
 """OpenCL devices of any vendor."""
+
+from __future__ import annotations

@@ -1,23 +1,28 @@
-"""Which OpenCL drivers are installed, and what each says of its devices.
+"""Which OpenCL drivers are installed, which devices each has, which one a user means, and what code may use there.
 
 A driver may abort or hang the process that asks it, two of them in one process may disturb each other, and none survives a fork. So every
-driver is asked by a process of its own, which sees no other; the answers are handed down to the processes that this one starts."""
+driver is asked by a process of its own, which sees no other: `python -m tilewright.devices.opencl.drivers [LIBRARY]` prints one line of
+JSON, {"devices": […]} or {"none": "why"}. The answers are handed down to the processes that this one starts."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ...ir.errors import DeviceError
+from ...targets import Target, machine
+from ...targets.table import opencl as as_target
 
 VARIABLE = "TILEWRIGHT_OPENCL_FOUND"
 """Environment variable in which a process hands the answers to those it starts."""
@@ -30,13 +35,13 @@ INSTALL = (
     "install a driver: a GPU's comes from its vendor; for processors PoCL (Debian, Ubuntu: apt-get install pocl-opencl-icd) "
     "or Intel's runtime (pip install intel-opencl-rt intel-cmplr-lib-rt; proprietary)"
 )
-_MODULE = "tilewright.devices.opencl.describe"
+_MODULE = "tilewright.devices.opencl.drivers"
 
 
 @dataclass(frozen=True)
 class InstalledDriver:
     """One driver's answer. `file` names it to the user; `environment` is what a process that is to use it, and no other, sets before its
-    first OpenCL call. `devices` are as `opencl_describe` gives them; without any, `error` is the reason, with the fix."""
+    first OpenCL call. `devices` are as `describe` gives them; without any, `error` is the reason, with the fix."""
 
     file: str
     environment: Mapping[str, str]
@@ -153,3 +158,150 @@ def settings() -> dict[str, str]:
     if not any(name in os.environ for name in threads):
         out |= dict.fromkeys(threads, str(usable_cores()))
     return {name: value for name, value in out.items() if name not in os.environ}
+
+
+def describe() -> list[dict[str, Any]]:
+    """Every device of every platform. `at` is the device's place in its platform; sizes are bytes."""
+    import pyopencl as cl
+
+    out: list[dict[str, Any]] = []
+    for platform in cl.get_platforms():
+        for i, d in enumerate(platform.get_devices()):
+            kind = "gpu" if d.type & cl.device_type.GPU else "cpu" if d.type & cl.device_type.CPU else "accelerator"
+            rounded = bool(d.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+            out.append(
+                {
+                    "platform": platform.name.strip(), "platform_version": platform.version.strip(), "at": i, "name": d.name.strip(), "vendor": d.vendor.strip(),
+                    "driver": d.driver_version.strip(), "version": d.version.strip(), "kind": kind, "units": d.max_compute_units, "shared": d.local_mem_size,
+                    "group": min(d.max_work_group_size, d.max_work_item_sizes[0]), "memory": d.global_mem_size, "buffer": d.max_mem_alloc_size,
+                    "subgroup": _subgroup(d), "tick_ns": d.profiling_timer_resolution, "cache": d.global_mem_cache_size, "clock_mhz": d.max_clock_frequency, "rounded": rounded, "extensions": sorted(d.extensions.split()),
+                }
+            )  # fmt: skip
+    # a loader that reads both ways of naming a driver shows it twice
+    return [d for i, d in enumerate(out) if d not in out[:i]]
+
+
+def _subgroup(d: Any) -> int:
+    """Threads that run in step and can exchange values, where the device says so; else 0. Intel's GPUs have subgroups of 16 since
+    Gen8 (cl_intel_required_subgroup_size: a kernel chooses its own among them), AMD's waves of 64 or 32."""
+    extensions = set(d.extensions.split())
+    if {"cl_intel_subgroups", "cl_intel_required_subgroup_size"} <= extensions:
+        return 16
+    return int(d.wavefront_width_amd) if "cl_amd_device_attribute_query" in extensions else 0
+
+
+def _why_not(library: str, error: str) -> str:
+    if "PLATFORM_NOT_FOUND" not in error:
+        return error
+    if not library:
+        return "no OpenCL driver is there"
+    try:
+        ctypes.CDLL(library)
+    except OSError as e:
+        return f"its library cannot be loaded ({e})"
+    return "its library shows no platform (no device of its kind, or no permission to use it)"
+
+
+def main() -> None:
+    """Print the answer."""
+    library = sys.argv[1] if len(sys.argv) > 1 else ""
+    try:
+        devices = describe()
+        answer: dict[str, Any] = {"devices": devices} if devices else {"none": "it has no device"}
+    except Exception as e:
+        # whatever a driver, its loader or the binding raises: the reason goes to the user
+        answer = {"none": _why_not(library, " ".join(str(e).split()) or type(e).__name__)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
+
+
+CHECKS = "Oclgrind checks kernels (tune check) and is no device to tune for"
+_EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",), "subgroups": ("cl_khr_subgroup_shuffle",)}
+_INTEL = {"cl_intel_subgroups", "cl_intel_required_subgroup_size"}
+"""Subgroups of a size that a kernel chooses, and shuffles with names of their own."""
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device. `about` is what its driver says (`describe`); `environment` opens its driver and no
+    other; `file` names the driver."""
+
+    about: Mapping[str, Any]
+    environment: Mapping[str, str]
+    file: str
+
+    @property
+    def label(self) -> str:
+        """Platform and name."""
+        return f"{self.about['platform']} - {self.about['name']}"
+
+    @property
+    def checker(self) -> bool:
+        """Whether it interprets kernels to check them: no device to tune for."""
+        return "oclgrind" in self.about["platform"].lower()
+
+
+def find() -> list[FoundDevice]:
+    """Every device of every driver, in a fixed order: its place is its index. Raises DeviceError with the reason and
+    the fix where there is none."""
+    asked = drivers()
+    out: list[FoundDevice] = []
+    for driver in asked:
+        # two files may name one driver
+        out += [FoundDevice(d, driver.environment, driver.file) for d in driver.devices if all(d != f.about for f in out)]
+    if not out:
+        why = "; ".join(d.error for d in asked)
+        raise DeviceError(why if INSTALL in why else f"{why}; or {INSTALL}")
+    return out
+
+
+def choose(devices: Sequence[FoundDevice], selector: str) -> FoundDevice:
+    """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its platform's or its
+    own name (the first that has it). Raises DeviceError that lists what there is."""
+    if not selector:
+        rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
+        usable = [d for d in devices if not d.checker]
+        if not usable:
+            raise DeviceError(
+                f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}"
+            )
+        # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
+        return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
+    if selector.isdecimal():
+        matching = [d for i, d in enumerate(devices) if selector == str(i)]
+    else:
+        # the platform's name counts first: an Intel processor also runs other vendors' drivers
+        matching = [d for part in ("platform", "name") for d in devices if selector.lower() in d.about[part].lower()]
+    if not matching:
+        names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))
+        raise DeviceError(f"no OpenCL device {selector!r}: use an index or a part of a name ({names})")
+    return matching[0]
+
+
+def target_of(d: Mapping[str, Any]) -> Target:
+    """The Target of a device as its driver describes it."""
+    features = {name for name, any_of in _EXTENSIONS.items() if set(any_of) & set(d["extensions"])}
+    if d["kind"] != "cpu":
+        if set(d["extensions"]) >= _INTEL:
+            features |= {"subgroups", "intel_subgroups"}
+        # a GPU's name alone may be a code ("gfx90a") or a brand
+        name, cpu = _word(d["name"]), _word(f"{d['vendor']} {d['name']}")
+        gpu = as_target(name, cpu, "gpu", frozenset(features), d["units"], d["shared"], d["group"])
+        # without its size a subgroup is of no use, as nothing says who is in it
+        warp = max(1, d.get("subgroup", 0)) if "subgroups" in features else 1
+        cache = d["cache"] or gpu.l2
+        return replace(gpu, warp=warp, l2=cache, l3=cache)
+    platform = d["platform"].lower()
+    if "intel" in platform:
+        features.add("simt")  # its compiler vectorises across work-items; PoCL's hardly does
+    driver = "intel" if "intel" in platform else "pocl" if "portable computing" in platform else _word(d["platform"])
+    base = machine()  # whole: TILEWRIGHT_TARGET lowers the code that we make, and here the driver chooses instructions
+    return as_target(f"{driver}-{base.name}", f"{driver}-{base.cpu}", "cpu", frozenset(features), d["units"], d["shared"], d["group"], base)
+
+
+def _word(name: str) -> str:
+    """A name as one lower-case word."""
+    return re.sub(r"[^a-z0-9.]+", "-", re.sub(r"\((r|tm|c)\)", " ", name.lower())).strip("-")

@@ -1,7 +1,9 @@
 """Checks kernels in OpenCL C with Oclgrind, which interprets them: accesses out of bounds, data races, divergent barriers, and values that
 are used before anything was written (J. Price, S. McIntosh-Smith: Oclgrind, an extensible OpenCL device simulator, IWOCL 2015).
 
-It takes about a microsecond an operation, so shapes should be small. Each kernel runs in a process of its own."""
+It takes about a microsecond an operation, so shapes should be small. Each kernel runs in a process of its own: `python -m
+tilewright.devices.opencl.oclgrind FOLDER`. FOLDER holds plan.json (see `check`), kernel.cl and one file for each parameter, which is
+replaced by what the kernel left there."""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ from ..base import SourceLike
 
 if TYPE_CHECKING:
     import numpy as np
+
 
 INSTALL = "pip install 'tilewright[opencl-check]' (x86-64 Linux with glibc; elsewhere install Oclgrind itself and point OCL_ICD_VENDORS at its library)"
 Kind = Literal["bounds", "race", "barrier", "uninitialised", "other"]
@@ -125,7 +128,7 @@ def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised:
         "OCL_ICD_VENDORS": found, "OCL_ICD_FILENAMES": found, "PYOPENCL_NO_CACHE": "1", "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": str(int(uninitialised)),
         "OCLGRIND_LOG": str(log), "OCLGRIND_MAX_ERRORS": str(_MOST), "OCLGRIND_LOCAL_MEM_SIZE": str(shared), "OCLGRIND_MAX_WGSIZE": str(max(1024, threads)),
     }  # fmt: skip
-    command = [sys.executable, "-m", "tilewright.devices.opencl.oclgrind_run", str(folder)]
+    command = [sys.executable, "-m", "tilewright.devices.opencl.oclgrind", str(folder)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
@@ -151,3 +154,53 @@ def findings(log: str) -> tuple[OclgrindFinding, ...]:
             low = text.lower()
             out.append(OclgrindFinding(next((kind for words, kind in _KINDS if words in low), "other"), text))
     return tuple(out)
+
+
+def main() -> None:
+    """Run it, or print the compiler's log and exit with 2."""
+    import numpy as np
+
+    cl: Any = _binding()
+    folder = Path(sys.argv[1])
+    plan = json.loads((folder / "plan.json").read_text())
+    device = cl.get_platforms()[0].get_devices()[0]
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    try:
+        program = cl.Program(context, (folder / "kernel.cl").read_text()).build(options=plan["options"], cache_dir=False)
+    except cl.Error as e:
+        print(e)
+        sys.exit(2)
+    args: list[Any] = []
+    buffers = {}
+    for i, a in enumerate(plan["arguments"]):
+        if "symbol" in a:
+            args.append(np.int64(a["symbol"]))
+            continue
+        # a buffer that nobody wrote is uninitialised to Oclgrind too
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, a["nbytes"]))
+        if a.get("upload") and a["nbytes"]:
+            cl.enqueue_copy(queue, buffer, np.frombuffer((folder / a["file"]).read_bytes(), np.uint8))
+        buffers[i] = buffer
+        args.append(buffer)
+    for phase in plan["phases"]:
+        kernel = cl.Kernel(program, phase["name"])
+        kernel.set_args(*args)
+        if phase["groups"]:
+            cl.enqueue_nd_range_kernel(queue, kernel, (phase["groups"] * phase["threads"],), (phase["threads"],)).wait()
+    queue.finish()
+    for i, a in enumerate(plan["arguments"]):
+        if a.get("file") and a["nbytes"]:
+            out = np.empty(a["nbytes"], np.uint8)
+            cl.enqueue_copy(queue, out, buffers[i]).wait()
+            (folder / a["file"]).write_bytes(out.tobytes())
+
+
+def _binding() -> Any:
+    import pyopencl
+
+    return pyopencl
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ from ..limits import Limits, Rates
 
 if TYPE_CHECKING:
     from ...targets import Target
-    from .find import FoundDevice
+    from .drivers import FoundDevice
     from .session import ClSession
 
 
@@ -94,7 +94,7 @@ def _text(width: int, double: bool, gpu: bool) -> str:
 
 def measure(device: Probed) -> Limits:
     """The limits of a device, by the kernels above."""
-    from .memory import ClMemory
+    from .session import ClMemory
 
     s, about = device.open(), device.found.about
     target = device.target

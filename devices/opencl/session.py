@@ -1,19 +1,20 @@
-"""One open OpenCL device a process: its context, its queue, and its driver's cache of what was built."""
+"""One open OpenCL device a process: its context, its queue, its buffers, and its driver's cache of what was built."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...files import folders, owned
 from ...ir.errors import BuildError, DeviceError, MeasureError
-from .drivers import settings
-from .find import FoundDevice
+from ..base import Memory
+from .drivers import FoundDevice, settings
 
 MARGIN = 256
 
@@ -179,3 +180,42 @@ def session(found: FoundDevice) -> ClSession:
     if key not in _SESSIONS:
         _SESSIONS[key] = ClSession(found)
     return _SESSIONS[key]
+
+
+class ClMemory(Memory):
+    """Buffers of a session."""
+
+    def __init__(self, s: ClSession) -> None:
+        self._s, self.margin = s, s.margin
+
+    def alloc(self, nbytes: int) -> int:
+        return self._s.add(nbytes)
+
+    def free(self, handle: int) -> None:
+        self._s.drop(handle)
+
+    def write(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
+        if nbytes:
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, s.whole[handle], _bytes(address, nbytes), dst_offset=self.margin + offset))
+
+    def read(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
+        if nbytes:
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, _bytes(address, nbytes), s.whole[handle], src_offset=self.margin + offset))
+
+    def fill(self, handle: int, byte: int, nbytes: int, offset: int = 0) -> None:
+        if nbytes:
+            import numpy as np
+
+            self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.whole[handle], np.uint8(byte), self.margin + offset, nbytes))
+
+    def _do(self, work: Callable[[ClSession], Any]) -> None:
+        try:
+            work(self._s).wait()
+        except self._s.cl.Error as e:
+            raise MeasureError(f"{self._s.about['name']} failed to move memory: {e}") from e
+
+
+def _bytes(address: int, nbytes: int) -> Any:
+    import numpy as np
+
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))

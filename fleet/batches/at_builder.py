@@ -13,8 +13,7 @@ from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Measurement
 from ...measure.processes.builder import BuilderSetup
-from ...measure.processes.buildpool import BuildPool
-from ...measure.processes.builds import Builds
+from ...measure.processes.buildpool import BuildPool, Builds
 from ..seam import Worksite
 from . import plain
 from .described import DescribedDevice, DeviceFacts

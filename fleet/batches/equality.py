@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...measure.stats import median
+from ...measure.timing import median
 
 WITHIN = 1.05
 """Devices whose times differ by more are not the same thing."""

@@ -18,7 +18,7 @@ from .subject import identity, task_of
 
 if TYPE_CHECKING:
     from ...measure import Measurer
-    from ...measure.processes.builds import Builds
+    from ...measure.processes.buildpool import Builds
     from ...opts.opt import Opt
     from ..seam import Worksite
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 RUN = 16
-"""Consecutive places of a slice: twice the period of `measure.checking.special_inputs`."""
+"""Consecutive places of a slice: twice the period of `measure.inputs`."""
 FIRST = 2 * RUN
 """Of the first slice: thrice the period and more, since each of NaN and the two infinities has every third."""
 _LEAST = 3

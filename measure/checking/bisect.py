@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import OptError, TilewrightError, VerifyError
 from .. import inputs
-from .judged_kernel import judged
+from .verify import reference_kernel
 
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...targets import Target
 
     Opts = tuple[Opt, ...]
+
 
 SCHEDULE, EMIT = "schedule", "emit"
 _BEFORE_BARRIERS = "barriers"
@@ -138,7 +139,7 @@ class _Checker:
             raise
         except Exception as e:
             return ((SCHEDULE, _raised("applying the options", e)),)
-        reference = judged(self.kernel, self.target, "DOWNCONVERT" in scheduled.effects)
+        reference = reference_kernel(self.kernel, self.target, "DOWNCONVERT" in scheduled.effects)
         if reference is not self._reference:
             self._reference, self._expected = reference, None
         names = [EMIT, *(p.name for p in passes.of(self.target))]
@@ -204,7 +205,7 @@ class _Checker:
 
     def _twin_reference(self, cuts: Mapping[str, int]) -> _Reference:
         from ...ir.evaluation import evaluate, twin
-        from .unwritten import unwritten
+        from .verify import unwritten
 
         key = tuple(sorted(cuts.items()))
         if key not in self._twins:

@@ -12,11 +12,8 @@ from ...ir.evaluation.sampling import RUN, sampled_slices
 from ...ir.evaluation.work import evaluation_work
 from ...ir.index import evaluate
 from ...ir.node import as_node
-from .. import inputs
-from . import special_inputs
-from .judged_kernel import judged
-from .special_references import certain_expectations
-from .verify import check
+from ..inputs import generate, generate_special, shape
+from .verify import certain_expectations, check, reference_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from ...program.program import Signature
 
     Array = np.ndarray[Any, Any]
+
 
 WORK = 1 << 19
 """Elements of arrays that a reference may take (`evaluation_work`): tens of milliseconds. Of larger kernels parts are compared."""
@@ -48,7 +46,7 @@ def wrong(kernel: Kernel, signature: Signature, executable: Executable, device: 
         if _bytes(kernel, vars) > MOST_BYTES:
             continue
         for kind, values in _kinds(kernel, vars, seed):
-            found = _compared(kernel, signature, executable, judged(kernel, device.target, lossy), vars, values)
+            found = _compared(kernel, signature, executable, reference_kernel(kernel, device.target, lossy), vars, values)
             if found is None:
                 continue
             looked = True
@@ -70,7 +68,7 @@ def _bytes(kernel: Kernel, vars: Mapping[str, int]) -> int:
     out = 0
     for b in kernel.buffers:
         size = b.dtype.size
-        for d in inputs.shape(b, kernel, vars):
+        for d in shape(b, kernel, vars):
             size *= d
         out += size
     return out
@@ -79,8 +77,8 @@ def _bytes(kernel: Kernel, vars: Mapping[str, int]) -> int:
 def _kinds(kernel: Kernel, vars: Mapping[str, int], seed: int) -> Sequence[tuple[str, dict[str, Array]]]:
     # moderate special values: what drivers and reordered factors make of the others is no fault
     return [
-        ("random", inputs.generate(kernel, vars, seed)),
-        ("special", special_inputs.generate(kernel, vars, seed + 1, wild=True, subnormal=False, huge=False)),
+        ("random", generate(kernel, vars, seed)),
+        ("special", generate_special(kernel, vars, seed + 1, wild=True, subnormal=False, huge=False)),
     ]
 
 

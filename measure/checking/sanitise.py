@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices.opencl import oclgrind
 from ...ir.errors import TilewrightError, VerifyError
-from .. import inputs
-from .judged_kernel import judged
+from ..inputs import generate, shape
 from .verify import check as compare
-from .verify import expectations
+from .verify import expectations, reference_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,9 +58,9 @@ def sanitise(
     begin = time.monotonic()
     scheduled = apply(kernel, opts, target)
     program = lower(scheduled)
-    reference = judged(kernel, target, "DOWNCONVERT" in scheduled.effects)
+    reference = reference_kernel(kernel, target, "DOWNCONVERT" in scheduled.effects)
     source = render(program, target)
-    data = inputs.generate(kernel, values, seed)
+    data = generate(kernel, values, seed)
     order = [values[s.arg.name] for s in kernel.symbols]
     wrong = ""
     arrays = _arrays(kernel, data, values)
@@ -90,7 +89,7 @@ def _arrays(kernel: Kernel, data: Mapping[str, Array], values: Mapping[str, int]
 
     out = []
     for b in kernel.buffers:
-        made = np.array(data[b.name]) if b.name in data else np.empty(inputs.shape(b, kernel, values), b.dtype.np)
+        made = np.array(data[b.name]) if b.name in data else np.empty(shape(b, kernel, values), b.dtype.np)
         if b.name not in data:
             made.reshape(-1).view(np.uint8).fill(0xFF)
         out.append(made)

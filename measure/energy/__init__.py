@@ -1,1 +1,3 @@
 """Joules of a call: the counters of processors and GPUs, and how a candidate is run beside them."""
+
+from __future__ import annotations

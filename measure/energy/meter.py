@@ -10,10 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...ir.errors import DeviceError
 from ..outcome import EnergyUse
-from .counters import HOW, EnergyCounter
+from .counters import HOW, EnergyCounter, PowercapCounter, pynvml
+
+if TYPE_CHECKING:
+    from ...devices import Device
+
 
 WINDOWS = 3
 STEPS = 60
@@ -125,3 +130,16 @@ def paired_windows(
         got = {which: meter.once(runs[which], call_s[which]) for which in ((0, 1), (1, 0))[r % 2]}
         pairs.append((got[0], got[1]))
     return pairs
+
+
+def check_energy(device: Device) -> str:
+    """The name of the counter that a search would use. Raises DeviceError where there is none to be read: before anything is tuned."""
+    if device.target.kind != "gpu":
+        return EnergyMeter(PowercapCounter()).counter.name  # (one that stands still is none)
+    # what is on a GPU's bus only its driver knows, which the process that forks never opens: here NVML is only looked for
+    nvml = pynvml()
+    try:
+        nvml.nvmlInit()
+        return "NVML"
+    except nvml.NVMLError as e:
+        raise DeviceError(f"NVML cannot be used here, so the energy of {device.name} cannot be measured: {e}; {HOW}") from None

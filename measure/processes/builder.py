@@ -25,6 +25,7 @@ from .protocol import Channel
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
 
+
 log = logger("measure")
 
 MODULE = "tilewright.measure.processes.builder"

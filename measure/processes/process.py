@@ -1,8 +1,11 @@
 """Helper processes: one thread, gone when their parent is gone; started by exec, or forked by one that was.
 
-They talk over two pipes, ignore Ctrl-C (their parent decides), and are killed by the kernel when the thread that started them
-ends. Their environment keeps BLAS and OpenMP at one thread: a process that forks must not have others.
-"""
+They talk over two pipes, ignore Ctrl-C (their parent decides), and are killed by the kernel when the thread that started them ends. Their
+environment keeps BLAS and OpenMP at one thread: a process that forks must not have others.
+
+Cores are shared: while the runner times a candidate, the builders stand still (`Slots`). A builder beside a two-thread run on two cores
+doubles its time. All builders are in one process group, so stopping them is one system call, takes effect at once however long a
+compilation is, and is undone by whoever outlives the holder."""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...ir.errors import MeasureError
@@ -203,3 +207,48 @@ class Stillness:
         if worked != self._worked:
             self._worked, self._since = worked, time.monotonic()
         return time.monotonic() - self._since > self.limit_s
+
+
+def needs_pause(threads: int, builders: int, cores: int) -> bool:
+    """Timing on `threads` beside `builders` busy processes does not fit on `cores` usable cores."""
+    return threads + builders > cores
+
+
+def leave_builders() -> None:
+    """In a process that prepares beside the builders: from now on it does not stand still with them, but may make them do so."""
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+
+
+class Slots:
+    """The right to use the cores, as held by the side that times. `group` is the builders' process group; None: nothing to
+    pause."""
+
+    def __init__(self, group: int | None) -> None:
+        self.group = group
+
+    def hold(self) -> None:
+        """Stop the builders."""
+        self._signal(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Let the builders go on (harmless when they were not stopped)."""
+        self._signal(signal.SIGCONT)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """The builders stand still inside."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.group is None:
+            return
+        try:
+            os.killpg(self.group, number)
+        except ProcessLookupError:
+            # every builder has ended: there is nothing to pause
+            self.group = None

@@ -21,16 +21,15 @@ from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from .. import batch
 from ..batch import BatchJob, BatchResult, BatchTask
-from ..bench import Bench
+from ..bench import Bench, Data, RunnerSetup, prepare
 from ..outcome import Outcome
-from ..preparing import prepare
 from . import process
+from .process import Slots, leave_builders
 from .protocol import Channel, Closed, pair
-from .runner_setup import Data, RunnerSetup
-from .slots import Slots, leave_builders
 
 if TYPE_CHECKING:
     from ...devices import Device
+
 
 log = logger("measure")
 

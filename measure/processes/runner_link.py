@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError
 from ...log import logger
+from ..bench import Data, RunnerSetup
 from . import process, runner
-from .process import STILL_S, Stillness
+from .process import STILL_S, Slots, Stillness
 from .protocol import Closed
-from .runner_setup import Data, RunnerSetup
-from .slots import Slots
 
 if TYPE_CHECKING:
     from .buildpool import BuildPool
     from .forked import Helper
+
 
 log = logger("measure")
 

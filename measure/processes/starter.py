@@ -29,9 +29,9 @@ NAMES = {module: f"tw-{module.rpartition('.')[2]}".encode() for module in FORKED
 """What /proc and ps call a helper: its command line is the starter's."""
 _NEEDED = (
     "numpy", "numpy.random", "llvmlite.binding", "tilewright.lower", "tilewright.renderers", "tilewright.plan.compile",
-    "tilewright.devices.cpu.device", "tilewright.devices.cpu.executable", "tilewright.measure.preparing",
-    "tilewright.measure.checking.compare", "tilewright.measure.memory", "tilewright.measure.checking.exact", "tilewright.measure.roofline",
-    "tilewright.measure.on_device.reference", "tilewright.measure.checking.compiled_reference", "tilewright.measure.checking.verify",
+    "tilewright.devices.cpu.device", "tilewright.devices.cpu.executable", "tilewright.measure.bench",
+    "tilewright.measure.checking.compare", "tilewright.measure.operands", "tilewright.measure.checking.exact_sums", "tilewright.measure.roofline",
+    "tilewright.measure.checking.compiled_references", "tilewright.measure.checking.verify",
 )  # fmt: skip
 """What helpers import later, when they serve."""
 

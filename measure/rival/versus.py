@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, UsageError
-from ..stats import compare, median, noise, quartile
+from ..timing import compare, median, noise, quartile
 from . import numpy_side, torch_side
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...opts.opt import Opt
 
 
-# environment ------------------------------------------------------------------------------------------------
 # What other libraries must be told so that they use no more of this machine than we do under TILEWRIGHT_TARGET; and the
 # environment that they run in.
 
@@ -101,7 +100,6 @@ def environment(threads: int) -> dict[str, str]:
     return env | settings()
 
 
-# versus -----------------------------------------------------------------------------------------------------
 ROUNDS = 10
 _BURST_S = 0.1
 _LEAST, _MOST = 5, 200

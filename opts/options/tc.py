@@ -14,9 +14,9 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of
-from ...targets import instructions, tensor_rows, wgmma_rows
+from ...targets import instructions, tensor_rows
 from ...targets.instructions import Instruction
-from ...targets.tensor_rows import TensorRow
+from ...targets.tensor_rows import TensorRow, wgmma_named
 from .. import tensor_cores
 from ..analysis.dots import fitting, inner_loops, shift_of
 from ..analysis.structure import contractions, extent
@@ -67,7 +67,7 @@ def _row(s: ScheduleBuilder, o: Opt) -> Instruction | TensorRow:
     name = str(o.fields["row"])
     known: tuple[Instruction | TensorRow, ...] = (*instructions.available(s.target), *tensor_rows.available(s.target))
     has = ", ".join(r.name for r in known) or "none"
-    row = instructions.BY_NAME.get(name) or tensor_rows.BY_NAME.get(name) or wgmma_rows.find(name)
+    row = instructions.BY_NAME.get(name) or tensor_rows.BY_NAME.get(name) or wgmma_named(name)
     if row is None:
         raise OptError(f"{o}: there is no instruction row {name!r} ({s.target.name} has: {has})")
     if row.flag not in s.target.features:

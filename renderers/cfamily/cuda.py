@@ -15,9 +15,9 @@ from typing import ClassVar
 from ...ir.dtypes import FORMATS, DType, bool_, float32, index, uint8, uint16, uint32, uint64
 from ...program import abi
 from ...program.program import Instr, Program
-from ...targets.exp2 import COEFFICIENTS, FAR
 from ...targets.languages import language
 from ...targets.target import Target
+from ...targets.tensor_step import COEFFICIENTS, FAR
 from . import cuda_hopper, cuda_tensor, half, ops
 from .cuda_hopper import HopperEmitter
 from .cuda_memory import VectorAccess

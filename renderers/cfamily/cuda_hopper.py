@@ -12,9 +12,8 @@ from typing import Any
 from ...ir.dtypes import DType, uint32
 from ...program.hopper import WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
 from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, bodies, statements
-from ...targets import wgmma_rows
 from ...targets.target import Target
-from ...targets.tensor_rows import TensorRow
+from ...targets.tensor_rows import TensorRow, wgmma_named
 from .cuda_tensor import TensorText
 from .dialect import atom
 
@@ -187,7 +186,7 @@ _HOST = {"f16": "F16", "bf16": "Bf16", "tf32": "Tf32", "e4m3": "E4m3", "e5m2": "
 
 def product(what: WarpgroupProduct) -> tuple[str, str]:
     """(name, text) of a product; A is a descriptor or an array of 32-bit words."""
-    row = wgmma_rows.find(what.row)
+    row = wgmma_named(what.row)
     assert row is not None
     suffix = row.name.split(".", 2)[2]
     words = row.elements("a") * row.a.size // 4

@@ -100,4 +100,4 @@ def filled(cache_file: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests use is not said."""
-    monkeypatch.setattr("tilewright.measure.busy.BUSY", float("inf"))
+    monkeypatch.setattr("tilewright.measure.timing.BUSY", float("inf"))

@@ -97,7 +97,7 @@ def test_a_line_for_each_candidate() -> None:
 
 
 def test_what_others_use_is_seen_where_the_system_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.measure import busy
+    from tilewright.measure import timing as busy
 
     told = iter([100.0, 101.5])
     monkeypatch.setattr(busy, "_times", lambda: next(told))

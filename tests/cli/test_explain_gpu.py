@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
 from fake_gpu import SPEC
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.ir import DeviceError
 from tilewright.opts import Opt
 from tilewright.search.explain import Explanation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
 from tilewright import kernels, lower, opts, targets
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
 from tilewright.ir.normal_form.canonical import canonical

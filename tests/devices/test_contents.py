@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
 from tilewright import kernels, targets
-from tilewright.devices.cuda import contents
-from tilewright.devices.cuda import contents as sass
-from tilewright.devices.cuda.contents import occupancy
+from tilewright.devices.cuda import machine_code as contents
+from tilewright.devices.cuda import machine_code as sass
+from tilewright.devices.cuda.machine_code import occupancy
 from tilewright.ir import DeviceError
 from tilewright.lower import lower
 from tilewright.opts import Opt, apply

@@ -19,7 +19,7 @@ from hand_built import matmul
 from random_schedules import Case
 from tilewright import devices, kernels, targets
 from tilewright.devices import Device
-from tilewright.devices.cpu import cc
+from tilewright.devices.cpu import c_compiler as cc
 from tilewright.ir import BuildError, DeviceError, OptError
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate, shape

@@ -19,11 +19,11 @@ from fake_cuda import CARD, FAULT, FakeCudaDevice
 from tilewright import devices
 from tilewright.devices import BoundCall
 from tilewright.devices.cuda import device as cuda
-from tilewright.devices.cuda import find as cuda_find
+from tilewright.devices.cuda import executable as cuda_timing
+from tilewright.devices.cuda import gpus as cuda_find
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda import probe as cuda_probe
 from tilewright.devices.cuda import session as cuda_session
-from tilewright.devices.cuda import timing as cuda_timing
 from tilewright.devices.cuda.device import CudaDevice, veto
 from tilewright.devices.cuda.host import Guarded, HostModule
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
@@ -212,7 +212,7 @@ def test_asking_describes_every_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     driver = types.SimpleNamespace(
         name="stand-in 1", count=lambda: 2, card=lambda i: f"GPU {i}", version=lambda: (13, 0), attribute=lambda i, name: len(name) + i
     )
-    monkeypatch.setattr("tilewright.devices.cuda.open_driver.open_driver", lambda: driver)
+    monkeypatch.setattr("tilewright.devices.cuda.driver.open_driver", lambda: driver)
     cuda_find.main()
     got = json.loads(capsys.readouterr().out)["devices"]
     assert [d["name"] for d in got] == ["GPU 0", "GPU 1"] and got[1]["l2"] == len("L2_CACHE_SIZE") + 1 and got[0]["by"] == "stand-in 1"

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from tilewright.devices.cuda import driver as cuda_driver
-from tilewright.devices.cuda.driver import FATAL, TEXTS, failure
-from tilewright.devices.cuda.open_driver import CHOICE, CtypesDriver, CudaBindings, PyCuda, open_driver
+from tilewright.devices.cuda.driver import CHOICE, FATAL, TEXTS, CtypesDriver, CudaBindings, PyCuda, failure, open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 

@@ -10,17 +10,17 @@ import pytest
 from cuda_build import needs_cxx
 from cuda_text import SEEDED, sources
 from tilewright import devices, kernels
-from tilewright.devices.cuda import run as comparing
 from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.executable import _STORED
 from tilewright.devices.cuda.host import run_on_host
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome
+from tilewright.measure.checking.compiled_references import plan
+from tilewright.measure.checking.device_compare import trusted
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.on_device.compare import trusted
-from tilewright.measure.on_device.reference import plan
 from tilewright.plan import Built, compile
 from tilewright.plan.remote import Copying
 from tilewright.program.program import Signature
@@ -115,7 +115,7 @@ def test_a_hold_lasts_until_it_is_released(gpu: CudaDevice) -> None:
     assert 200 <= s.clocks["sm_mhz_held"] <= 4000
 
 
-@pytest.mark.parametrize("of", [dtype(n) for n in comparing._STORED], ids=lambda d: d.name)
+@pytest.mark.parametrize("of", [dtype(n) for n in _STORED], ids=lambda d: d.name)
 def test_the_gpu_judges_as_numpy_does(gpu: CudaDevice, of: DType) -> None:
     memory = gpu.memory()
     trusted(of, np.ones(1, np.float32), memory)

@@ -11,9 +11,9 @@ from hopper_chain import TILE, chain, reference
 from hopper_mutants import INTERPRETER_ALONE, LIMIT, MUTANTS
 from hopper_programs import Gemm, gemm, operands, worst
 from tilewright import targets
-from tilewright.devices.cuda import contents as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram
+from tilewright.devices.cuda.machine_code import counts
 from tilewright.interp import run
 from tilewright.ir.errors import VerifyError
 from tilewright.program.verify import verify
@@ -87,7 +87,7 @@ def test_a_chain_of_products_through_registers() -> None:
 @needs_nvdisasm
 def test_the_machine_code_has_the_units_instructions() -> None:
     cubin, _ = nvrtc.compile(render(gemm(Gemm(256, 128, 256, columns=128, consumers=2, cluster=2, staged=True)), TARGET).text, "sm_90a")
-    found = sass.counts(cubin)
+    found = counts(cubin)
     for name in ("HGMMA", "UTMALDG", "UTMASTG", "USETMAXREG", "SYNCS"):
         assert found[name], name
     assert found["HGMMA"] % 4 == 0, "four steps of k a tile, however often the compiler unrolls the loop"

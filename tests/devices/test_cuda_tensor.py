@@ -11,9 +11,9 @@ import pytest
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from tensor_programs import Tile, matmul, operands, product
 from tilewright import targets
-from tilewright.devices.cuda import contents as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostModule, HostProgram, entries, run_on_host
+from tilewright.devices.cuda.machine_code import counts
 from tilewright.interp import run
 from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import DType, bfloat16, float16, float32
@@ -135,7 +135,7 @@ def test_every_row_builds_without_spills(generation: str) -> None:
 
 def _built(tile: Tile) -> Any:
     code, _ = nvrtc.compile(rendered(tile).text, GENERATIONS[tile.generation])
-    return sass.counts(code)
+    return counts(code)
 
 
 @needs_nvrtc
@@ -200,7 +200,7 @@ def test_accumulators_become_the_next_operand(kind: DType) -> None:
 @needs_nvdisasm
 def test_two_numbers_are_rounded_and_packed_at_once() -> None:
     code, _ = nvrtc.compile(render(chained(bfloat16), targets.named("sm_90a")).text, "sm_90a")
-    found = sass.counts(code)
+    found = counts(code)
     assert found["F2FP"] == 4 and not found["PRMT"] and found["HMMA"] == 1
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from stub_cuda import has, needs_stub, run
-from tilewright.devices.cuda import libcuda, tensor_map
-from tilewright.devices.cuda.open_driver import CHOICE
+from tilewright.devices.cuda import libcuda
+from tilewright.devices.cuda.driver import CHOICE
+from tilewright.devices.cuda.libcuda import _FILL_ZEROS, _NO_INTERLEAVE, _PROMOTE_256, DTYPES, SWIZZLES
 
 pytestmark = [needs_stub, pytest.mark.slow]
 ADAPTERS = [
@@ -27,7 +28,7 @@ START = """
 import ctypes, sys
 import numpy as np
 from stub_cuda import image
-from tilewright.devices.cuda.open_driver import open_driver
+from tilewright.devices.cuda.driver import open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 TEXT = '''extern "C" __global__ void add_p0(const float* a, float* b, long long n, long long by) {
     const long long i = blockIdx.x * 32ll + threadIdx.x;
@@ -148,12 +149,12 @@ def test_our_numbers_are_the_packages() -> None:
             "CUdevice_attribute": {f"CU_DEVICE_ATTRIBUTE_{n}": v for n, v in libcuda.DEVICE_ATTRIBUTES.items()},
             "CUfunction_attribute": {f"CU_FUNC_ATTRIBUTE_{n}": v for n, v in libcuda.FUNCTION_ATTRIBUTES.items()},
             "CUtensorMapDataType": {
-                f"CU_TENSOR_MAP_DATA_TYPE_{n.upper()}": v for n, v in tensor_map.DTYPES.items() if n not in ("int8", "bool", "int16")
+                f"CU_TENSOR_MAP_DATA_TYPE_{n.upper()}": v for n, v in DTYPES.items() if n not in ("int8", "bool", "int16")
             },
-            "CUtensorMapSwizzle": {f"CU_TENSOR_MAP_SWIZZLE_{f'{n}B' if n else 'NONE'}": v for n, v in tensor_map.SWIZZLES.items()},
-            "CUtensorMapInterleave": {"CU_TENSOR_MAP_INTERLEAVE_NONE": tensor_map._NO_INTERLEAVE},
-            "CUtensorMapL2promotion": {"CU_TENSOR_MAP_L2_PROMOTION_L2_256B": tensor_map._PROMOTE_256},
-            "CUtensorMapFloatOOBfill": {"CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE": tensor_map._FILL_ZEROS},
+            "CUtensorMapSwizzle": {f"CU_TENSOR_MAP_SWIZZLE_{f'{n}B' if n else 'NONE'}": v for n, v in SWIZZLES.items()},
+            "CUtensorMapInterleave": {"CU_TENSOR_MAP_INTERLEAVE_NONE": _NO_INTERLEAVE},
+            "CUtensorMapL2promotion": {"CU_TENSOR_MAP_L2_PROMOTION_L2_256B": _PROMOTE_256},
+            "CUtensorMapFloatOOBfill": {"CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE": _FILL_ZEROS},
         }
     )
     passes(
@@ -164,7 +165,7 @@ import cuda.bindings.driver as real
 for kind, names in json.loads(sys.argv[1]).items():
     for name, number in names.items():
         assert int(getattr(getattr(real, kind), name)) == number, name
-from tilewright.devices.cuda.open_driver import _MAPPED, _PORTABLE
+from tilewright.devices.cuda.driver import _MAPPED, _PORTABLE
 from tilewright.devices.cuda.libcuda import CALLS
 assert (real.CU_MEMHOSTALLOC_DEVICEMAP, real.CU_MEMHOSTALLOC_PORTABLE) == (_MAPPED, _PORTABLE)
 assert all(hasattr(real, name) for name in CALLS)
@@ -178,7 +179,7 @@ def test_a_hold_is_released_when_all_is_queued() -> None:
     passes("""
 import time
 from stub_cuda import StubSession
-from tilewright.devices.cuda.timing import timed
+from tilewright.devices.cuda.executable import timed
 from tilewright.targets import named
 s = StubSession(d, 0, named("sm_90a"))
 SLEEP = '''extern "C" __global__ void sleep_p0(long long* out, long long cycles) {
@@ -223,7 +224,7 @@ assert not s.complete() and s._word[1] >= 1e7
 
 def test_tensor_maps_are_encoded() -> None:
     passes("""
-from tilewright.devices.cuda.tensor_map import encode, for_host
+from tilewright.devices.cuda.libcuda import encode, for_host
 from tilewright.ir.dtypes import bfloat16
 from tilewright.program.maps import TensorMap, numbers
 m = numbers(TensorMap(0, bfloat16, (100, 60), (128,), (64, 32), 128, 8), "a", {})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from thorough import amount
 from tilewright import devices, kernels, targets
-from tilewright.devices.cpu import pool_ir
+from tilewright.devices.cpu import pool as pool_ir
 from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.engine import compile_text
@@ -101,5 +101,5 @@ def test_what_runs_and_probes_them(target: Target, tmp_path: Path) -> None:
     texts = [probe_ir.fma(target, bits) for bits in (32, 64)] + [probe_ir.stream(target, kind) for kind in probe_ir.KINDS]
     objs = [compile_text(text, target, native=True) for text in texts]
     check(objs, target, tmp_path)
-    pool = compile_text(pool_ir.text(target.arch, dict.fromkeys(pool_ir.EXTERNALS, 1)), target, native=True)
+    pool = compile_text(pool_ir.pool_text(target.arch, dict.fromkeys(pool_ir.EXTERNALS, 1)), target, native=True)
     check([*objs, pool], target, tmp_path)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from tilewright import devices, targets
-from tilewright.devices.opencl import describe as opencl_describe
 from tilewright.devices.opencl import drivers as opencl_drivers
-from tilewright.devices.opencl import find as opencl_find
 from tilewright.devices.opencl.device import OpenClDevice
+from tilewright.devices.opencl.drivers import FoundDevice, _why_not, choose, find, target_of
 from tilewright.ir import DeviceError
 
 CPU = {
@@ -80,14 +79,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
 def test_a_gpu_comes_first_and_the_checker_is_no_device(install: Callable[..., Path]) -> None:
     install("checker", "cpu", "gpu")
-    found = opencl_find.find()
+    found = find()
     assert [f.about["name"] for f in found] == ["Oclgrind Simulator", "pthread-znver5", "gfx1100"]
-    assert opencl_find.choose(found, "").about["name"] == "gfx1100"
-    assert opencl_find.choose(found, "1").about["name"] == opencl_find.choose(found, "PORTABLE").about["name"] == "pthread-znver5"
+    assert choose(found, "").about["name"] == "gfx1100"
+    assert choose(found, "1").about["name"] == choose(found, "PORTABLE").about["name"] == "pthread-znver5"
     # the platform's name before the device's
-    beside = opencl_find.FoundDevice(CPU | {"platform": "PThread OpenCL", "name": "x"}, {}, "")
-    assert opencl_find.choose([*found, beside], "pthread") is beside
-    assert opencl_find.choose(found, "gfx").environment == {"OCL_ICD_VENDORS": "/drivers/gpu", "OCL_ICD_FILENAMES": "/drivers/gpu"}
+    beside = FoundDevice(CPU | {"platform": "PThread OpenCL", "name": "x"}, {}, "")
+    assert choose([*found, beside], "pthread") is beside
+    assert choose(found, "gfx").environment == {"OCL_ICD_VENDORS": "/drivers/gpu", "OCL_ICD_FILENAMES": "/drivers/gpu"}
     assert [name for name, why in devices.get("opencl").family() if not why] == ["opencl", "opencl:1"]
     assert dict(devices.get("opencl").family())["opencl:0"].startswith("Oclgrind checks kernels (tune check)")
 
@@ -135,7 +134,7 @@ def test_only_a_checker_is_no_device(install: Callable[..., Path]) -> None:
 
 def test_no_driver_at_all(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     install()
-    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.describe")
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.drivers")
     monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
     pytest.importorskip("pyopencl")
     with pytest.raises(DeviceError, match="OCL_ICD_VENDORS=/nowhere: no OpenCL driver is there; install what is missing"):
@@ -164,14 +163,14 @@ def test_drivers_are_asked_once_and_again_when_the_choice_changes(install: Calla
     opencl_drivers.forget()
     assert len(opencl_drivers.drivers()) == 2
     monkeypatch.setenv("OCL_ICD_VENDORS", "/some/where")
-    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.describe")
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.drivers")
     (only,) = opencl_drivers.drivers()
     assert only.file == "OCL_ICD_VENDORS=/some/where" and only.environment == {}
 
 
 def test_a_driver_listed_twice_is_one_device(install: Callable[..., Path]) -> None:
     install("cpu", "noisy")
-    assert len(opencl_find.find()) == 1
+    assert len(find()) == 1
 
 
 def test_libraries_beside_their_file_and_intels_by_pip(install: Callable[..., Path], tmp_path: Path) -> None:
@@ -203,7 +202,7 @@ def test_pocl_uses_the_cores_that_this_process_may(monkeypatch: pytest.MonkeyPat
 
 
 def test_targets() -> None:
-    here, cpu, gpu = targets.machine(), opencl_find.target_of(CPU), opencl_find.target_of(GPU)
+    here, cpu, gpu = targets.machine(), target_of(CPU), target_of(GPU)
     assert (cpu.lang, cpu.kind, cpu.vector_bytes, cpu.l2, cpu.cores, cpu.shared) == (
         "opencl",
         "cpu",
@@ -217,11 +216,11 @@ def test_targets() -> None:
     assert gpu.name == "gfx1100" and gpu.cpu == "advanced-micro-devices-inc.-gfx1100" and gpu.features == {"fp64", "fp16", "subgroups"}
     assert gpu.l2 == gpu.l3 == GPU["cache"]
     # shuffles where the size of a subgroup is known
-    assert opencl_find.target_of(GPU | {"subgroup": 32}).warp == 32
-    assert opencl_find.target_of(GPU | {"subgroup": 32, "extensions": ["cl_khr_fp16"]}).warp == 1
-    arc = opencl_find.target_of(GPU | {"subgroup": 16, "extensions": ["cl_intel_required_subgroup_size", "cl_intel_subgroups"]})
+    assert target_of(GPU | {"subgroup": 32}).warp == 32
+    assert target_of(GPU | {"subgroup": 32, "extensions": ["cl_khr_fp16"]}).warp == 1
+    arc = target_of(GPU | {"subgroup": 16, "extensions": ["cl_intel_required_subgroup_size", "cl_intel_subgroups"]})
     assert arc.warp == 16 and arc.features == {"subgroups", "intel_subgroups"}
-    intel = opencl_find.target_of(CPU | {"platform": "Intel(R) OpenCL"})
+    intel = target_of(CPU | {"platform": "Intel(R) OpenCL"})
     assert intel.simt and intel.name == f"intel-{here.name}" and intel.key != cpu.key
 
 
@@ -242,10 +241,10 @@ def test_the_number_of_threads(install: Callable[..., Path]) -> None:
 
 
 def test_why_a_driver_has_no_platform() -> None:
-    assert opencl_describe._why_not("/nowhere/lib.so", "PLATFORM_NOT_FOUND_KHR").startswith("its library cannot be loaded (/nowhere/lib.so")
-    assert "shows no platform" in opencl_describe._why_not("libc.so.6", "PLATFORM_NOT_FOUND_KHR")
-    assert opencl_describe._why_not("", "PLATFORM_NOT_FOUND_KHR") == "no OpenCL driver is there"
-    assert opencl_describe._why_not("x", "OUT_OF_HOST_MEMORY") == "OUT_OF_HOST_MEMORY"
+    assert _why_not("/nowhere/lib.so", "PLATFORM_NOT_FOUND_KHR").startswith("its library cannot be loaded (/nowhere/lib.so")
+    assert "shows no platform" in _why_not("libc.so.6", "PLATFORM_NOT_FOUND_KHR")
+    assert _why_not("", "PLATFORM_NOT_FOUND_KHR") == "no OpenCL driver is there"
+    assert _why_not("x", "OUT_OF_HOST_MEMORY") == "OUT_OF_HOST_MEMORY"
 
 
 def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:

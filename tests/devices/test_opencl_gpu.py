@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.devices.opencl.run import ClExecutable, _spans
+from tilewright.devices.opencl.device import ClExecutable, _spans
 from tilewright.lower import lower
 from tilewright.opts import Opt, apply
 from tilewright.renderers import render

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir import BuildError, DeviceError
 

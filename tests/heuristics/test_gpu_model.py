@@ -15,7 +15,7 @@ from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import Opt, apply, opt
 from tilewright.opts.schedule import Scheduled
 from tilewright.targets import Target
-from tilewright.targets.gpu_rates import RATES, UNKNOWN, rates_of
+from tilewright.targets.table import RATES, UNKNOWN, rates_of
 
 pytestmark = pytest.mark.many
 HOPPER = targets.named("sm_90a")

@@ -12,7 +12,7 @@ from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from group_mutants import found, place_of
 from group_programs import STEPS, THREADS, TILE, WIDE, param, ring, shared
 from tilewright import targets
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import run_on_host
 from tilewright.interp import run

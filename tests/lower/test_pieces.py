@@ -12,7 +12,7 @@ from tilewright.ir import sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.measure.inputs import generate
-from tilewright.measure.memory import Operands
+from tilewright.measure.operands import Operands
 from tilewright.opts import apply, opt, parse
 from tilewright.program.program import Block, For, If, Instr, statements
 from tilewright.renderers import render

@@ -14,8 +14,8 @@ from group_mutants import found, place_of
 from ring_kernels import DRAWN
 from thorough import amount
 from tilewright import kernels, targets
-from tilewright.devices.cuda import contents as sass
 from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.machine_code import counts
 from tilewright.ir import OptError, VerifyError, sym
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, opt
@@ -75,7 +75,7 @@ def test_the_text_gives_the_interpreters_bits_in_both_orders(name: str, request:
 def test_the_machine_code_copies_past_the_registers_and_spills_nothing_to_speak_of(name: str, cpu: str) -> None:
     texts = [render(lower(apply(kernel, opts, target)), target).text for kernel, opts, target in cases(name, 4, (cpu,))]
     cubin, log = nvrtc.compile(next(x for x in texts if "cp_async" in x), cpu)
-    assert sass.counts(cubin)["LDGSTS"]
+    assert counts(cubin)["LDGSTS"]
     # the assembler may keep a word or two in memory on its own account, to fit one more group on a multiprocessor
     assert all(r.spill_stores <= 16 for r in nvrtc.resources(log).values())
 

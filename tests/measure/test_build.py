@@ -14,7 +14,7 @@ from tilewright import kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurement, Measurer, Outcome
 from tilewright.measure.processes import buildpool
-from tilewright.measure.processes.builds import Builds
+from tilewright.measure.processes.buildpool import Builds
 from tilewright.opts import parse
 from tilewright.plan import Built
 

@@ -12,11 +12,11 @@ from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, float64, in
 from tilewright.ir.evaluation import evaluate, evaluate_error
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.ir.evaluation.work import evaluation_work, reduced_points
-from tilewright.measure.checking import compiled_reference, special_inputs, special_references
-from tilewright.measure.checking.compiled_reference import compiled_expectations
-from tilewright.measure.checking.special_references import special_expectations
-from tilewright.measure.checking.verify import expectations
-from tilewright.measure.inputs import generate
+from tilewright.measure.checking import compiled_references as compiled_reference
+from tilewright.measure.checking import verify as special_references
+from tilewright.measure.checking.compiled_references import compiled_expectations
+from tilewright.measure.checking.verify import expectations, special_expectations
+from tilewright.measure.inputs import generate, generate_special
 from tilewright.measure.processes import process
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def forces(n: int = 70) -> Kernel:
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_reference, "HEAVY", 0)
+    monkeypatch.setattr(compiled_reference, "HOST_ELEMENTS", 0)
     monkeypatch.setattr(special_references, "SPECIAL_WORK", 0)
     monkeypatch.setattr(special_references, "SAMPLED_WORK", 1)
 
@@ -96,7 +96,7 @@ def test_light_kernels_and_those_without_a_formula_are_left_to_numpy(light: None
     kb.store("h", float32, (4,), (i,), cast(x[i], float32), indices=(x[i],), combine="add")
     counts = kb.build()
     assert compiled_expectations(counts, generate(counts, {}, 3), False) is None
-    monkeypatch.setattr(compiled_reference, "HEAVY", 1 << 26)
+    monkeypatch.setattr(compiled_reference, "HOST_ELEMENTS", 1 << 26)
     kernel = forces()
     assert compiled_expectations(kernel, generate(kernel, {}, 3), False) is None
 
@@ -140,7 +140,7 @@ def test_the_parts_have_every_kind_of_special_value(light: None, dims: tuple[int
     kb.store("v", float32, dims, at, 2.0 * y[at])
     kernel = kb.build()
     for seed in range(6):
-        inputs = special_inputs.generate(kernel, {}, seed)
+        inputs = generate_special(kernel, {}, seed)
         for e in special_expectations(kernel, inputs, {}, seed).values():
             assert e.free is not None
             seen = e.value[~e.free]
@@ -153,7 +153,7 @@ def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monk
     x = kb.input("x", (300, 9), float32)
     kb.store("y", float32, (300, 9), (i, j), sqrt(x[i, j] * x[i, j] + 1.0))
     kernel = kb.build()
-    inputs = special_inputs.generate(kernel, {}, 1)
+    inputs = generate_special(kernel, {}, 1)
     parts = special_expectations(kernel, inputs, {}, 1)["y"]
     monkeypatch.setattr(special_references, "SPECIAL_WORK", 1 << 40)
     whole = special_expectations(kernel, inputs, {}, 1)["y"]

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from fake_cuda import FakeCudaDevice
+from tilewright.devices.base import Comparison, Found
+from tilewright.devices.cuda import executable as comparing
 from tilewright.devices.cuda import nvrtc
-from tilewright.devices.cuda import run as comparing
-from tilewright.devices.cuda.run import CudaMemory
-from tilewright.devices.memory import Comparison, Found
+from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int32, uint8
 from tilewright.ir.evaluation.computed import OVERFLOW
+from tilewright.measure.checking import device_compare as device_compare
+from tilewright.measure.checking.device_compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted
 from tilewright.measure.checking.verify import Expect, Verdict, check
-from tilewright.measure.on_device import compare as device_compare
-from tilewright.measure.on_device.compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted
-from tilewright.measure.on_device.memory import upload
+from tilewright.measure.device_operands import upload
 
 N = 1500
 RNG = np.random.default_rng(7)

@@ -13,22 +13,22 @@ from cuda_build import needs_cxx, needs_nvrtc
 from fake_cuda import FakeCudaDevice
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
-from tilewright.devices.cuda.run import CudaMemory
+from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError, Kernel, MeasureError
 from tilewright.ir.evaluation import evaluate, evaluate_error, evaluate_points
 from tilewright.ir.evaluation.bounded import ERROR, bounded
 from tilewright.measure.batch import BatchTask
-from tilewright.measure.checking.exact import is_exact
+from tilewright.measure.bench import Data, RunnerSetup
+from tilewright.measure.checking import compiled_references as device_reference
+from tilewright.measure.checking.compiled_references import FLAGS, WEIGHT, DeviceReference, expectation_kernel, plan
+from tilewright.measure.checking.exact_sums import is_exact
 from tilewright.measure.checking.verify import expectations
+from tilewright.measure.device_operands import DeviceOperands
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.memory import Operands
-from tilewright.measure.on_device import reference as device_reference
-from tilewright.measure.on_device.memory import DeviceOperands
-from tilewright.measure.on_device.reference import FLAGS, WEIGHT, DeviceReference, judged, plan
+from tilewright.measure.operands import Operands
 from tilewright.measure.outcome import Outcome
 from tilewright.measure.processes import runner as processes_runner
 from tilewright.measure.processes.runner import Runner
-from tilewright.measure.processes.runner_setup import Data, RunnerSetup
 from tilewright.opts.defaults import plain_threads
 from tilewright.plan import Built, compile, render
 
@@ -74,7 +74,7 @@ def test_values_and_errors_are_those_of_the_evaluation(name: str, of: str) -> No
 def test_what_has_no_formula_is_left_to_the_host(name: str) -> None:
     workload = kernels.get(name)
     kernel = kernels.make(name, workload.odd_shape, "float32" if "float32" in workload.dtypes else None)
-    assert bounded(kernel) is None and judged(kernel, False) is None
+    assert bounded(kernel) is None and expectation_kernel(kernel, False) is None
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -84,7 +84,7 @@ def test_weights_and_flags_are_the_verifiers(of: str, whole: bool) -> None:
     inputs = generate(kernel, {}, 5, whole)
     exact = whole and is_exact(kernel, {})
     assert exact == whole
-    made = judged(kernel, exact)
+    made = expectation_kernel(kernel, exact)
     assert made is not None
     got = evaluate(made, inputs)
     want = expectations(kernel, inputs, {}, whole)["c"]
@@ -111,7 +111,7 @@ def test_points_are_parts_of_the_whole() -> None:
 @pytest.mark.parametrize("name, dims", [("matmul", dict(m=4096, n=4096, k=4096)), ("conv2d", {})])
 def test_the_plain_schedule_has_a_thread_an_element_and_builds(name: str, dims: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernels.make(name, dims or None, "bfloat16")
-    made = judged(kernel, False)
+    made = expectation_kernel(kernel, False)
     assert made is not None
     device = FakeCudaDevice()
     opts = plain_threads(made, device.target)
@@ -131,7 +131,7 @@ class Judging(FakeCudaDevice):
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_reference, "HEAVY", 0.0)
+    monkeypatch.setattr(device_reference, "DEVICE_FLOPS", 0.0)
 
 
 def planned(kernel: Kernel, device: Judging, whole: bool) -> tuple[DeviceReference, dict[str, Any]]:

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from tilewright.ir.errors import DeviceError
 from tilewright.measure.energy import meter as meters
-from tilewright.measure.energy.counters import EnergyCounter
-from tilewright.measure.energy.find import VARIABLE, PowercapCounter, check, counter_of
-from tilewright.measure.energy.meter import LEAST_S, MOST_S, STEPS, WINDOWS, EnergyMeter, paired_windows
-from tilewright.measure.energy.nvml import NvmlCounter, NvmlPower, nvml_counter
+from tilewright.measure.energy.counters import VARIABLE, EnergyCounter, NvmlCounter, NvmlPower, PowercapCounter, counter_of, nvml_counter
+from tilewright.measure.energy.meter import LEAST_S, MOST_S, STEPS, WINDOWS, EnergyMeter, check_energy, paired_windows
 from tilewright.measure.outcome import EnergyUse
 
 RANGE = 262143328850
@@ -235,7 +233,7 @@ def test_each_device_has_its_counter(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert counter_of(cpu).name == "RAPL: package-0"
     monkeypatch.setattr(meters, "STILL_S", 0.01)
     with pytest.raises(DeviceError, match="does not move"):
-        check(cpu)
+        check_energy(cpu)
     gpu: Any = SimpleNamespace(target=SimpleNamespace(kind="gpu"), name="cuda", bus=lambda: "0000:04:00.0")
     assert isinstance(counter_of(gpu, FakeNvml()), NvmlCounter)
     unplaced: Any = SimpleNamespace(target=SimpleNamespace(kind="gpu"), name="opencl:1", bus=lambda: "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32, int32
-from tilewright.measure.checking.exact import drift, is_exact
+from tilewright.measure.checking.exact_sums import drift, is_exact
 from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate
 

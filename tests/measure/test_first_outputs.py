@@ -4,8 +4,8 @@ import ctypes
 
 import numpy as np
 from tilewright.ir import float32
-from tilewright.measure.checking.first_outputs import FirstOutputs
-from tilewright.measure.memory import Operands, view
+from tilewright.measure.checking.compare import FirstOutputs
+from tilewright.measure.operands import Operands, view
 
 N = 3000
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.ir import dtype
-from tilewright.measure.checking import special_inputs
 from tilewright.measure.checking.verify import Expect, check
+from tilewright.measure.inputs import generate_special
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 
@@ -45,7 +45,7 @@ def test_the_other_type_has_infinities(got: float, reference: float, right: bool
 @pytest.mark.parametrize(("name", "largest"), [("float8_e4m3", 448.0), ("float8_e5m2", 57344.0)])
 def test_special_inputs_reach_the_ends_of_the_range(name: str, largest: float) -> None:
     kernel = kernels.make("matmul_mixed", {"m": 64, "n": 64, "k": 64}, name)
-    x = special_inputs.generate(kernel, {}, 0, wild=False)["a"].astype(np.float64)
+    x = generate_special(kernel, {}, 0, wild=False)["a"].astype(np.float64)
     assert np.isfinite(x).all() and np.abs(x).max() == largest
     tiny = np.abs(x[x != 0]).min()
     assert tiny == float(ml_dtypes.finfo(dtype(name).np).smallest_subnormal)

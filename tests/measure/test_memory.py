@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 from tilewright.ir import float32, float64, int8
-from tilewright.measure.memory import PAGE, Operands, Region, view
+from tilewright.measure.operands import PAGE, Operands, Region, view
 
 
 def in_child(action):

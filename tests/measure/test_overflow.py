@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, exp, float32, log, sqrt
 from tilewright.ir.kernel import Kernel
-from tilewright.measure import inputs
-from tilewright.measure.checking import compiled_reference, special_inputs
-from tilewright.measure.checking.cause import cause
-from tilewright.measure.checking.exact import is_exact
-from tilewright.measure.checking.verify import Verdict, check, expectations
+from tilewright.measure.checking import compiled_references as compiled_reference
+from tilewright.measure.checking.exact_sums import is_exact
+from tilewright.measure.checking.verify import Verdict, check, expectations, likely_cause
+from tilewright.measure.inputs import generate, generate_special
 
 N = 4096
 F = np.float32
@@ -31,7 +30,7 @@ def kernel(f: Callable[[Any], Any], mask: Any = None, **more: Any) -> Kernel:
 
 def judged(k: Kernel, results: Callable[[Array], Array], spoil: Callable[[Array], object] = lambda y: None) -> tuple[Verdict, Any]:
     """The verdict on float32 `results` of the random inputs, after `spoil`; and what was expected."""
-    given = inputs.generate(k, {}, 0)
+    given = generate(k, {}, 0)
     e = expectations(k, given, {})["y"]
     with np.errstate(all="ignore"):
         y = np.ascontiguousarray(results(given["x"]), np.float32)
@@ -51,7 +50,7 @@ def gated(x: Array) -> Array:
 def test_what_overflows_on_the_way_to_a_right_limit_is_right() -> None:
     verdict, e = judged(kernel(gate), gated)
     with np.errstate(all="ignore"):
-        over = np.isinf(np.exp(F(-30) * inputs.generate(kernel(gate), {}, 0)["x"]))
+        over = np.isinf(np.exp(F(-30) * generate(kernel(gate), {}, 0)["x"]))
     assert verdict.ok and over.sum() >= 2 and e.note == "" and e.special is None
     assert not e.value[over].any(), "the limit is 0, and is expected"
 
@@ -59,7 +58,7 @@ def test_what_overflows_on_the_way_to_a_right_limit_is_right() -> None:
 @pytest.mark.parametrize("value", [1e-20, np.nan, -np.inf, -89.0])
 def test_what_is_wrong_where_it_overflows_is_found(value: float) -> None:
     def spoil(y: Array) -> None:
-        y[int(np.argmin(inputs.generate(kernel(gate), {}, 0)["x"]))] = value
+        y[int(np.argmin(generate(kernel(gate), {}, 0)["x"]))] = value
 
     assert not judged(kernel(gate), gated, spoil)[0].ok
 
@@ -91,8 +90,8 @@ def test_stated_ranges_hold_for_all_test_data(dtype: Any, range: Any) -> None:
     x = kb.input("x", (24, 40), dtype, range=range)
     kb.store("y", float32, (24, 40), (i, j), x[i, j].cast(float32))
     k = kb.build()
-    random, whole = inputs.generate(k, {}, 0)["x"], inputs.generate(k, {}, 0, whole=True)["x"]
-    special = special_inputs.generate(k, {}, 0)["x"]
+    random, whole = generate(k, {}, 0)["x"], generate(k, {}, 0, whole=True)["x"]
+    special = generate_special(k, {}, 0)["x"]
     for a in (random, whole, special):
         v = a.astype(np.float64)
         assert v.min() >= range[0] and v.max() <= range[1]
@@ -103,22 +102,22 @@ def test_stated_ranges_hold_for_all_test_data(dtype: Any, range: Any) -> None:
 def test_causes() -> None:
     nan, inf = float("nan"), float("inf")
     said = [
-        cause(*a)
+        likely_cause(*a)
         for a in ((nan, 1.0, 1e30, 3, 3), (nan, 1.0, 1e30, 0, 3), (inf, 1.0, 1e30, 0, 3), (1.0, nan, 1e30, 0, 1), (1.1, 1.0, 9.0, 0, 1))
     ]
     assert [s[:14] for s in said] == ["nothing was st", "NaN comes of m", "a value on the", "the kernel as ", "just outside w"]
-    assert "threads race" in cause(2.0, 1.0, 1e6, 0, 9)
+    assert "threads race" in likely_cause(2.0, 1.0, 1e6, 0, 9)
 
 
 @pytest.mark.slow
 def test_compiled_references_ask_numpy_where_values_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows where a gate overflows are as NumPy has them; where these are too many, NumPy makes the whole."""
-    monkeypatch.setattr(compiled_reference, "HEAVY", 0)
+    monkeypatch.setattr(compiled_reference, "HOST_ELEMENTS", 0)
     inside = kernel(gate, range=(-2, 2))
-    found = compiled_reference.compiled_expectations(inside, inputs.generate(inside, {}, 0), False)
+    found = compiled_reference.compiled_expectations(inside, generate(inside, {}, 0), False)
     assert found is not None and found["y"].note == ""
     beyond = kernel(gate)
-    given = inputs.generate(beyond, {}, 0)
+    given = generate(beyond, {}, 0)
     with np.errstate(all="ignore"):
         y = gated(given["x"]).astype(F)
     mended = compiled_reference.compiled_expectations(beyond, given, False)

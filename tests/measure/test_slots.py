@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-from tilewright.measure.processes.slots import Slots, needs_pause
+from tilewright.measure.processes.process import Slots, needs_pause
 
 
 def state(pid):

@@ -16,11 +16,9 @@ from tilewright.ir.evaluation import evaluate_kinds
 from tilewright.ir.functions import erf, exp
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
-from tilewright.measure.checking.special_inputs import generate
-from tilewright.measure.checking.special_references import special_expectations
-from tilewright.measure.checking.verify import check
-from tilewright.measure.inputs import shape
-from tilewright.measure.memory import Operands
+from tilewright.measure.checking.verify import check, special_expectations
+from tilewright.measure.inputs import generate_special, shape
+from tilewright.measure.operands import Operands
 from tilewright.opts import apply
 from tilewright.renderers import render
 
@@ -119,7 +117,7 @@ def test_inputs_have_everything(type_):
     kernel = (
         kernels.make("add", {"m": 64, "n": 80}, type_) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 5120}, type_)
     )
-    x = generate(kernel, {}, 3)[kernel.inputs[0].name].astype(np.float64)
+    x = generate_special(kernel, {}, 3)[kernel.inputs[0].name].astype(np.float64)
     smallest = (
         float(dtype(type_).np.type(1)) and {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126, "float64": 2.0**-1022}[type_]
     )
@@ -127,7 +125,7 @@ def test_inputs_have_everything(type_):
     assert ((x == 0) & np.signbit(x)).any() and ((x == 0) & ~np.signbit(x)).any()
     assert ((x != 0) & (np.abs(x) < smallest)).sum() > 8
     assert (np.isfinite(x)).mean() > 0.9
-    calm = generate(kernel, {}, 3, wild=False, subnormal=False)[kernel.inputs[0].name].astype(np.float64)
+    calm = generate_special(kernel, {}, 3, wild=False, subnormal=False)[kernel.inputs[0].name].astype(np.float64)
     assert np.isfinite(calm).all() and not ((calm != 0) & (np.abs(calm) < smallest)).any()
 
 
@@ -135,7 +133,7 @@ def test_inputs_have_everything(type_):
 def test_integers_stay_in_their_range_and_reach_its_ends():
     kernel = kernels.make("embedding", {"v": 11, "m": 40, "n": 16} if "m" in kernels.get("embedding").shape_names else None)
     ids = next(b for b in kernel.inputs if b.dtype.is_int)
-    x = generate(kernel, {}, 0)[ids.name]
+    x = generate_special(kernel, {}, 0)[ids.name]
     assert (x.min(), x.max()) == ids.range
 
 
@@ -150,7 +148,7 @@ def run(case, devices):
 
 
 def on_special(case, loaded, wild):
-    inputs = generate(case.kernel, case.vars, case.seed, wild, subnormal="bf16" not in str(case.opts))
+    inputs = generate_special(case.kernel, case.vars, case.seed, wild, subnormal="bf16" not in str(case.opts))
     expect = special_expectations(case.kernel, inputs, case.vars)
     return "; ".join(said for exe, source in loaded if (said := judged(case, source, exe, inputs, expect)))
 
@@ -225,6 +223,6 @@ def test_enough_is_certain():
         "argmax": 1.0,
     }.items():
         kernel = kernels.make(name, {"m": 40, "n": 70, "k": 33} if name == "matmul" else kernels.get(name).odd_shape)
-        for e in special_expectations(kernel, generate(kernel, {}, 1), {}).values():
+        for e in special_expectations(kernel, generate_special(kernel, {}, 1), {}).values():
             loose = 0.0 if e.free is None else e.free.mean()
             assert e.strict >= 0.3 and loose <= 1 - least, (name, e.strict, loose)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from tilewright.devices.cpu.pool import SPIN_S
-from tilewright.measure import stats
+from tilewright.measure import timing as stats
 
 
 class Clock:

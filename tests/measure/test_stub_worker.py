@@ -10,7 +10,7 @@ import pytest
 from measure_fakes import N, double, right, signature
 from stub_cuda import SPEC, environment, needs_stub
 from tilewright import devices
-from tilewright.devices.cuda import find as cuda_find
+from tilewright.devices.cuda.gpus import forget
 from tilewright.ir import MeasureError
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome
@@ -44,7 +44,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Iterator[str]:
     for name, value in environment(STUB_LOG=log).items():
         monkeypatch.setenv(name, value)
     yield log
-    cuda_find.forget()
+    forget()
 
 
 def test_candidates_on_a_stub_gpu(stub: str) -> None:

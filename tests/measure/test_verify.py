@@ -11,10 +11,10 @@ from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float16, float32, int32, minimum, where
 from tilewright.ir.node import const
 from tilewright.measure.checking.compare import Checker, Comparer
-from tilewright.measure.checking.exact import is_exact
+from tilewright.measure.checking.exact_sums import is_exact
 from tilewright.measure.checking.verify import WORST, Expect, check, expectations
 from tilewright.measure.inputs import generate
-from tilewright.measure.memory import Operands, view
+from tilewright.measure.operands import Operands, view
 
 
 def scaled(n, type_="float32", factor=2.0):

@@ -19,7 +19,7 @@ from tilewright.ir.evaluation.algebra import UFUNC
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
-from tilewright.measure.checking.exact import drift
+from tilewright.measure.checking.exact_sums import drift
 from tilewright.opts import Opts, apply
 from tilewright.opts.meeting import kernel_ordered
 from tilewright.opts.opt import opt

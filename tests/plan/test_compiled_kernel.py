@@ -14,7 +14,7 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache
 from tilewright.devices import Device, Packed
-from tilewright.devices.cpu import scratch as arena
+from tilewright.devices.cpu import executable
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.in_place import in_place
@@ -389,15 +389,15 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
 # constant inputs ----------------------------------------------------------------------------------------------------
 def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """A machine with `most` bytes for scratch and workspaces."""
-    real = arena.ScratchArena.fit
+    real = executable.ScratchArena.fit
 
-    def fit(self: arena.ScratchArena, scratch: int, work: int, threads: int) -> None:
+    def fit(self: executable.ScratchArena, scratch: int, work: int, threads: int) -> None:
         if scratch * threads + work > most:
             raise DeviceError("no memory")
         real(self, scratch, work, threads)
 
-    monkeypatch.setattr(arena.ScratchArena, "fit", fit)
-    monkeypatch.setattr(arena, "free", [])
+    monkeypatch.setattr(executable.ScratchArena, "fit", fit)
+    monkeypatch.setattr(executable, "FREE_ARENAS", [])
 
 
 def test_a_schedule_without_room_gives_way_to_the_next(
@@ -441,7 +441,7 @@ def _raise(e: Exception) -> None:
 def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
     for size in (1 << 62, 1 << 70):
         with pytest.raises(DeviceError, match="no memory for"):
-            arena.ScratchArena().fit(0, size, 1)
+            executable.ScratchArena().fit(0, size, 1)
         with pytest.raises(DeviceError, match="no memory for"):
             Packed(size)
 

@@ -12,7 +12,8 @@ from tilewright import kernels
 from tilewright.cache import Cache
 from tilewright.devices import BoundCall
 from tilewright.devices.bound_calls import QueuedCalls
-from tilewright.devices.cpu import native_calls, scratch
+from tilewright.devices.cpu import native_calls
+from tilewright.devices.cpu.executable import FREE_ARENAS
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
 from tilewright.ir.in_place import in_place
@@ -101,7 +102,7 @@ def test_kernels_of_all_kinds_in_one_list(make):
     calls = [matmul.bound(a, b, c), softmax.bound(c, d), add.bound(d[0], d[1], e[0])]
     replay = Replay(calls)
     for _ in range(len(native_calls._TRIALS) + 2):
-        scratch.free.clear()  # the arena is another one each time
+        FREE_ARENAS.clear()  # the arena is another one each time
         c[:] = d[:] = e[:] = np.nan
         replay()
         np.testing.assert_array_equal(c, matmul(a, b))

@@ -16,7 +16,8 @@ from hand_built import exp_half, grouped_sum, masked_sum, matmul
 from tensor_programs import Tile
 from tensor_programs import matmul as tensor_matmul
 from tilewright import targets
-from tilewright.devices.cpu import cc, elf
+from tilewright.devices.cpu import c_compiler as cc
+from tilewright.devices.cpu.engine import elf_symbols
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir import DeviceError
 from tilewright.program.program import Program
@@ -63,7 +64,7 @@ def test_recorded_c_needs_nothing_from_outside(case: str) -> None:
         compiler = cc.find()
     except DeviceError as e:
         pytest.skip(str(e))
-    assert not elf.symbols(cc.compile_c((GOLDEN / case).read_text(), t, compiler))[1]
+    assert not elf_symbols(cc.compile_c((GOLDEN / case).read_text(), t, compiler))[1]
 
 
 @pytest.mark.many

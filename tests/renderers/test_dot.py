@@ -10,7 +10,7 @@ import pytest
 import run_text
 from hand_built import compile_for, run
 from tilewright import interp, targets
-from tilewright.devices.cpu import cc
+from tilewright.devices.cpu import c_compiler as cc
 from tilewright.ir import BuildError, DeviceError
 from tilewright.ir.node import const
 from tilewright.program.builder import Builder

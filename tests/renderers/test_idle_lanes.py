@@ -18,7 +18,7 @@ import pytest
 from idle_lanes import Bench, masks
 from lane_operations import TYPES, dangerous
 from tilewright import targets
-from tilewright.devices.cpu import cc
+from tilewright.devices.cpu import c_compiler as cc
 from tilewright.devices.cpu.engine import Code, compile_text
 from tilewright.interp import Interpreter
 from tilewright.ir import DeviceError

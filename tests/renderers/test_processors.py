@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from checks import check_compiled, in_child
 from tilewright import devices, kernels, targets
-from tilewright.devices.cpu.elf import symbols
+from tilewright.devices.cpu.engine import elf_symbols
 from tilewright.heuristics import seeds
 from tilewright.lower import lower
 from tilewright.opts import apply
@@ -48,7 +48,7 @@ def built(name: str, where: str) -> bool:
         made = devices.get("cpu").build(source)
         code = made[made.index(b"\x7fELF") :]
         machine = int.from_bytes(code[18:20], "little")
-        defined, undefined = symbols(code)
+        defined, undefined = elf_symbols(code)
         if machine != MACHINES[target.arch]:
             return f"code for machine {machine}"
         return "" if defined and not undefined else f"defines {sorted(defined)}, wants {sorted(undefined)}"

@@ -9,8 +9,7 @@ from tilewright.cache.keys import allowed, policy
 from tilewright.ir import UsageError
 from tilewright.ir.evaluation import evaluate_error
 from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
-from tilewright.measure.checking.judged_kernel import judged
-from tilewright.measure.checking.verify import expectations
+from tilewright.measure.checking.verify import expectations, reference_kernel
 from tilewright.measure.inputs import generate
 from tilewright.search.budget import Budget
 from tilewright.search.task import TuningTask
@@ -86,8 +85,8 @@ def test_only_sums_of_products_of_float32_are_rounded() -> None:
 def test_long_sums_of_one_sign_may_be_cut_where_tensor_cores_make_them() -> None:
     kernel = kernels.make("matmul", {"m": 16, "n": 8, "k": 4096}, "float16")
     inputs = {n: np.abs(x) for n, x in generate(kernel, {}, 3).items()}
-    cut = judged(kernel, targets.named("sm_80"), lower=False)
-    assert cut is not kernel and judged(kernel, targets.named("avx2"), lower=False) is kernel
+    cut = reference_kernel(kernel, targets.named("sm_80"), lower=False)
+    assert cut is not kernel and reference_kernel(kernel, targets.named("avx2"), lower=False) is kernel
     a, b = (np.asarray(inputs[n], np.float64) for n in "ab")
     row = tensor_rows.BY_NAME["mma.m16n8k16.f16"]
     acc = np.zeros((16, 8), np.float32)

@@ -63,7 +63,7 @@ def test_limits_are_measured_again_once_where_a_result_passes_them(slow_limits: 
 
 
 def test_builders_stand_still_meanwhile_and_trouble_is_told(slow_limits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.measure.processes.slots import Slots
+    from tilewright.measure.processes.process import Slots
 
     def failing(device: Any, seconds: float, limit_s: float) -> Any:
         assert seconds <= machine_limits.AGAIN_S

@@ -9,8 +9,8 @@ import pytest
 from tilewright import kernels
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.measure import inputs
 from tilewright.measure.checking.verify import expectations
+from tilewright.measure.inputs import generate
 from tilewright.plan import Artefacts, best
 from tilewright.search import tune
 
@@ -28,7 +28,7 @@ def made(name: str) -> Kernel:
 def test_operands_and_references_have_the_kernels_shapes(name: str) -> None:
     kernel = made(name)
     for whole in (False, True):
-        values = inputs.generate(kernel, {}, 0, whole)
+        values = generate(kernel, {}, 0, whole)
         assert [values[b.name].shape for b in kernel.inputs] == [b.shape for b in kernel.inputs]
         expected = expectations(kernel, values, {}, whole)
         assert [expected[b.name].shape for b in kernel.outputs] == [b.shape for b in kernel.outputs]

@@ -11,7 +11,7 @@ from tilewright import best_source, tune_source
 from tilewright.cli import main
 from tilewright.ir.errors import BuildError, CacheMiss, DeviceError, UsageError
 from tilewright.measure import Measurement
-from tilewright.measure.memory import view
+from tilewright.measure.operands import view
 from tilewright.search.progress import Silent
 from tilewright.sources import reference as preparing
 from tilewright.sources import values_of

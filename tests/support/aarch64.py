@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from tilewright import targets
-from tilewright.devices.cpu import cc
+from tilewright.devices.cpu import c_compiler as cc
 from tilewright.devices.cpu.engine import compile_text
 from tilewright.ir.index import evaluate
 from tilewright.ir.node import Node, walk

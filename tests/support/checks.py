@@ -24,7 +24,7 @@ from tilewright.ir.lower_precision import lower_precision
 from tilewright.lower import Program, lower
 from tilewright.measure.checking.verify import check, expectations, unwritten
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.memory import Operands
+from tilewright.measure.operands import Operands
 from tilewright.opts import Opts, apply
 from tilewright.opts.actions import proposals
 from tilewright.renderers import render

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from tilewright.devices.cuda import contents as sass
+from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import COMPILERS
 from tilewright.ir import DeviceError

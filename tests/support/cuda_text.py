@@ -13,7 +13,7 @@ from tilewright.devices.cuda.host import HostModule, HostProgram, entries
 from tilewright.interp import run as interpret
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.measure.checking.unwritten import unwritten
+from tilewright.measure.checking.verify import unwritten
 from tilewright.measure.inputs import generate, shape
 from tilewright.opts import Opts, apply
 from tilewright.renderers import Source, render

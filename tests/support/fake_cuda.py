@@ -18,8 +18,8 @@ from typing import Any
 from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.driver import FATAL, failure
+from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.devices.cuda.host import Guarded, HostModule
-from tilewright.devices.cuda.run import CudaMemory
 from tilewright.devices.cuda.session import CudaSession
 from tilewright.ir import VerifyError
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from tilewright.measure.memory import Region
+from tilewright.measure.operands import Region
 
 CANARY = 0xC5
 

@@ -12,7 +12,7 @@ from tilewright.program.builder import Builder
 from tilewright.program.hopper import BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct
 from tilewright.program.maps import TensorMap
 from tilewright.program.program import AsyncCopy, Mem, Param, Program, Val
-from tilewright.targets import wgmma_rows
+from tilewright.targets.tensor_rows import wgmma_row
 
 SUFFIX = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "int8": "s8", "float8_e4m3": "e4m3"}
 
@@ -99,7 +99,7 @@ def worst(g: Gemm, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
 class _Writer:
     def __init__(self, g: Gemm) -> None:
         self.g, self.b = g, Builder()
-        rows = wgmma_rows.row(SUFFIX[g.type], g.columns)
+        rows = wgmma_row(SUFFIX[g.type], g.columns)
         self.row, size = rows, g.a.size
         self.staging = g.slots * g.slot_bytes
         tiles = self.staging + (g.rows * g.columns * 4 if g.staged else 0)

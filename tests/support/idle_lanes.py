@@ -11,7 +11,7 @@ from typing import Any
 import guarded
 import numpy as np
 from lane_operations import TYPES, Rows, operations, ways_of
-from tilewright.devices.cpu import cc
+from tilewright.devices.cpu import c_compiler as cc
 from tilewright.devices.cpu.engine import Code, compile_text
 from tilewright.interp import Interpreter
 from tilewright.ir.dtypes import DType, bool_, dtype, int64

@@ -11,7 +11,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 import platformdirs
-from tilewright.targets import detect
+from tilewright.targets.named import machine
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def folder(*sources: str) -> Path:
     """Where the cases lie that passed with this LLVM, processor and content of files and folders."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    seen = hashlib.sha256(f"{llvmlite.__version__} {detect.machine().key}".encode())
+    seen = hashlib.sha256(f"{llvmlite.__version__} {machine().key}".encode())
     for name in sources:
         at = ROOT / name
         for path in sorted(at.rglob("*.py")) if at.is_dir() else [at]:

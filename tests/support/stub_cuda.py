@@ -24,8 +24,8 @@ from cuda_build import needs_cxx
 from fake_cuda import NAMES
 from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.driver import open_driver
 from tilewright.devices.cuda.host import HEADER, MODELS, build_library
-from tilewright.devices.cuda.open_driver import open_driver
 from tilewright.devices.cuda.session import CudaSession
 
 SPEC = f"{Path(__file__).resolve()}:StubCudaDevice"

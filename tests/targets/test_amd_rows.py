@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+import amd_rows
 import pytest
+from amd_rows import WaveRow
 from tilewright import targets
-from tilewright.targets import amd_rows
-from tilewright.targets.amd_rows import WaveRow
 
 ROWS = pytest.mark.parametrize("row", amd_rows.ROWS, ids=lambda r: r.builtin)
 

@@ -9,7 +9,7 @@ import pytest
 from tilewright import targets
 from tilewright.ir.errors import DeviceError
 from tilewright.search.result import Job
-from tilewright.targets import Target, detect
+from tilewright.targets import Target
 
 here = importlib.import_module("tilewright.targets.named")  # (the package's own `named` is a function of it)
 V3 = frozenset({"sse41", "avx2", "fma", "f16c"})
@@ -19,9 +19,9 @@ ALL = V3 | {"avx512", "avx512vnni", "avx512bf16", "avx512popcnt", "avxvnni"}
 @pytest.fixture(autouse=True)
 def on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that has everything."""
-    machine = Target("sapphirerapids", "llvm", "x86_64", "sapphirerapids", detect.usable(ALL), 64, 32, 3, 1 << 15, 1 << 20, 1 << 25)
-    monkeypatch.setattr(detect, "machine", lambda: machine)
-    monkeypatch.setattr(detect, "features", lambda: ALL)
+    machine = Target("sapphirerapids", "llvm", "x86_64", "sapphirerapids", here.usable(ALL), 64, 32, 3, 1 << 15, 1 << 20, 1 << 25)
+    monkeypatch.setattr(here, "machine", lambda: machine)
+    monkeypatch.setattr(here, "features", lambda: ALL)
     here._lowered.cache_clear()
     yield
     here._lowered.cache_clear()
@@ -38,7 +38,7 @@ def lower(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Target]:
 
 @pytest.mark.parametrize("name", ["", " ", "host"])
 def test_without_it_the_machine_is_used_whole(name: str, lower: Callable[[str], Target]) -> None:
-    assert lower(name) is detect.machine() and targets.lowered() == ""
+    assert lower(name) is here.machine() and targets.lowered() == ""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_without_it_the_machine_is_used_whole(name: str, lower: Callable[[str], 
 def test_it_takes_features_away_and_leaves_the_rest(
     name: str, features: set[str], registers: tuple[int, int], lower: Callable[[str], Target]
 ) -> None:
-    t, whole = lower(name), detect.machine()
+    t, whole = lower(name), here.machine()
     assert t.features == features and (t.vector_bytes, t.registers) == registers and targets.named("host") == t
     assert (t.name, t.cpu, t.cores, t.l1, t.l2, t.l3) == (whole.name, whole.cpu, whole.cores, whole.l1, whole.l2, whole.l3)
     assert targets.lowered() == f"TILEWRIGHT_TARGET={name}"
@@ -68,11 +68,11 @@ def test_the_names_of_one_level_are_one_target(lower: Callable[[str], Target]) -
 
 
 def test_what_takes_nothing_away_is_not_lowered(lower: Callable[[str], Target]) -> None:
-    assert lower("znver5").key == detect.machine().key and targets.lowered() == ""
+    assert lower("znver5").key == here.machine().key and targets.lowered() == ""
 
 
 def test_it_never_raises(monkeypatch: pytest.MonkeyPatch, lower: Callable[[str], Target]) -> None:
-    monkeypatch.setattr(detect, "features", lambda: V3)
+    monkeypatch.setattr(here, "features", lambda: V3)
     with pytest.raises(
         DeviceError,
         match=r"TILEWRIGHT_TARGET=znver4 needs avx512, avx512bf16, avx512popcnt, avx512vnni, which this machine .* has not.*older",

@@ -10,7 +10,7 @@ import pytest
 import tilewright
 from tilewright.ir.errors import UsageError
 from tilewright.ir.node import sym
-from tilewright.targets.memory import NoRoom, free_memory, require_room
+from tilewright.targets.free_memory import NoRoom, free_memory, require_room
 
 MEMINFO = "MemTotal: 99 kB\nMemAvailable: 8388608 kB\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache as caches
 from tilewright.ir.errors import CacheMiss, VerifyError
-from tilewright.measure import busy
+from tilewright.measure import timing as busy
 from tilewright.opts import dumps
 from tilewright.search.task import TuningTask
 from tilewright.testing import plugin, recorded_speed

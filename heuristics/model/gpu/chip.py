@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....targets import Target
-from ....targets.gpu_rates import rates_of
+from ....targets.table import rates_of
 from ...gpu_machine import Gpu
 from ...machine import Bandwidth
 

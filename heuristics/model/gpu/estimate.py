@@ -4,7 +4,7 @@ A multiprocessor works through its groups, as many at once as are resident. Each
 instructions, matrix units, shared memory and share of the L2 cache need, and of what it waits: by Little's law, a wait
 that r resident groups share costs each a r-th of it (Volkov, "Better Performance at Lower Occupancy", 2010). The
 busiest multiprocessor decides, which is DeepGEMM's wave efficiency. Beside all that memory moves what the L2 cache does
-not hold. What things cost is data: `gpu_machine.Gpu`, `targets.gpu_rates` and what a device says or measured of
+not hold. What things cost is data: `gpu_machine.Gpu`, `targets.table` and what a device says or measured of
 itself."""
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from ....ir.kernel import Kernel
 from ....opts.analysis.structure import extent
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ....targets import Target, wgmma_rows
+from ....targets import Target
+from ....targets.tensor_rows import WGMMA_TYPES, wgmma_columns, wgmma_row
 from .warps import BANDS, CHUNK, TensorProduct, chunks, find_products, operands
 
 SHAPES = ((2, 256), (2, 192), (2, 128), (1, 256), (1, 128), (1, 64), (1, 32), (1, 16))
@@ -53,7 +54,7 @@ def warpgroups(p: TensorProduct, target: Target) -> Iterator[Warpgroups]:
     """Numbers for `warpgroup_product`."""
     deep = ROW // p.row.a.size
     for consumers, columns in SHAPES:
-        if _suffix(p) is None or columns not in wgmma_rows.sizes(str(_suffix(p))):
+        if _suffix(p) is None or columns not in wgmma_columns(str(_suffix(p))):
             continue
         rows, wide = consumers * ROWS, extent(p.n)
         if (rows > ROWS and rows > IDLE * extent(p.m)) or (columns > 16 and columns > IDLE * wide) or extent(p.k) < 2 * deep:
@@ -70,7 +71,7 @@ def warpgroups(p: TensorProduct, target: Target) -> Iterator[Warpgroups]:
 def _suffix(p: TensorProduct) -> str | None:
     """The kind of wgmma that multiplies what a row of mma.sync does."""
     suffix = p.row.name.rpartition(".")[2]
-    return suffix if suffix in wgmma_rows.SUFFIXES and p.row.c.size == 4 else None
+    return suffix if suffix in WGMMA_TYPES and p.row.c.size == 4 else None
 
 
 def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
@@ -78,7 +79,7 @@ def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
     suffix = _suffix(p)
     if suffix is None:
         raise KernelError(f"{p.row.name} has no counterpart of a warpgroup")
-    row = wgmma_rows.row(suffix, w.columns)
+    row = wgmma_row(suffix, w.columns)
     m, k = family_name(kernel, p.m), str(p.k.arg.name)
     deep = ROW // row.a.size
     out: list[Opt] = [opt("SPLITK", k, w.sk)] * (w.sk > 1)

@@ -15,8 +15,7 @@ from tilewright.ir.evaluation import evaluate, evaluate_kinds
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.lower import lower
-from tilewright.measure.checking import special_inputs
-from tilewright.measure.inputs import generate
+from tilewright.measure.inputs import generate, generate_special
 from tilewright.opts import apply, parse
 from tilewright.renderers import render
 
@@ -116,7 +115,7 @@ def test_one_mask_on_special_values(how, opts):
     """Whether tiles are skipped or not, what the reference is certain of comes out."""
     kernel = normalise(plain(**how))
     for seed in range(2):
-        inputs = special_inputs.generate(kernel, {}, seed)
+        inputs = generate_special(kernel, {}, seed)
         value, _, loose, _ = evaluate_kinds(kernel, inputs)["y"]
         y = np.zeros(value.shape, np.float32)
         with np.errstate(all="ignore"):

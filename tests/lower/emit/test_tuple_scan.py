@@ -16,10 +16,9 @@ from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate, tuple_scans
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
-from tilewright.measure.checking.special_inputs import generate as special
-from tilewright.measure.checking.special_references import special_expectations
-from tilewright.measure.checking.verify import check, expectations
+from tilewright.measure.checking.verify import check, expectations, special_expectations
 from tilewright.measure.inputs import generate
+from tilewright.measure.inputs import generate_special as special
 from tilewright.opts import apply, parse
 
 AVX2, OPENCL, SM80 = (targets.named(n) for n in ("avx2", "opencl-gpu", "sm_80"))

@@ -14,7 +14,7 @@ from tilewright import devices, kernels
 from tilewright.cli import main
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure import Duel, Measurement, Outcome
-from tilewright.measure.stats import REJECT
+from tilewright.measure.timing import REJECT
 from tilewright.opts import Opt, apply, opt
 from tilewright.search.explain import Explanation, explain, without
 from tilewright.search.finals import CLEAR

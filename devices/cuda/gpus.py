@@ -52,7 +52,7 @@ def forget() -> None:
 def _ask() -> str:
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "tilewright.devices.cuda.find"], capture_output=True, text=True, timeout=_ASK_S, check=False
+            [sys.executable, "-m", "tilewright.devices.cuda.gpus"], capture_output=True, text=True, timeout=_ASK_S, check=False
         )
     except subprocess.TimeoutExpired:
         return _error(
@@ -93,7 +93,7 @@ def target_of(d: Mapping[str, Any]) -> Target:
 
 def describe() -> dict[str, Any]:
     """Asks the driver: for a process of its own."""
-    from .open_driver import open_driver
+    from .driver import open_driver
 
     driver = open_driver()
     devices = []

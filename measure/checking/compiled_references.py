@@ -1,9 +1,10 @@
-"""The reference of a kernel that takes NumPy long, computed by code of our own in float64.
+"""References of kernels that take NumPy long, computed in float64 by compiled code: on this processor, or on the device where results are.
 
-The kernel is rewritten (`ir.evaluation.bounded`) so that it computes value and error bound, and the LLVM backend makes code of that, by the
-plainest schedule that uses lanes and cores. What it gives is believed where `POINTS` random points of each output, and the first and
-the last, are what NumPy makes of them. It runs in a child, so that a fault of it costs only itself; whatever goes wrong,
-NumPy evaluates as for any kernel. Like every code that we make, it is kept in the cache of artefacts: a second run compiles nothing."""
+The kernel is rewritten (`ir.evaluation.bounded`) so that it computes value and error bound, and our own compiler makes code of that by a plain
+schedule. It is believed where `POINTS` random points of each output, and the first and the last, are what NumPy makes of them. On this
+processor it runs in a child, so that a fault of it costs only itself; whatever goes wrong, NumPy evaluates as for any kernel. On a device
+everything but running it happens in the runner, which never opens the device. The code is kept in the cache of artefacts: a second run
+compiles nothing."""
 
 from __future__ import annotations
 
@@ -13,40 +14,97 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...devices.memory import SPECIAL
-from ...ir.dtypes import DType
-from ...ir.errors import TilewrightError
+from ...devices.base import SPECIAL
+from ...ir.body import Store
+from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
+from ...ir.errors import DeviceError, TilewrightError
+from ...ir.evaluation import SLACK
+from ...ir.evaluation.bounded import ERROR, bounded
 from ...ir.evaluation.work import evaluation_work, reduced_points
+from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel
+from ...ir.node import Node, const
+from ...ir.operators import where
 from ...log import logger
 from ...targets import usable_cores
-from ..on_device.reference import CLOSE, FLAGS, WEIGHT, judged, sampled_points
-from .overflow import noted
-from .verify import Expect, expected
+from ..device_operands import element
+from .device_compare import DeviceExpect, trusted
+from .verify import HALF_SUBNORMAL, TINY, Expect, expected, noted
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...devices import Device, Memory
     from ...plan import Built
+    from ..device_operands import DeviceOperands
 
     Array = np.ndarray[Any, Any]
 
 log = logger("measure")
-
-HEAVY = 1 << 24
+HOST_ELEMENTS = 1 << 24
 """Elements of arrays (`evaluation_work`) from which compiling is quicker than NumPy: about a quarter of a second of one core."""
 PLAIN = 8
 """So many times as many points of reductions compiled code may visit as NumPy makes elements: it multiplies three factors at every point,
 and whole matrices without blocking, which BLAS does not."""
+DEVICE_FLOPS = 2e10
+"""Operations from which the host would take longer than the device needs to be told: half a second of a few cores."""
+POINTS = 64
+CLOSE = 1e-6
+"""How much of an element's error two evaluations in float64 may differ by: they round a billion times finer than float32."""
 MENDED = 256
 """Rows of an outer axis, at most, that NumPy evaluates because a value overflows its type on the way there."""
 DEADLINE_S, STILL_S = 60.0, 300.0
 """Processor seconds that the compiled reference may take for each of its threads, and seconds that it may stand still: beside a search it
 does so while candidates are timed."""
+WEIGHT, FLAGS = "_weight", "_flags"
+
+
+def expectation_kernel(kernel: Kernel, exact: bool, drift: float = 1.0) -> Kernel | None:
+    """A kernel whose outputs, for each output NAME of `kernel`, are NAME (the float64 reference), NAME_weight (float32, one over the bound) and
+    NAME_flags (uint8, as `Comparison.flags`). None where there is no bounded form."""
+    found = bounded(kernel)
+    if found is None:
+        return None
+    stores = {s.buffer.name: s for s in found.stores}
+    out: list[Store] = []
+    for b in kernel.outputs:
+        value, error = stores[b.name], stores[b.name + ERROR]
+        weight = 1.0 / maximum(_bound(b.dtype, value.expr, drift * error.expr), const(TINY, float64))
+        kept = value.expr
+        if exact:
+            weight = const(1.0 / TINY, float64)
+            kept = kept.cast(float32).cast(b.dtype).cast(float64) if b.dtype.size <= 4 else kept
+        finite = absolute(value.expr) < const(OVERFLOW[b.dtype.name], float64)
+        special = where(finite, const(0.0, float32), const(float(SPECIAL), float32)).cast(uint8)
+        for suffix, of, expr in (("", float64, kept), (WEIGHT, float32, weight.cast(float32)), (FLAGS, uint8, special)):
+            out.append(replace(value, buffer=replace(value.buffer, name=b.name + suffix, dtype=of), expr=expr))
+    return Kernel(f"{kernel.name}_reference", found.body, tuple(out), (*found.inputs, *(s.buffer for s in out)))
+
+
+def _bound(of: DType, value: Node, error: Node) -> Node:
+    """The bound of `verify`."""
+    size = absolute(value)
+    known = where(size < const(float("inf"), float64), where(error.eq(error), error, const(0.0, float64)), const(0.0, float64))
+    return known * SLACK + maximum(size * (of.eps / 2), const(HALF_SUBNORMAL[of.name], float64))
+
+
+def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, tuple[Array, Array, Array]]:
+    """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
+    points alone."""
+    from ...ir.evaluation import evaluate_points
+
+    out = {}
+    results = evaluate_points(kernel, inputs, POINTS, seed=1)
+    for b in kernel.outputs:
+        at, value, scale = results[b.name]
+        e = expected(b.name, b.dtype, (len(at),), value, drift * scale, None, exact)
+        assert e.weight is not None
+        out[b.name] = at, e.value, e.weight
+    return out
 
 
 def compiled_expectations(
@@ -55,9 +113,9 @@ def compiled_expectations(
     """What `verify.expectations` gives, made by compiled code; None where NumPy is as quick, there is no formula (`bounded`), or the code was
     not right at every sampled point. `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of
     roundings are (`exact.drift`). `once` is told the processor seconds of compiling that nobody will need again."""
-    if kernel.symbols or evaluation_work(kernel) < HEAVY or reduced_points(kernel) > PLAIN * evaluation_work(kernel):
+    if kernel.symbols or evaluation_work(kernel) < HOST_ELEMENTS or reduced_points(kernel) > PLAIN * evaluation_work(kernel):
         return None
-    made = judged(kernel, exact, drift)
+    made = expectation_kernel(kernel, exact, drift)
     if made is None:
         return None
     try:
@@ -233,3 +291,75 @@ def _expect(name: str, of: DType, arrays: Mapping[str, Array]) -> Expect:
     weight = arrays[name + WEIGHT].reshape(-1)
     value, odd = arrays[name].reshape(-1), special if special.any() else None
     return Expect(name, of, arrays[name].shape, value, weight, odd, note=noted(name, value, (odd, None), None))
+
+
+@dataclass(frozen=True)
+class DeviceReference:
+    """The code that makes the references, and what the host knows of them. `points`: of each output (flat positions, values, weights)."""
+
+    built: Built
+    outputs: dict[str, tuple[DType, tuple[int, ...]]]
+    points: dict[str, tuple[Array, Array, Array]]
+
+    def compute(self, device: Device, operands: DeviceOperands, memory: Memory) -> dict[str, DeviceExpect]:
+        """The references, in the memory of the open device. Raises MeasureError where there is no room, DeviceError where a point is not
+        what the host makes of it."""
+        made: dict[str, int] = {}
+        inputs = dict(zip(operands.names, operands.checked, strict=True))
+        signature = self.built.signature
+        for of, _ in self.outputs.values():
+            trusted(of, next(iter(self.points.values()))[2], memory)
+        executable = device.load(self.built.obj, signature, 1)
+        try:
+            for p in signature.params:
+                if p.role == "out":
+                    size = prod(d for d in p.shape if isinstance(d, int)) * p.dtype.size
+                    made[p.name] = memory.alloc(size)
+                    memory.fill(made[p.name], 0xFF, size)  # what no store reaches has the flag FREE
+            executable.run([made.get(p.name) or inputs[p.name] for p in signature.params])
+            for name in self.outputs:
+                self._check(name, made, memory)
+        except BaseException:
+            if memory.sound():
+                for handle in made.values():
+                    memory.free(handle)
+            raise
+        finally:
+            executable.close()
+        return {
+            name: DeviceExpect(name, dtype, shape, memory, (made[name], made[name + WEIGHT], made[name + FLAGS]))
+            for name, (dtype, shape) in self.outputs.items()
+        }
+
+    def _check(self, name: str, made: Mapping[str, int], memory: Memory) -> None:
+        for at, value, weight in zip(*self.points[name], strict=True):
+            there = float(element(memory, made[name], float64, int(at)))
+            bound = float(element(memory, made[name + WEIGHT], float32, int(at)))
+            if not (abs(there - value) * weight <= CLOSE and abs(bound - weight) <= CLOSE * weight):
+                raise DeviceError(f"the device's reference of {name} is {there} (weight {bound}) at {at}, the host's {value} ({weight})")
+
+
+def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> DeviceReference | None:
+    """How the device makes the references, or None where the host shall: for kernels that are soon done, or have no bounded form.
+    `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of roundings are."""
+    from ...ir.cost import cost
+    from ...opts.defaults import plain_threads
+    from ...plan import compile as build
+
+    if not device.compares or kernel.symbols or cost(kernel).flops < DEVICE_FLOPS:
+        return None
+    made = expectation_kernel(kernel, exact, drift)
+    if made is None:
+        return None
+    try:
+        built = build(made, plain_threads(made, device.target), device)
+        return DeviceReference(
+            built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact, drift)
+        )
+    except TilewrightError as e:
+        log.info("the reference is computed on the host: %s", e)
+        return None
+
+
+def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(int(d) for d in shape)

@@ -1,10 +1,14 @@
-"""CUDA kernels and device memory through a driver."""
+"""CUDA kernels and device memory through a driver: launches, timing by events, and the comparison of results on the GPU.
+
+Timing stands events between calls that are queued while the GPU waits, so that no gap between launches counts."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ...ir.dtypes import DType
@@ -12,18 +16,77 @@ from ...ir.errors import DeviceError, UsageError
 from ...program import abi
 from ...program.maps import MapNumbers, numbers
 from ...program.program import Signature
-from ..base import Executable
-from ..memory import FREE, SIGNED, SPECIAL, Comparison, Found, Memory
-from ..packed import Packed
+from ..base import FREE, SIGNED, SPECIAL, Comparison, Executable, Found, Memory, Packed
+from .libcuda import encode
 from .session import CudaSession
-from .tensor_map import encode
-from .timing import timed
 
-# comparing --------------------------------------------------------------------------------------------------
+_BATCH = 64
+"""Calls, at most, that are queued before anybody waits."""
+_DEPTH = 256
+"""Launches and events, at most, that are queued while the GPU is held: a driver takes about a thousand before a launch waits for the GPU,
+and that would wait for us."""
+_BATCH_S = 0.02
+_SHORT_S = 50e-6
+"""Calls shorter than this are timed several at once: an event costs the GPU about a microsecond."""
+_TRIES = 3
+
+Queue = Callable[[Sequence[int]], None]
+"""Gives the GPU one call with these pointers to do."""
+
+
+def timed(
+    s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
+) -> list[float]:
+    """As `Executable.time`, for whatever `queue(pointers)` gives the GPU to do in so many launches; call it with the lock held.
+
+    The GPU's events stand between calls that are queued while it waits, so that what is measured is the time from the
+    start of one call to the start of the next. Calls of less than 50 µs are timed in groups: each is given the group's
+    mean. `s.clocks` says afterwards how fast the GPU ran."""
+    if not sets or repeats < 1:
+        raise UsageError("timing needs at least one set of pointers and one repeat")
+    out: list[float] = []
+    s.use()
+    s.wake()
+    begin = time.monotonic()
+    while len(out) < repeats and (not out or time.monotonic() - begin < limit_s):
+        # one call tells how long they take
+        typical = max(min(out), 1e-7) if out else _BATCH_S
+        group = min(_BATCH, round(_SHORT_S / typical)) if typical < _SHORT_S else 1
+        left = min(limit_s - (time.monotonic() - begin), _BATCH_S) if out else _BATCH_S
+        most = min(repeats - len(out), _BATCH, max(1, _DEPTH // (launches + 1)))
+        count = max(1, min(most, int(max(left, 0.0) / typical)))
+        out += _batch(s, queue, launches, sets, len(out), count, group)
+    s.hold_clock()
+    return out
+
+
+def _batch(s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int) -> list[float]:
+    """Seconds of `count` calls, the first one being number `first`. A batch whose hold ran out before all was queued (this program
+    stood still) is made again."""
+    driver = s.use()
+    sizes = [min(group, count - i) for i in range(0, count, group)]
+    events = [driver.event() for _ in range(len(sizes) + 1)]
+    hold = s.queues and count * (launches + 1) <= _DEPTH
+    for _ in range(_TRIES):
+        with s.held() if hold else nullcontext():
+            driver.record(events[0])
+            at = first
+            for size, event in zip(sizes, events[1:], strict=True):
+                for _ in range(size):
+                    queue(sets[at % len(sets)])
+                    at += 1
+                driver.record(event)
+        s.sample()
+        s.wait()
+        if not hold or s.complete():
+            break
+    return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]
+
+
 # Results compared where they are: a CUDA kernel that finds the largest error, its place, and how many elements are
 # wrong.
 #
-# The rules are those of `devices.memory.Comparison`, in float64 with one rounding an operation, so that the host's
+# The rules are those of `devices.base.Comparison`, in float64 with one rounding an operation, so that the host's
 # comparison gives the same bits. Each thread goes through every so-many-th element in ascending order and keeps the
 # first of the largest errors; the threads of a group agree on the smallest place, and the host on that of all groups.
 
@@ -161,7 +224,6 @@ class Comparing:
         return finished(raw.raw)
 
 
-# run --------------------------------------------------------------------------------------------------------
 _KEPT = 256
 """Sets of pointers, at most, whose launches are kept ready."""
 

@@ -1,5 +1,5 @@
-"""Results judged in the device's own memory: what `compare.Checker` and `first_outputs.FirstOutputs` do on the host, where the device
-can compare (`Memory.compares`). References go there once; of a result only what is wrong with it comes back.
+"""Results judged in the device's own memory: what `compare.Checker` and `compare.FirstOutputs` do on the host, where the device can
+compare (`Memory.compares`). References go there once; of a result only what is wrong with it comes back.
 
 The verdict is the host's to the bit, and its text too. It is tried on small arrays before it is trusted (`trusted`), and against NumPy on
 the first candidate of every kind of inputs (`Bench.check`)."""
@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
+from ...devices.base import FREE, SIGNED, SPECIAL, Comparison, Found
 from ...ir.dtypes import OVERFLOW, DType, dtype, float32, float64
 from ...ir.errors import DeviceError, MeasureError
-from ..checking.verify import WORST, Expect, Verdict, check, described
-from .memory import element, upload
+from ..device_operands import element, upload
+from .verify import WORST, Expect, Verdict, check, described
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ...devices import Memory
-    from ..checking.compare import Checker
-    from .memory import DeviceOperands
+    from ..device_operands import DeviceOperands
+    from .compare import Checker
 
     Array = np.ndarray[Any, Any]
 
@@ -150,7 +150,7 @@ def _bits(of: DType) -> DType:
 
 
 class DeviceFirstOutputs:
-    """`first_outputs.FirstOutputs` on the device: a copy of every output, to compare later runs with bit for bit."""
+    """`compare.FirstOutputs` on the device: a copy of every output, to compare later runs with bit for bit."""
 
     def __init__(self, operands: DeviceOperands, memory: Memory) -> None:
         """Raises MeasureError where there is no room."""
@@ -179,7 +179,7 @@ class DeviceFirstOutputs:
         return ""
 
     def _describe(self, name: str, handle: int, found: Found) -> str:
-        from ..checking.first_outputs import changed
+        from .compare import changed
 
         place = self._operands.place(name)
         was, now = (element(self._memory, h, place.dtype, found.at) for h in (self._copies[name], handle))

@@ -16,12 +16,11 @@ from typing import Any
 
 from ...ir.errors import BuildError, DeviceError
 from ...program import abi
-from ...targets.gpu_rates import RATES
+from ...targets.table import RATES
 from ..base import SourceLike
 from . import nvrtc
 from .nvrtc import packages, toolkits
 
-# sass -------------------------------------------------------------------------------------------------------
 # Machine code of NVIDIA GPUs as text, and what is in it: NVIDIA's nvdisasm reads a cubin of any architecture, with no
 # GPU.
 #
@@ -138,7 +137,6 @@ def _detail(name: str, found: Mapping[str, int]) -> list[str]:
     return [f"{n} {key}" for key, n in sorted(parts.items(), key=lambda p: (-p[1], p[0]))]
 
 
-# occupancy --------------------------------------------------------------------------------------------------
 # How much of a multiprocessor a kernel's groups fill at once, and what stands in the way of more.
 
 
@@ -197,7 +195,6 @@ def occupancy(arch: str, threads: int, registers: int, shared: int) -> Occupancy
     return Occupancy(groups, groups * warps, groups * warps / held, full)
 
 
-# contents ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KernelContents:
     """One phase. `shared`: bytes of static and dynamic shared memory a group; `spills`: bytes that a thread stores of

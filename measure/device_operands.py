@@ -10,14 +10,15 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import MeasureError
-from ..memory import OperandPlace, Operands, view
+from ..ir.errors import MeasureError
+from .operands import OperandPlace, Operands, view
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...devices import Memory
-    from ...ir.dtypes import DType
+    from ..devices import Memory
+    from ..ir.dtypes import DType
+
 
 GUARD = 256
 """Bytes of pattern behind every output, and before it as far as the device gives them."""

@@ -1,6 +1,7 @@
-"""The C compiler of this machine: which one, and C text to object bytes.
+"""The device `cpu:c`: C text through this machine's C compiler, run as the `cpu` device runs its own objects.
 
-Searched in order: $CC (which may hold arguments), gcc, clang, and zig (on the path or from the pip package ziglang)."""
+It is a second opinion: another compiler and another renderer for the same Programs, which must agree with `cpu` bit for bit. The compiler is
+the first of $CC (which may hold arguments), gcc, clang, and zig (on the path or from the pip package ziglang)."""
 
 from __future__ import annotations
 
@@ -14,14 +15,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
+from ...program.abi import entry
+from ..base import SourceLike
+from ..limits import Limits
+from .device import CpuDevice
+from .engine import elf_symbols
 
 if TYPE_CHECKING:
+    from ...program.program import Signature
     from ...targets import Target
+
 
 INSTALL = "install gcc or clang (apt-get install gcc), or pip install 'tilewright[zig]', or set CC to a compiler"
 TIMEOUT_S = 120
@@ -184,3 +192,44 @@ def run(words: tuple[str, ...], folder: Path) -> str:
             + "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))
         )
     return done.stdout
+
+
+class CpuCDevice(CpuDevice):
+    """This machine's processor through gcc, clang or zig cc. Limits are those of `cpu`: it is the same machine."""
+
+    name = "cpu:c"
+    lang = "c"
+
+    @property
+    def target(self) -> Target:
+        return replace(super().target, lang="c")
+
+    def compiler_id(self) -> str:
+        return find().id
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {**super().fingerprint(), "device": self.name}
+
+    def check(self) -> None:
+        super().check()
+        find()
+
+    def limits(self, probe: bool | float = False) -> Limits | None:
+        return CpuDevice().limits(probe)
+
+    def _compile(self, source: SourceLike) -> tuple[bytes, ...]:
+        target = source.target
+        if target.arch != self.target.arch:
+            raise BuildError(f"the C compiler here builds for {self.target.arch}, not for {target.arch}: build on such a machine")
+        compiler = find()
+        obj = compile_c(source.text, target, compiler)
+        undefined = elf_symbols(obj)[1]
+        if undefined:
+            raise BuildError(
+                f"the object needs {', '.join(sorted(undefined))}, which nothing provides: {compiler.id} made a library call of an operation "
+                f"that {target.name} has no instruction for; try another compiler (CC=…), or the device cpu"
+            )
+        return (obj,)
+
+    def _symbols(self, signature: Signature) -> tuple[str, ...]:
+        return tuple(entry(signature, i) for i in range(len(signature.items)))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType, bfloat16, float16, float32, int8, int32
-from .tensor_rows import Parts, TilePart
+from tilewright.ir.dtypes import DType, bfloat16, float16, float32, int8, int32
+from tilewright.targets.tensor_rows import Parts, TilePart
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Results that stay on a device: its memory, comparing there, and references that it computes itself."""
