@@ -1,4 +1,4 @@
-"""Causal attention with one mask, as a user writes it, beside the named kernel: the seeds of both, built and timed in turns.
+"""Causal attention with one mask, as a user writes it, beside the named kernel: the start schedules of both, built and timed in turns.
 
     python benchmarks/attention_masks.py [--rounds N] [--threads N]
 
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from tilewright import kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.normalise import normalise
@@ -43,7 +43,7 @@ def main() -> None:
     times: dict[str, list[float]] = {n: [] for n in made}
     measurers = {n: Measurer(normalise(k), "cpu", args.threads, deadline_s=30) for n, k in made.items()}
     try:
-        first = {n: seeds(normalise(k), host(), args.threads)[0] for n, k in made.items()}
+        first = {n: starts(normalise(k), host(), args.threads)[0] for n, k in made.items()}
         built = {n: dict(m.build([first[n]]))[0] for n, m in measurers.items()}
         for _ in range(args.rounds):
             for n, m in measurers.items():

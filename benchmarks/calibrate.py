@@ -5,7 +5,7 @@
 Each kernel is scheduled, built and timed by the tool's own device, in turns with one that differs in the one thing
 measured, so that calls and loops cancel. Prints a line for each field beside its default; `--json FILE` writes the
 whole model, with what was not measured at its default, for `benchmarks/model_rank.py --machine FILE`. Nothing reads
-such a file by itself: seeds and estimates use the defaults."""
+such a file by itself: start schedules and estimates use the defaults."""
 
 from __future__ import annotations
 

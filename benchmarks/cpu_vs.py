@@ -1,19 +1,19 @@
 """Every kind of kernel on this processor, tuned from an empty cache, against NumPy (OpenBLAS), PyTorch and tinygrad.
 
-    python benchmarks/cpu_vs.py [--only matmul conv2d ...] [--threads 1 2] [--seconds 25] [--rounds 8] [--seeds-only] [--rivals PYTHON]
+    python benchmarks/cpu_vs.py [--only matmul conv2d ...] [--threads 1 2] [--seconds 25] [--rounds 8] [--starts-only] [--rivals PYTHON]
 
 Each contestant is a process of its own. They take turns in bursts: at most 20 calls (more of short ones) or 0.4 s,
 the first three dropped, every pool asleep for 60 ms before; the order changes from round to round. A contestant's
 time is the median over rounds of a burst's lower quartile; `ratios` are rival over ours, the median over rounds of
 the quotient within a round: above 1 ours is faster. OPENBLAS_* is cleared, since such variables can halve a rival,
 and rivals that cannot be given an output keep freed memory, so that they do not pay for its pages again. Everyone's
-arrays begin on a cache line. `seed`: the schedule that a user gets without tuning, in the same rounds; `roofline`:
+arrays begin on a cache line. `start`: the schedule that a user gets without tuning, in the same rounds; `roofline`:
 the larger of compulsory bytes over bandwidth and flops over peak (both measured in the same minute), over our time.
 `difference`: the largest one between outputs, over the largest element.
 
 --rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What
 is missing is left out of the table. TILEWRIGHT_TARGET lowers the rivals as well (`parts/rivals.py`), and leaves tinygrad
-out, which cannot be lowered. --only: parts of case names, or of their groups. --seeds-only: no tuning. --cpu-time
+out, which cannot be lowered. --only: parts of case names, or of their groups. --starts-only: no tuning. --cpu-time
 (with --threads 1): time that the calling thread ran instead of time that went by, on a machine that others use as
 well."""
 
@@ -44,7 +44,7 @@ BANDWIDTH = ("rows", "more")
 
 
 def ours() -> None:
-    """The process that plays our side: tunes, then runs bursts of the tuned and of the seed schedule."""
+    """The process that plays our side: tunes, then runs bursts of the tuned and of the start schedule."""
     import numpy as np
     import tilewright
     from cpu_player import burst
@@ -61,14 +61,14 @@ def ours() -> None:
     out = tuple(tilewright.empty(b.shape, b.dtype.np) for b in kernel.outputs)
     out = out[0] if len(out) == 1 else out
     told: dict[str, Any] = {}
-    programs = {"seed": tilewright.best(job["kernel"], **how, cache=folder / "none.db")}
+    programs = {"start": tilewright.best(job["kernel"], **how, cache=folder / "none.db")}
     if job["seconds"]:
         place = folder / f"cache{job['threads']}.db"
         result = tilewright.tune(job["kernel"], **how, budget=job["seconds"], cache=place)
         programs["ours"] = tilewright.best(job["kernel"], **how, cache=place)
         told = {"tuning_seconds": round(result.seconds, 1), "counts": dict(result.counts)}
     else:
-        programs["ours"] = programs["seed"]
+        programs["ours"] = programs["start"]
     got = programs["ours"](*inputs, out=out)
     np.save(
         folder / "ours.npy",
@@ -129,7 +129,7 @@ def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, in
         "dtype": case.dtype,
         "threads": threads,
     }
-    home = Player([sys.executable, __file__, "--ours"], env, {**job, "seconds": 0 if args.seeds_only else args.seconds})
+    home = Player([sys.executable, __file__, "--ours"], env, {**job, "seconds": 0 if args.starts_only else args.seconds})
     players = {"ours": home}
     try:
         if "error" in home.answer:
@@ -146,7 +146,7 @@ def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, in
             if "error" in p.answer:
                 row.setdefault("missing", {})[library] = p.answer["error"]
         limits = [_limits()] if case.group in BANDWIDTH else []
-        rounds = play(players, args, seed=not args.seeds_only)
+        rounds = play(players, args, start=not args.starts_only)
         limits += [_limits()] if limits else []
     finally:
         for p in players.values():
@@ -157,9 +157,9 @@ def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, in
     return row
 
 
-def play(players: dict[str, Player], args: argparse.Namespace, seed: bool) -> list[dict[str, float]]:
+def play(players: dict[str, Player], args: argparse.Namespace, start: bool) -> list[dict[str, float]]:
     """The time of everyone in every round."""
-    turns = [(n, n) for n in players] + ([("seed", "ours")] if seed else [])
+    turns = [(n, n) for n in players] + ([("start", "ours")] if start else [])
     most = dict.fromkeys((n for n, _ in turns), 3)
     rounds = []
     for r in range(args.rounds + 1):
@@ -186,7 +186,7 @@ def figures(case: Case, threads: int, rounds: list[dict[str, float]], limits: li
     ratios = {n: [r[n] / r["ours"] for r in rounds] for n in rounds[0] if n != "ours"}
     kernel = kernels.make(case.kernel, case.shape, case.dtype)
     c = cost(kernel)
-    best = min((n for n in ratios if n != "seed"), key=lambda n: ms[n], default=None)
+    best = min((n for n in ratios if n != "start"), key=lambda n: ms[n], default=None)
     known = limits or [found for found in [devices.get("cpu").limits()] if found is not None]
     out: dict[str, Any] = {
         "ms": {n: round(t, 4) for n, t in ms.items()},
@@ -224,10 +224,10 @@ def table(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     t = Table(title="rival / ours: above 1 ours is faster")
-    for head in ("kernel", "threads", "ours ms", *LIBRARIES, "seed", "roofline"):
+    for head in ("kernel", "threads", "ours ms", *LIBRARIES, "start", "roofline"):
         t.add_column(head, justify="left" if head == "kernel" else "right")
     for r in rows:
-        ratios = [f"{r['ratios'][n]:.2f}" if n in r["ratios"] else "" for n in (*LIBRARIES, "seed")]
+        ratios = [f"{r['ratios'][n]:.2f}" if n in r["ratios"] else "" for n in (*LIBRARIES, "start")]
         t.add_row(
             r["name"], str(r["threads"]), f"{r['ms']['ours']:.3f}", *ratios, f"{r['roofline']:.0%} {r['bound']}" if "roofline" in r else ""
         )
@@ -239,10 +239,10 @@ def summary(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     for group, threads in dict.fromkeys((r["group"], r["threads"]) for r in rows):
         mine = [r for r in rows if (r["group"], r["threads"]) == (group, threads) and r["ratio"]]
         if mine:
-            seeds = [1 / r["ratios"]["seed"] for r in mine if "seed" in r["ratios"]]
+            starts = [1 / r["ratios"]["start"] for r in mine if "start" in r["ratios"]]
             worst = min(mine, key=lambda r: r["ratio"])
             line = {"group": group, "threads": threads, "cases": len(mine), "mean_ratio": round(mean(r["ratio"] for r in mine), 3)}
-            yield line | {"worst": [worst["name"], worst["ratio"]]} | ({"seed_over_tuned": round(mean(seeds), 3)} if seeds else {})
+            yield line | {"worst": [worst["name"], worst["ratio"]]} | ({"start_over_tuned": round(mean(starts), 3)} if starts else {})
 
 
 def main() -> None:
@@ -253,7 +253,7 @@ def main() -> None:
     p.add_argument("--seconds", type=float, default=25.0)
     p.add_argument("--rounds", type=int, default=8)
     p.add_argument("--burst", type=float, default=0.4, help="seconds of a burst")
-    p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--starts-only", action="store_true")
     p.add_argument("--cpu-time", action="store_true", help="time that the calling thread ran, for one thread on a machine that others use")
     p.add_argument("--rivals", default=sys.executable, metavar="PYTHON")
     p.add_argument("--ours", action="store_true", help=argparse.SUPPRESS)

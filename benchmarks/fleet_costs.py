@@ -50,7 +50,7 @@ def rows(n: int) -> list[Any]:
             t_min=1e-5,
             t_med=1.1e-5,
             n=40,
-            seed_s=2e-5,
+            start_s=2e-5,
             flops=10**6,
             bytes=10**5,
             roofline_s=5e-6,

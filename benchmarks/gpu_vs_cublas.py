@@ -37,7 +37,7 @@ from tilewright.cli.tuning.beside import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.probe import copy_rate
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form.normalise import normalise
@@ -88,7 +88,7 @@ def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple
 def start(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The first start schedule that builds, is right on its whole output and was timed, all in processes of their own."""
     kernel, effects = normalise(make(case.kernel, case.shape, case.dtype)), allowed(case.allow)
-    found = [o for o in seeds(kernel, device.target, allowed=effects) if not args.instruction or uses(o, args.instruction)][
+    found = [o for o in starts(kernel, device.target, allowed=effects) if not args.instruction or uses(o, args.instruction)][
         : 3 if args.smoke else STARTS
     ]
     if not found:

@@ -5,7 +5,7 @@
 Every step is verified like any candidate of a search, then all steps of a story are timed in turns, round after
 round. `ms` is the median over rounds of a round's median; `gain` is the median over rounds of the quotient with the
 step before, within a round. Steps that take over half a second are timed in the first two rounds only. The last two
-steps are the seed schedule and the winner of a search of `--budget` from an empty cache. `--write` puts the tables
+steps are the start schedule and the winner of a search of `--budget` from an empty cache. `--write` puts the tables
 into docs/ladder.md, and the rows into results/ladder.json with the machine and the date."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from parts.ladder_steps import COMPUTED, STORIES, Step, Story
 from tilewright import devices, kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure import Measurement, Measurer
@@ -40,8 +40,8 @@ def schedules(story: Story, threads: int, budget: str, steps: Sequence[Step]) ->
     device = devices.get("cpu")
     out: list[tuple[Any, ...]] = []
     for s in steps:
-        if s.title == "seed":
-            out.append(seeds(normalise(kernels.make(story.kernel, story.shape, "float32")), device.target, threads)[0])
+        if s.title == "start":
+            out.append(starts(normalise(kernels.make(story.kernel, story.shape, "float32")), device.target, threads)[0])
         elif s.title == "tuned":
             with tempfile.TemporaryDirectory() as folder:
                 found = tune(

@@ -2,7 +2,7 @@
 
     python benchmarks/lowering.py [--schedules 20] [--seed 0] [--kernel NAME ...]
 
-Schedules are the seeds and random walks in the action space at the default shapes. One JSON line a kernel and one over all: the
+Schedules are the start schedules and random walks in the action space at the default shapes. One JSON line a kernel and one over all: the
 median and 95th percentile of lowering plus rendering, in milliseconds (the bound is 15 ms in the median).
 """
 
@@ -14,7 +14,7 @@ import random
 import time
 
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -24,9 +24,9 @@ from tilewright.renderers import render
 
 
 def schedules(kernel: Kernel, target: targets.Target, count: int, rng: random.Random) -> list[Opts]:
-    """Seeds, then random walks of up to six steps from them or from nothing."""
-    starts = seeds(kernel, target, 2)
-    out = starts[: count // 3]
+    """Start schedules, then random walks of up to six steps from them or from nothing."""
+    first = starts(kernel, target, 2)
+    out = first[: count // 3]
     while len(out) < count:
         opts = rng.choice([(), *starts])
         for _ in range(rng.randint(1, 6)):

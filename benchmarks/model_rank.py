@@ -4,7 +4,7 @@
     [--record FILE.jsonl.gz | --recorded FILE.jsonl.gz] [--json]
 
 The kernels are those of `parts/ranking_cases.py`; half of them are held out, which means that nothing was worked on with them in view.
-Schedules are drawn without a model: seeds, instances of the templates, and short random walks of actions from both, always the same
+Schedules are drawn without a model: start schedules, instances of the templates, and short random walks of actions from both, always the same
 ones. Each is built, and timed in turns, twice. Those whose two times differ by more than a fifth are left out.
 
 `rank` is Spearman's correlation between the measured times and those of the counted model (`heuristics.counted`), `rank_by_options` the
@@ -15,8 +15,8 @@ ranks first, over the best of all; `first_ten`: that of the best of its first te
 `--record` keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
 (benchmarks/calibrate.py).
 
-`seed` and `seed_ten` are about seeds without the pool: the best measured time over that of the first of
-`heuristics.ranked_seeds` that was measured, and over the best of its first ten; `plain_seed` is the same of `heuristics.seeds`,
+`start` and `start_ten` are about start schedules without the pool: the best measured time over that of the first of
+`heuristics.ranked_starts` that was measured, and over the best of its first ten; `plain_start` is the same of `heuristics.starts`,
 whose first is used without tuning. Here 1 is best."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
             f"first_ten{suffix}": round(min(times[i] for i in order[:TEN]) / best, 3),
         }
     measured = {json.dumps(o): t for o, t in found}
-    for name, make in (("seed", heuristics.ranked_seeds), ("plain_seed", heuristics.seeds)):
+    for name, make in (("start", heuristics.ranked_starts), ("plain_start", heuristics.starts)):
         mine = [measured[text] for o in make(kernel, target, 1)[:TEN] if (text := json.dumps([x.json for x in o])) in measured]
         row |= {name: round(best / mine[0], 3), f"{name}_ten": round(best / min(mine), 3)} if mine else {}
     return row | {"best_ms": round(1e3 * best, 4), "slowest": round(max(times) / best, 1)}
@@ -152,7 +152,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = {"summary": "held out" if held else "worked on", "kernels": len(mine)}
             for key in (k for k in mine[0] if re.match("rank|pairs|first", k)):
                 line[f"{key}_median"] = round(statistics.median(r[key] for r in mine if r[key] is not None), 3)
-            for key in ("seed", "seed_ten", "plain_seed", "plain_seed_ten"):
+            for key in ("start", "start_ten", "plain_start", "plain_start_ten"):
                 values = [r[key] for r in mine if r.get(key)]
                 if not values:
                     continue

@@ -56,7 +56,7 @@ def replay() -> dict[str, Any]:
     kb = KernelBuilder("small")
     i = kb.axis("i", 16)
     kb.store("y", float32, (16,), (i,), kb.input("x", (16,), float32)[i] + 1.0)
-    compiled = best(kb.build(), threads=1, seed="quick")
+    compiled = best(kb.build(), threads=1, start="quick")
     pairs = [(np.zeros(16, "float32"), empty((16,), "float32")) for _ in range(2 * HUNDRED)]
     one, two = (Replay([compiled.bound(*p) for p in pairs[: n * HUNDRED]]) for n in (1, 2))
     each = (lowest(two, 500) - lowest(one, 500)) / HUNDRED

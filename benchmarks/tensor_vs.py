@@ -5,7 +5,7 @@
 Each contestant is a process of its own. They take turns in bursts of at most 20 calls (more of short ones) or `--burst`
 seconds, but three calls at least; the order changes from round to round. A contestant's time is the median over rounds
 of a burst's lower quartile; `ratios` are rival over ours untuned, the median over rounds of the quotient within a
-round: above 1 ours is faster. OPENBLAS_* is cleared. `ours`: seed schedules, with an empty cache and an empty store of
+round: above 1 ours is faster. OPENBLAS_* is cleared. `ours`: start schedules, with an empty cache and an empty store of
 compiled code; with --tune SECONDS also `tuned`: the heaviest kernels of each case tuned for so long together.
 
 `errors`: the largest difference from PyTorch's loss and gradients (NumPy's chains), relative to the largest element of

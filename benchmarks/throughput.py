@@ -49,12 +49,12 @@ def measure(kernel: str, shape: dict[str, int], budget: str, threads: int, strat
             threads=threads,
             budget=budget,
             strategy=strategy,
-            seed=seed,
+            random_seed=seed,
             cache=Path(folder) / "cache.db",
             progress=clock,
         )
     spent = processor_s() - began
-    searching = clock.began["deciding"] - clock.began["seeds"]
+    searching = clock.began["deciding"] - clock.began["start schedules"]
     valid, done = result.counts.get("ok", 0), sum(result.counts.values())
     return {
         "kernel": kernel,

@@ -2,9 +2,9 @@
 
     python benchmarks/tiles.py [--kernel NAME ...] [--trials N] [--out results/tiles.json]
 
-Each case is run with its seed schedule, written in tiles and over indices, and by NumPy, one thread each, in turns: rounds of
-short bursts, and the median over rounds of the ratios inside a round. `seed_to_index` is the time of the tile kernel's seed over
-that of the index kernel's seed, `seed_to_numpy` over NumPy's. With `--trials` both are also tuned, with as many candidates
+Each case is run with its start schedule, written in tiles and over indices, and by NumPy, one thread each, in turns: rounds of
+short bursts, and the median over rounds of the ratios inside a round. `start_to_index` is the time of the tile kernel's start schedule over
+that of the index kernel's start schedule, `start_to_numpy` over NumPy's. With `--trials` both are also tuned, with as many candidates
 each, and `tuned_to_index` compares what was found. Below 1 the tile kernel is faster."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def ratio(a: list[float], b: list[float]) -> float:
 
 
 def program(kernel: Kernel, cache: str) -> CompiledKernel:
-    """The kernel as the cache, or else its seed, has it, for one thread."""
+    """The kernel as the cache, or else its start schedule, has it, for one thread."""
     return tw.best(kernel, threads=1, cache=cache)
 
 
@@ -81,9 +81,9 @@ def measured(case: TileCase, trials: int) -> dict[str, Any]:
             assert np.allclose(np.asarray(runs[name]()).reshape(-1), want, rtol=1e-3, atol=1e-3), name
         found = bursts(runs)
     line = {
-        "seed_to_index": ratio(found["tiles"], found["indices"]),
-        "seed_to_numpy": ratio(found["tiles"], found["numpy"]),
-        "seed": short(kernels["tiles"].plan.opts),
+        "start_to_index": ratio(found["tiles"], found["indices"]),
+        "start_to_numpy": ratio(found["tiles"], found["numpy"]),
+        "start": short(kernels["tiles"].plan.opts),
     }
     if trials:
         line |= {

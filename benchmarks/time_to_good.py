@@ -1,16 +1,16 @@
-"""How good the seed alone is, and the first ten schedules, against the best that is known of each kernel.
+"""How good the start schedule alone is, and the first ten schedules, against the best that is known of each kernel.
 
     python benchmarks/time_to_good.py [--target v3|v4|native] [--only REGEX] [--pool N] [--known FILE] [--json]
         [--built FOLDER [--build] [--within SECONDS] [--again]]
 
-The kernels are those of `parts/ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten seeds as
-`heuristics.ranked_seeds` gives them, by the counted model; the first as `heuristics.seeds` gives it, which is what is used without
-tuning; `--pool` schedules drawn at random (seeds, instances of templates, walks), of which the ten that the
+The kernels are those of `parts/ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten start schedules as
+`heuristics.ranked_starts` gives them, by the counted model; the first as `heuristics.starts` gives it, which is what is used without
+tuning; `--pool` schedules drawn at random (start schedules, instances of templates, walks), of which the ten that the
 counted model ranks first are built; and the best three of `--known`, a file of measured spaces (`model_rank.py --record`). The best of
 all of these is the best known.
 
-`seed`, `plain_seed`: the best known time over that of the first seed, ranked by count or not. `ten`: over the best of the first ten
-seeds. `ten_counted`: over the best of the ten schedules that the counted model ranks first, of seeds and pool together. 1 is best.
+`start`, `plain_start`: the best known time over that of the first start schedule, ranked by count or not. `ten`: over the best of the first ten
+start schedules. `ten_counted`: over the best of the ten schedules that the counted model ranks first, of start schedules and pool together. 1 is best.
 `--built` keeps what is built and what was measured of it, so that `--build` may do only the first, and quiet runs, one
 after the other, only time what is still without a line (`--again`: all of it). `--within` begins no case after so many seconds.
 The lines that are kept are summarised together."""
@@ -57,13 +57,13 @@ def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, 
     from tilewright import devices, heuristics, opts
 
     device, kernel = devices.get("cpu"), case.kernel()
-    seeds = heuristics.ranked_seeds(kernel, device.target, 1)
-    plain = heuristics.seeds(kernel, device.target, 1)
+    starts = heuristics.ranked_starts(kernel, device.target, 1)
+    plain = heuristics.starts(kernel, device.target, 1)
     found = drawn(kernel, pool, random.Random(f"pool {case.id}"), plain)
-    counts = counted_of(kernel, dict.fromkeys((*seeds[:TEN], *found)))
+    counts = counted_of(kernel, dict.fromkeys((*starts[:TEN], *found)))
     ranked = sorted(counts, key=counts.__getitem__)[:TEN]
     best = [opts.parse(o) for o, *_ in sorted(known.get(case.id, []), key=lambda e: min(e[1:]))[:KNOWN]]
-    groups = {"seed": seeds[:1], "plain_seed": plain[:1], "ten": seeds[:TEN], "ten_counted": ranked, "known": best}
+    groups = {"start": starts[:1], "plain_start": plain[:1], "ten": starts[:TEN], "ten_counted": ranked, "known": best}
     return {"groups": groups, "built": built(kernel, list(dict.fromkeys(o for g in groups.values() for o in g)), device)}
 
 
@@ -85,7 +85,7 @@ def row(case: Any, made: Mapping[str, Any]) -> dict[str, Any]:
         mine = [times[o] for o in group if o in times]
         if mine:
             out[name] = round(times[best] / min(mine), 3)
-    return out | {"measured": len(times), "seed_opts": opts.short(made["groups"]["seed"][0]), "best_opts": opts.short(best)}
+    return out | {"measured": len(times), "start_opts": opts.short(made["groups"]["start"][0]), "best_opts": opts.short(best)}
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for which in ("all", "held out"):
         mine = [r for r in rows if which == "all" or r["held_out"]]
         line: dict[str, Any] = {"summary": which, "cases": len(mine)}
-        for name in ("seed", "plain_seed", "ten", "ten_counted"):
+        for name in ("start", "plain_start", "ten", "ten_counted"):
             values = [r[name] for r in mine if name in r]
             if values:
                 least = min(mine, key=lambda r: r.get(name, 1.0))

@@ -1,7 +1,7 @@
 """Kernels that users might write, tuned from an empty cache, against plain loops in C.
 
     python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out|all|…] [--only REGEX] [--threads 1]
-        [--budget 12s | --seeds-only] [--all-seeds | --opts JSON] [--rounds 9] [--burst 0.1] [--native]
+        [--budget 12s | --starts-only] [--all-starts | --opts JSON] [--rounds 9] [--burst 0.1] [--native]
         [--drawn SEED | --sizes NAME=NUMBER,…] [--json]
 
 The kernels lie in `benchmarks/user/`, a folder for each field of use: a function of the public builder, and a `.c` file
@@ -24,8 +24,8 @@ from round to round; above one thread every pool sleeps 60 ms before. One thread
 calling thread, on which all of them run, so that others on the machine disturb less. `--native` reads the clock around
 each call in native code, for calls of a few microseconds, and tells how long a schedule took to build and how many lines
 its source has (`built`). `ratio` is C over ours, the median over rounds of the quotient
-of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for the schedule that a user gets
-without tuning; `--opts` gives another schedule in its place, and `--all-seeds` times up to twelve (`best_seed_ratio`).
+of the bursts' lower quartiles: above 1 ours is faster. `start_ratio` is the same for the schedule that a user gets
+without tuning; `--opts` gives another schedule in its place, and `--all-starts` times up to twelve (`best_start_ratio`).
 `--drawn` draws other sizes, other ones for each seed, since what is good for the sizes that an author chose may be so
 only for them. `--json` keeps the rows as results/user_kernels-LEVEL.json, or results/SET-LEVEL.json for the last four
 sets.
@@ -61,8 +61,8 @@ def run(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     from parts import rivals
 
     job = {"name": case.name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
-    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst, "drawn": args.drawn, "sizes": args.sizes}
-    job |= {"opts": args.opts, "all_seeds": args.all_seeds, "native": args.native}
+    job |= {"budget": "" if args.starts_only else args.budget, "burst": args.burst, "drawn": args.drawn, "sizes": args.sizes}
+    job |= {"opts": args.opts, "all_starts": args.all_starts, "native": args.native}
     row = {"kernel": case.name, "class": case.kind, "set": case.set, "threads": args.threads}
     env = rivals.environment(args.threads) | {"OMP_PROC_BIND": "false"}
     command = [sys.executable, str(Path(__file__).with_name("vs_c.py")), json.dumps(job)]
@@ -99,7 +99,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for kind in (*dict.fromkeys(r["class"] for r in rows), "all"):
         mine = [r for r in rows if kind in (r["class"], "all")]
         line: dict[str, Any] = {"summary": kind, "cases": len(mine), "failed": sum("ratio" not in r for r in mine)}
-        for key in ("ratio", "seed_ratio"):
+        for key in ("ratio", "start_ratio"):
             known = [(r[key], r["kernel"]) for r in mine if key in r]
             if known:
                 line |= {key: round(mean(v for v, _ in known), 3), f"worst_{key}": list(min(known))}
@@ -114,20 +114,20 @@ def table(rows: list[dict[str, Any]], lines: list[dict[str, Any]]) -> None:
 
     out = Console(stderr=True, width=150)
     t = Table(title="C / ours: above 1 ours is faster")
-    for head in ("kernel", "class", "C ms", "ours ms", "C / ours", "C / seed", "measured", "valid", "what is wrong"):
+    for head in ("kernel", "class", "C ms", "ours ms", "C / ours", "C / start", "measured", "valid", "what is wrong"):
         t.add_column(head, justify="left" if head in ("kernel", "class", "what is wrong") else "right")
     for r in rows:
-        ms, ratios = r.get("ms", {}), [f"{r[k]:.2f}" if k in r else "" for k in ("ratio", "seed_ratio")]
+        ms, ratios = r.get("ms", {}), [f"{r[k]:.2f}" if k in r else "" for k in ("ratio", "start_ratio")]
         times = [f"{ms[k]:.2f}" if k in ms else "" for k in ("c", "ours")]
         counts = r.get("counts", {})
         told = [str(sum(counts.values())), str(counts.get("ok", 0))] if counts else ["", ""]
         t.add_row(r["kernel"], r["class"], *times, *ratios, *told, r.get("error", "")[:200])
     out.print(t)
     t = Table(title="geometric means")
-    for head in ("class", "cases", "failed", "C / ours", "C / seed"):
+    for head in ("class", "cases", "failed", "C / ours", "C / start"):
         t.add_column(head, justify="left" if head == "class" else "right")
     for line in lines:
-        told = [str(line.get(k, "")) for k in ("cases", "failed", "ratio", "seed_ratio")]
+        told = [str(line.get(k, "")) for k in ("cases", "failed", "ratio", "start_ratio")]
         t.add_row(line["summary"], *told)
     out.print(t)
 
@@ -140,12 +140,12 @@ def main() -> None:
     p.add_argument("--only", default="", metavar="REGEX", help="kernels whose name or class has it")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--budget", default="12s")
-    p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--starts-only", action="store_true")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst", type=float, default=0.1, help="seconds of a burst")
     p.add_argument("--native", action="store_true", help="time the calls in native code")
     p.add_argument("--opts", default="", metavar="JSON", help="a schedule in the place of the one without tuning")
-    p.add_argument("--all-seeds", action="store_true", help="time up to twelve start schedules")
+    p.add_argument("--all-starts", action="store_true", help="time up to twelve start schedules")
     p.add_argument("--drawn", default="", metavar="SEED", help="other sizes than the kernels' own, drawn at random")
     p.add_argument("--sizes", default={}, type=given, metavar="NAME=NUMBER,…", help="sizes in the place of a kernel's own, with --only")
     p.add_argument("--json", action="store_true", help="keep the rows under results/")

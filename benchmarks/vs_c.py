@@ -257,16 +257,16 @@ def ours(job: Mapping[str, Any], kernel: Any, folder: Path) -> tuple[dict[str, A
     import tilewright
 
     threads = job["threads"]
-    programs = {"seed": tilewright.best(kernel, threads=threads, cache=folder / "none.db", opts=job["opts"] or None)}
-    if job["all_seeds"]:
+    programs = {"start": tilewright.best(kernel, threads=threads, cache=folder / "none.db", opts=job["opts"] or None)}
+    if job["all_starts"]:
         from tilewright import devices
-        from tilewright.heuristics import seeds
+        from tilewright.heuristics import starts
         from tilewright.ir.normal_form.normalise import normalise
 
-        found = seeds(normalise(kernel), devices.get("cpu").target, threads)[1:12]
+        found = starts(normalise(kernel), devices.get("cpu").target, threads)[1:12]
         for place, opts in enumerate(found, 1):
             programs[f"seed {place}"] = tilewright.best(kernel, threads=threads, cache=folder / "none.db", opts=opts)
-    told: dict[str, Any] = {"seed_opts": [o.json for o in programs["seed"].opts]}
+    told: dict[str, Any] = {"start_opts": [o.json for o in programs["start"].opts]}
     if not job["budget"]:
         return told, programs
     result = tilewright.tune(kernel, threads=threads, budget=job["budget"], cache=folder / "cache.db")
@@ -336,17 +336,17 @@ def row_of(case: Case, job: Mapping[str, Any]) -> dict[str, Any]:
 def compared(rounds: list[dict[str, float]], programs: Mapping[str, Any], bad: set[str], tuned: bool) -> dict[str, Any]:
     """Milliseconds of a call and ratios of C to ours, medians over the rounds."""
     row: dict[str, Any] = {"ms": {n: round(statistics.median(r[n] for r in rounds) * 1e3, 6) for n in ("c", *programs)}}
-    keys = {"seed_ratio": "seed", "ratio": "ours"}
-    others = [who for who in programs if who.startswith("seed") and who not in bad]
+    keys = {"start_ratio": "start", "ratio": "ours"}
+    others = [who for who in programs if who.startswith("start") and who not in bad]
     if len(others) > 1:
-        keys["best_seed_ratio"] = fastest = min(others, key=lambda who: float(row["ms"][who]))
-        row["best_seed_opts"] = [o.json for o in programs[fastest].opts]
+        keys["best_start_ratio"] = fastest = min(others, key=lambda who: float(row["ms"][who]))
+        row["best_start_opts"] = [o.json for o in programs[fastest].opts]
     for key, who in keys.items():
         if who in programs and who not in bad:
             row[key] = round(statistics.median(r["c"] / r[who] for r in rounds), 3)
-    if not tuned and "seed_ratio" in row:
-        row["ratio"] = row["seed_ratio"]
-        row["ms"]["ours"] = row["ms"]["seed"]
+    if not tuned and "start_ratio" in row:
+        row["ratio"] = row["start_ratio"]
+        row["ms"]["ours"] = row["ms"]["start"]
     row["load"] = round(os.getloadavg()[0], 2)
     return row
 

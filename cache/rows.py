@@ -28,6 +28,7 @@ OBJECTIVE = "objective"
 """The field of a provenance that says what was made small, where that was not the time."""
 PROVISIONAL = "provisional"
 """The field of a provenance that says: the best so far of a search that went on. It answers until that search's own answer is there."""
+_RENAMED = {"seed_opts": "start_opts", "seed_value": "start_value"}
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -63,7 +64,7 @@ class Row:
     t_min: float | None = None
     t_med: float | None = None
     n: int = 0
-    seed_s: float | None = None
+    start_s: float | None = None
     flops: int = 0
     bytes: int = 0
     roofline_s: float | None = None
@@ -112,7 +113,7 @@ class Row:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The provenance, decoded."""
+        """The provenance, decoded; what older versions called otherwise has its name of today."""
         return _facts(self.provenance)
 
     @property
@@ -132,34 +133,43 @@ class Row:
 
     def unpinned(self, run_id: str) -> Row:
         """The same measurement as one of another run that nobody chose by hand."""
-        return replace(self, run_id=run_id, provenance=canon({k: v for k, v in self.facts.items() if k != PINNED}))
+        return replace(self, run_id=run_id, provenance=canon({k: v for k, v in json.loads(self.provenance).items() if k != PINNED}))
 
     def marked(self, imported: bool) -> Row:
         """The same row as one that came with a bundle, or as one that did not."""
-        facts = dict(self.facts)
+        facts = json.loads(self.provenance)
         if facts.pop(IMPORTED, None) is None and not imported:
             return self
         return replace(self, provenance=canon({**facts, IMPORTED: True} if imported else facts))
 
     def to_dict(self) -> dict[str, Any]:
         """Fields by name, scalars only."""
+        return dict(zip(_FIELDS, _values(self)))
+
+    def stored(self) -> dict[str, Any]:
+        """The same by the names of the columns, as tables and bundles hold it."""
         return dict(zip(COLUMNS, _values(self)))
 
 
 JSON_FIELDS = ("shape", "opts", "opts_display", "provenance")
-COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
-_PLAIN = tuple(c for c in COLUMNS if c not in JSON_FIELDS)
-_values = attrgetter(*COLUMNS)
+_STORED = {"start_s": "seed_s"}
+"""Fields that tables and bundles of schema 1 call by another name."""
+_FIELDS = tuple(f.name for f in fields(Row))
+COLUMNS: tuple[str, ...] = tuple(_STORED.get(f, f) for f in _FIELDS)
+"""The fields by the names that they are stored by, in their order."""
+_OWN = {stored: f for f, stored in _STORED.items()}
+_PLAIN = tuple(f for f in _FIELDS if f not in JSON_FIELDS)
+_values = attrgetter(*_FIELDS)
 _HINTS = get_type_hints(Row)
 TYPES: dict[str, tuple[type, bool]] = {
-    f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS
+    _STORED.get(f, f): ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in _FIELDS
 }
 """Scalar type of each field, and whether it may be None."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _facts(text: str) -> Mapping[str, Any]:
-    return MappingProxyType(dict(json.loads(text)))
+    return MappingProxyType({_RENAMED.get(k, k): v for k, v in json.loads(text).items()})
 
 
 def objective_in(provenance: str) -> str:
@@ -217,15 +227,16 @@ def check(row: Row, what: str = "row") -> Row:
 
 
 def from_dict(values: dict[str, Any], what: str = "row", *, nested: bool = False) -> Row:
-    """A checked Row from plain data; every field must be there and no other. `nested`: JSON fields are not texts, but what
+    """A checked Row from plain data, by the names of its fields or of the columns; every field must be there and no other. `nested`: JSON fields are not texts, but what
     `strict.parse` made of them. Raises CacheError naming the field."""
-    unknown, missing = sorted(set(values) - set(COLUMNS)), sorted(set(COLUMNS) - set(values))
+    values = {_OWN.get(f, f): value for f, value in values.items()}
+    unknown, missing = sorted(set(values) - set(_FIELDS)), sorted(set(_FIELDS) - set(values))
     if unknown or missing:
         said = [f"unknown field {', '.join(map(ascii, unknown[:3]))}"] * bool(unknown) + [f"missing field {', '.join(missing[:3])}"] * bool(
             missing
         )
         raise CacheError(f"{what}: {'; '.join(said)}")
-    clean = {f: _scalar(f, values[f], what) for f in (_PLAIN if nested else COLUMNS)}
+    clean = {f: _scalar(f, values[f], what) for f in (_PLAIN if nested else _FIELDS)}
     for f, kind in zip(JSON_FIELDS, (dict, list, list, dict), strict=True):
         try:
             clean[f] = _scalar(f, _text_of(f, kind, values[f]), what) if nested else _json(f, kind, clean[f])
@@ -269,7 +280,7 @@ def _is_utc(when: str) -> bool:
 
 def _scalar(field: str, value: Any, what: str) -> Any:
     kind: Any
-    kind, optional = TYPES[field]
+    kind, optional = TYPES[_STORED.get(field, field)]
     if type(value) is str and kind is str and value.isascii() and len(value) <= MAX_NAME and (field in JSON_FIELDS or value.isprintable()):
         return value
     if value is None and optional:

@@ -23,7 +23,7 @@ BUNDLE_SCHEMA = 1
 CODE = ("ir", "targets", "opts", "program", "lower", "renderers")
 """The folders whose code decides what source a schedule becomes."""
 CHOICE = ("heuristics",)
-"""The folders whose code, beside that, decides which schedule is the seed."""
+"""The folders whose code, beside that, decides which start schedule a kernel has."""
 
 
 @cache
@@ -33,8 +33,8 @@ def tool_version() -> str:
 
 
 @cache
-def seed_version() -> str:
-    """The same of the code that chooses seeds: one that is remembered is not another version's."""
+def start_version() -> str:
+    """The same of the code that chooses start schedules: one that is remembered is not another version's."""
     return f"{tool_version()} {digest(Path(__file__).resolve().parent.parent, CHOICE)}"
 
 

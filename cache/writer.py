@@ -49,7 +49,7 @@ class RowWriter(ABC):
     def record(self, rows: Iterable[Row]) -> int:
         """Add the rows that are not there yet; returns how many were. All or none."""
         unique = {r.digest: r for r in rows}
-        values = [{"digest": d, "key_hash": r.key.hash, **r.to_dict()} for d, r in unique.items()]
+        values = [{"digest": d, "key_hash": r.key.hash, **r.stored()} for d, r in unique.items()]
 
         def work(c: sa.Connection) -> int:
             from .schema import measurement

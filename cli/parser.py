@@ -56,9 +56,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "show": Command(
         "a schedule: its options, loop nest and source",
-        "Prints a schedule as options, as a loop nest and as rendered source: the cache's best one, or the nearest, or the seed, or the "
+        "Prints a schedule as options, as a loop nest and as rendered source: the cache's best one, or the nearest, or the start schedule, or the "
         "one that --opts gives. --diff sets two beside each other.\n\n"
-        "  tune show softmax\n  tune show matmul --target znver5 --opts seed --source\n  tune show matmul --diff seed best",
+        "  tune show softmax\n  tune show matmul --target znver5 --opts start --source\n  tune show matmul --diff start best",
         schedules.add_show,
     ),
     "bench": Command(
@@ -93,7 +93,7 @@ COMMANDS: dict[str, Command] = {
         schedules.add_bisect,
     ),
     "report": Command(
-        "what the cache holds: times, rates, share of the roofline, gain over the seed",
+        "what the cache holds: times, rates, share of the roofline, gain over the start schedule",
         "Lists the fastest verified schedule of every kernel. Times are of the fastest call.\n\n"
         "  tune report matmul --sort roofline\n  tune report --html report.html",
         remembered.add_report,

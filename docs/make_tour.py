@@ -20,7 +20,7 @@ import numpy as np
 from tilewright import devices, targets
 from tilewright.cache import Cache, Row, tool_version
 from tilewright.files.strict import canon
-from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics import estimate, starts
 from tilewright.interp import run
 from tilewright.ir import OptError
 from tilewright.ir.cost import cost
@@ -80,8 +80,8 @@ def loop_nest() -> str:
 
 
 def proposals() -> str:
-    """What the seeds are, how the model ranks them, and how many steps a search could take from here."""
-    ranked = [f"{short(s):<24} {estimate(apply(KERNEL, s, TARGET), 2) * 1e6:.2f} us by the model" for s in seeds(KERNEL, TARGET, 2)[:3]]
+    """What the start schedules are, how the model ranks them, and how many steps a search could take from here."""
+    ranked = [f"{short(s):<24} {estimate(apply(KERNEL, s, TARGET), 2) * 1e6:.2f} us by the model" for s in starts(KERNEL, TARGET, 2)[:3]]
     steps = len(list(actions(apply(KERNEL, OPTS, TARGET))))
     return text("\n".join([*ranked, f"{steps} legal next steps from the schedule above"]))
 

@@ -62,8 +62,8 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwr
         "trials": terms.trials,
         "wish": terms.wish,
         "strategy": terms.strategy,
-        "start": entry.seeds,
-        "seed": entry.seed,
+        "start": entry.start,
+        "random_seed": entry.random_seed,
         "again": terms.again,
         "rows": bundle(r for r in rows if not r.imported),
         "imported": bundle(r for r in rows if r.imported),
@@ -133,8 +133,8 @@ def result_of(data: Any, entry: Entry) -> Result:
     from ..opts import parse
 
     try:
-        opts, seed_opts = (None if data[name] is None else parse(data[name]) for name in ("opts", "seed_opts"))
-        found = read(Result, data, unknown="ignore", whole=True, opts=opts or (), seed_opts=seed_opts)
+        opts, start_opts = (None if data[name] is None else parse(data[name]) for name in ("opts", "start_opts"))
+        found = read(Result, data, unknown="ignore", whole=True, opts=opts or (), start_opts=start_opts)
     except (OptError, ValueError, TypeError, KeyError) as e:
         raise FleetError(f"a worker sent a result that cannot be read: {e}") from None
     # there, the kernel's file had another place

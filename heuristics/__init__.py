@@ -1,9 +1,9 @@
-"""What to try first: seed schedules, parameterised templates, and the cost models that rank candidates."""
+"""What to try first: start schedules, parameterised templates, and the cost models that rank candidates."""
 
 from .counted import counted
 from .counted.terms import CpuTerms, cpu_terms
 from .model import GpuEstimate, bulk, estimate, gpu_estimates
-from .seeds import quick_seeds, ranked_seeds, seeds
+from .start import quick_starts, ranked_starts, starts
 from .templates import Template, templates
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "cpu_terms",
     "estimate",
     "gpu_estimates",
-    "quick_seeds",
-    "ranked_seeds",
-    "seeds",
+    "quick_starts",
+    "ranked_starts",
+    "starts",
     "templates",
 ]

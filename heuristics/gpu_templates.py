@@ -1,4 +1,4 @@
-"""Seed schedules of GPUs with their numbers left open."""
+"""Start schedules of GPUs with their numbers left open."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..opts.analysis.structure import contractions, extent
 from ..opts.defaults import points
 from ..opts.opt import Opts
 from ..targets import Target
-from .seeds.gpu import contractions as gpu_contractions
-from .seeds.gpu import rows as gpu_rows
-from .seeds.gpu.warps import TensorProduct, Warps, find_products, tensor_product
+from .start.gpu import contractions as gpu_contractions
+from .start.gpu import rows as gpu_rows
+from .start.gpu.warps import TensorProduct, Warps, find_products, tensor_product
 
 Made = tuple[str, dict[str, tuple[int, ...]], Callable[[Mapping[str, int]], Opts]]
 """A template: its name, the choices of each parameter, and the options that one choice of each makes."""

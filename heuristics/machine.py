@@ -328,4 +328,4 @@ SLOW |= {
 """The field of `Core` and `Gpu` that says what an operation costs; any other counts as one instruction."""
 
 DEFAULT = MachineModel()
-"""What seeds and estimates use unless told otherwise."""
+"""What start schedules and estimates use unless told otherwise."""

@@ -1,4 +1,4 @@
-"""Seed schedules with their numbers left open: the spaces that Optuna samples."""
+"""Start schedules with their numbers left open: the spaces that Optuna samples."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
 from .fitted_blocks import fitted
 from .gpu_templates import gpu_templates
-from .seeds.chains import chain_schedule, chain_sizes
-from .seeds.computed import paired, phases_first
-from .seeds.constants import packed_once
-from .seeds.contractions import Blocks, contraction
-from .seeds.effects import EXACT
-from .seeds.groups import group_schedule, grouped
-from .seeds.phased import together
-from .seeds.quick import quick_seeds
-from .seeds.scatters import scattered
-from .seeds.tiny_axes import beside, tiny_axes
+from .start.chains import chain_schedule, chain_sizes
+from .start.computed import paired, phases_first
+from .start.constants import packed_once
+from .start.contractions import Blocks, contraction
+from .start.effects import EXACT
+from .start.groups import group_schedule, grouped
+from .start.phased import together
+from .start.quick import quick_starts
+from .start.scatters import scattered
+from .start.tiny_axes import beside, tiny_axes
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,11 @@ def contraction_template(kernel: Kernel, target: Target, threads: int, c: Contra
 
 def phased_templates(kernel: Kernel, target: Target, threads: int) -> list[Template]:
     """Of kernels that are better in several phases, a template for each phase: its numbers are open, the other phases have their quick
-    seeds."""
+    start schedules."""
     out = []
     for first in (order_opts(kernel), *phases_first(kernel, target)):
         kernels = [p.kernel for p in apply(kernel, first, target).phases] if first else []
-        each = [quick_seeds(k, target, threads)[0] for k in kernels]
+        each = [quick_starts(k, target, threads)[0] for k in kernels]
         for i, k in enumerate(kernels):
             inner = templates(k, target, threads)[0]
 

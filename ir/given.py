@@ -76,8 +76,8 @@ WANTED: dict[str, ArgumentKind] = {
     "threads": _COUNT,
     "patience": _COUNT,
     "strategy": _NAME,
-    "seeds": ArgumentKind(_text, 'auto, none, or a schedule such as "Um8 Un32 Pn"'),
-    "seed": ArgumentKind(whole(0), "a whole number of 64 bits that is not negative"),
+    "start": ArgumentKind(_text, 'auto, none, or a schedule such as "Um8 Un32 Pn"'),
+    "random_seed": ArgumentKind(whole(0), "a whole number of 64 bits that is not negative"),
     "cache": ArgumentKind(_any(_path, _has("answers", "record")), "a path, a URL, or an open Cache"),
     "retune": _YES,
     "exact_only": _YES,
@@ -101,7 +101,7 @@ WANTED: dict[str, ArgumentKind] = {
     ),
 }
 """By the name of an argument, which means the same wherever it stands."""
-NEVER_NONE = ("kernel", "device", "seeds", "seed", "retune", "exact_only", "allow", "objective", "donate", "symbols")
+NEVER_NONE = ("kernel", "device", "start", "random_seed", "retune", "exact_only", "allow", "objective", "donate", "symbols")
 """Arguments for which None stands for nothing."""
 
 

@@ -1,5 +1,5 @@
 """Schedules that follow from a kernel's structure alone: rows, and points of groups of threads. The second kernel of
-a SPLITK runs with one of them, and seeds begin with them."""
+a SPLITK runs with one of them, and start schedules begin with them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     plan/KEY      kernel × options × target × code of the tool → the source's SHA-256, signature, effects
     text/SHA      the source
     object/KEY    source × compiler → the object
-    seed/KEY      kernel × target × threads × code → the options of the seed schedule
+    start/KEY     kernel × target × threads × code → the options of the start schedule
     jit/KEY       a captured graph × target × threads × code × state of the cache → its list of calls
 
 An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
@@ -97,14 +97,14 @@ class Artefacts:
         self._put("text", sha, rendered.source.text.encode())
         self._put("plan", key, canon(head).encode())
 
-    def seed(self, key: str) -> str | None:
-        """The seed schedule (options as JSON) that was found under `key`: trying all of them takes tens of milliseconds."""
-        data = self._get("seed", key)
+    def start(self, key: str) -> str | None:
+        """The start schedule (options as JSON) that was found under `key`: trying all of them takes tens of milliseconds."""
+        data = self._get("start", key)
         return None if data is None else data.decode()
 
-    def put_seed(self, key: str, opts: str) -> None:
-        """Keep a seed schedule."""
-        self._put("seed", key, opts.encode())
+    def put_start(self, key: str, opts: str) -> None:
+        """Keep a start schedule."""
+        self._put("start", key, opts.encode())
 
     def head(self, key: str) -> tuple[str, Signature] | None:
         """(SHA-256 of the source, signature) of what `put_source` kept, without reading the source."""

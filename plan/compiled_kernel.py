@@ -193,7 +193,7 @@ class CompiledKernel:
 
     @property
     def origin(self) -> Origin:
-        """Where the schedule comes from: 'exact', 'stale', 'nearest', 'seed' or 'given' (see `Plan`)."""
+        """Where the schedule comes from: 'exact', 'stale', 'nearest', 'start' or 'given' (see `Plan`)."""
         return self.plan.origin
 
     @property

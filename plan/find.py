@@ -47,19 +47,19 @@ def best(
     exact_only: bool = False,
     *,
     store: Artefacts | None = None,
-    seed: Choice = "ranked",
+    start: Choice = "ranked",
     allow: Iterable[str] = (),
     opts: str | Sequence[Any] | None = None,
     objective: str | Sequence[str] = TIME,
     scratch_limit: int | None = None,
     check: bool | None = None,
 ) -> CompiledKernel:
-    """The kernel compiled with the best schedule that is known, without a search: from the cache, else of a similar kernel in it, else the seed schedule
+    """The kernel compiled with the best schedule that is known, without a search: from the cache, else of a similar kernel in it, else the start schedule
     (`CompiledKernel.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
 
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores. `cache`: a path,
     a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept between runs; default, the
-    platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few milliseconds, where 'ranked' has the model rank
+    platform's cache folder. `start`: 'quick' chooses a start schedule among a few, in a few milliseconds, where 'ranked' has the model rank
     all that are known. `allow`: effects that are refused otherwise, as for `tune`: ["downconvert"] for what a search found that was
     allowed to lower precision. `opts`: this schedule and no other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then,
     nothing was measured, and `CompiledKernel.origin` is 'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy",
@@ -70,7 +70,7 @@ def best(
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
-    arguments.check_all("best", locals(), seed=get_args(Choice))
+    arguments.check_all("best", locals(), start=get_args(Choice))
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
@@ -88,7 +88,7 @@ def best(
     if scratch_limit is not None and opts is not None:
         raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
-    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow, aim, scratch_limit, first_use.wanted(check))
+    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, start, allow, aim, scratch_limit, first_use.wanted(check))
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
         return _looked_up(kernel, numbers, ask, exact_only)
@@ -108,7 +108,7 @@ class _Ask:
     cache: Cache
     store: Artefacts
     policy: str
-    seed: Choice
+    start: Choice
     allow: tuple[str, ...]
     objective: str = TIME
     scratch_limit: int | None = None
@@ -116,11 +116,11 @@ class _Ask:
 
 
 def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> CompiledKernel:
-    """The best of what the cache and the seeds have that this machine can load."""
+    """The best of what the cache and the start schedules have that this machine can load."""
     place = ask.place
     failed: list[tuple[Opt, ...]] = []
     known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
-    about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "seed": ask.seed}
+    about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "start": ask.start}
     about |= {"objective": ask.objective, "scratch_limit": ask.scratch_limit}
     least: int | None = None
     while True:
@@ -128,7 +128,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
         try:
             rendered = plan.rendered if known is kernel else None
             code = rendered or render(normalise(kernel), plan.opts, place, ask.store)
-            if plan.origin == "seed":
+            if plan.origin == "start":
                 code = in_time(normalise(kernel), code, place, ask.store)
                 plan = replace(plan, opts=code.opts)
             needs = code.signature.bytes_beside(ask.threads)
@@ -148,9 +148,9 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
             return _with_buckets(compiled, ask)
         except OptError:
             # what guesses a schedule asks whether it is legal, and only lowering knows whether it can be written
-            if plan.origin != "seed" or plan.opts in failed:
+            if plan.origin != "start" or plan.opts in failed:
                 raise
-            log.debug("the seed %s of %s cannot be lowered", plan.opts, kernel.name)
+            log.debug("the start schedule %s of %s cannot be lowered", plan.opts, kernel.name)
             failed.append(plan.opts)
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:

@@ -1,6 +1,6 @@
 """Schedules that nobody measured for a kernel are checked before they answer, where that is asked for.
 
-A seed, a neighbour's schedule, or one that other code was measured with, is run once on inputs of its own, and sampled outputs are compared with
+A start schedule, a neighbour's schedule, or one that other code was measured with, is run once on inputs of its own, and sampled outputs are compared with
 the float64 reference (`measure.checking.first_use`). What passed is remembered in the artefact store by its source, so later
 processes check nothing. What is wrong is recorded in the cache, so it never answers again."""
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logger("plan")
 
 VARIABLE = "TILEWRIGHT_CHECK"
-UNMEASURED = ("seed", "nearest", "stale")
+UNMEASURED = ("start", "nearest", "stale")
 """Origins of schedules that nobody measured for the kernel, with the code that it has now."""
 STRATEGY = "first use"
 _CHECKER = "measure.checking.first_use:wrong"
@@ -69,7 +69,7 @@ def passed(use: FirstUse) -> bool:
     if use.plan.origin not in UNMEASURED:
         return True
     place = _place(use)
-    if use.store.seed(place) == PASSED:
+    if use.store.start(place) == PASSED:
         return True
     lossy = "DOWNCONVERT" in use.plan.key.policy.split("+")
     check = pkgutil.resolve_name(f"{__package__.rpartition('.')[0]}.{_CHECKER}")
@@ -78,13 +78,13 @@ def passed(use: FirstUse) -> bool:
         if found is None:
             log.info("the %s schedule of %s is not checked: it is too large", use.plan.origin, use.kernel.name)
         else:
-            use.store.put_seed(place, PASSED)
+            use.store.put_start(place, PASSED)
         return True
     from ..opts.opt import short
 
     said = f"the {use.plan.origin} schedule {short(use.plan.opts) or '(none)'} of {use.kernel.name} computes wrong results here: {found}"
     _record(use, found)
-    if not use.plan.opts and use.plan.origin == "seed":
+    if not use.plan.opts and use.plan.origin == "start":
         raise VerifyError(f"{said}. No schedule is left; please report this")
     warnings.warn(f"{said}. It is recorded as wrong, and the next one is used; please report this", FirstUseWarning, stacklevel=4)
     return False

@@ -1,4 +1,4 @@
-"""Which options to run a kernel with: the cache's own answer, a neighbour's, or the seed schedule. `origin` always says which."""
+"""Which options to run a kernel with: the cache's own answer, a neighbour's, or the start schedule. `origin` always says which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..cache.choice import Standing
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.objectives import TIME
 from ..cache.recover import CacheWarning
-from ..cache.version import seed_version, tool_version
+from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logger("plan")
 
-Origin = Literal["exact", "nearest", "seed", "stale", "given"]
+Origin = Literal["exact", "nearest", "start", "stale", "given"]
 Choice = Literal["ranked", "quick"]
-"""How a seed is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
+"""How a start schedule is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
 UNPIN = "pin another, or let go of it with `tune unpin`"
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
@@ -45,7 +45,7 @@ OWN = 8
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`origin`: 'exact' (measured for this key), 'stale' (measured for this key, by a version of the tool that made other source of
-    it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'seed' (by rule), 'given' (by the caller). `rendered`: the source,
+    it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'start' (by rule), 'given' (by the caller). `rendered`: the source,
     where it was needed to tell. `standing`: of a row of this very key, what is known of it on this machine."""
 
     opts: tuple[Opt, ...]
@@ -68,7 +68,7 @@ def resolve(
     policy: str = DEFAULT_POLICY,
     store: Artefacts | None = None,
     excluded: Collection[tuple[Opt, ...]] = (),
-    seed: Choice = "ranked",
+    start: Choice = "ranked",
     objective: str = TIME,
     scratch_limit: int | None = None,
 ) -> Plan:
@@ -76,12 +76,12 @@ def resolve(
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
-    could not be loaded here). `seed`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
+    could not be loaded here). `start`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
     knows is taken all the same). `objective`: what the schedule is to make small, as `cache.objectives` writes it; with `own_only`,
     only searches for that very objective answer. `scratch_limit`: bytes that a cached answer may need."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy, objective)
-    seeded = _Seed(kernel, device, key, store, excluded, seed)
+    start_of = _StartSchedule(kernel, device, key, store, excluded, start)
     rows = cache.answers(key) if own_only else asked(cache, key, scratch_limit)
     found = _own(kernel, device, key, rows, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
@@ -90,9 +90,9 @@ def resolve(
             f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`"
         )
     if found is None:
-        seeded = replace(seeded, excluded=[*excluded, *_wrong(seeded, cache)])
-        found = None if own_only else _nearest(seeded, cache, shape)
-    found = found or seeded.plan()
+        start_of = replace(start_of, excluded=[*excluded, *_wrong(start_of, cache)])
+        found = None if own_only else _nearest(start_of, cache, shape)
+    found = found or start_of.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
 
@@ -111,9 +111,9 @@ def given(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, p
     return Plan(opts, "given", None, key)
 
 
-def seeded(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
-    """Whether the store knows a seed schedule for a kernel in normal form: it was resolved before."""
-    return _Seed(kernel, device, key, store, (), "quick").known()
+def has_start(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
+    """Whether the store knows a start schedule for a kernel in normal form: it was resolved before."""
+    return _StartSchedule(kernel, device, key, store, (), "quick").known()
 
 
 def _own(
@@ -140,15 +140,15 @@ def _own(
     return stale
 
 
-def _wrong(seed: _Seed, cache: Cache) -> list[tuple[Opt, ...]]:
+def _wrong(start: _StartSchedule, cache: Cache) -> list[tuple[Opt, ...]]:
     """Schedules of this very key that today's code was found to compute wrong results with, in a search or when they were first used. (A
     guess does not know what was measured.)"""
-    key, found = seed.key, []
+    key, found = start.key, []
     about = {"kernel": key.kernel, "target": key.target, "threads": key.threads, "compiler": key.compiler, "policy": key.policy}
     for row in cache.rows(**about, outcome="wrong"):
         if row.tool_version == tool_version():
             with suppress(OptError):  # it does not apply any more
-                found.append(_translated(seed.kernel, row))
+                found.append(_translated(start.kernel, row))
     return found
 
 
@@ -183,12 +183,12 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
 
 
-def _nearest(seed: _Seed, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
-    """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
+def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
+    """The closest neighbour whose options apply here and that the model ranks at or above the start schedule."""
     from ..ir.cost import cost
     from ..ir.normal_form.canonical import loose
 
-    kernel, device, key = seed.kernel, seed.device, seed.key
+    kernel, device, key = start.kernel, start.device, start.key
     keys = loose(kernel)
     flops = cost(kernel).flops if not kernel.symbols else None
     rows = cache.nearest(key, keys["extents"], keys["epilogue"], shape=shape, flops=flops, limit=NEIGHBOURS)
@@ -201,19 +201,19 @@ def _nearest(seed: _Seed, cache: Cache, shape: Mapping[str, int] | None) -> Plan
         except OptError as e:
             log.debug("the neighbour %s %s does not apply: %s", row.name, row.shape, e)
             continue  # legal at the other extents, not at these
-        if opts in seed.excluded:
+        if opts in start.excluded:
             continue
         if bound is None:
-            bound = _estimate(kernel, seed.plan().opts, device, key)
+            bound = _estimate(kernel, start.plan().opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
-        log.debug("the neighbour %s %s: %.3g us estimated, the seed %.3g us", row.name, row.shape, 1e6 * seconds, 1e6 * bound)
+        log.debug("the neighbour %s %s: %.3g us estimated, the start schedule %.3g us", row.name, row.shape, 1e6 * seconds, 1e6 * bound)
     return None
 
 
 @dataclass(frozen=True)
-class _Seed:
-    """What a seed schedule is chosen for, and how."""
+class _StartSchedule:
+    """What a start schedule is chosen for, and how."""
 
     kernel: Kernel
     device: Device
@@ -223,26 +223,26 @@ class _Seed:
     choice: Choice
 
     def plan(self) -> Plan:
-        """The first seed schedule that the policy allows; in the end no options at all, which always are."""
+        """The first start schedule that the policy allows; in the end no options at all, which always are."""
         from ..opts import dumps
 
         opts = self._kept()
         if opts is None:
             opts = self._chosen()
             if self.store is not None and not self.excluded:
-                self.store.put_seed(self._place(self.choice), dumps(opts))
-        return Plan(opts, "seed", None, self.key)
+                self.store.put_start(self._place(self.choice), dumps(opts))
+        return Plan(opts, "start", None, self.key)
 
     def known(self) -> bool:
         """Whether the store has one."""
         return self._kept() is not None
 
     def _kept(self) -> tuple[Opt, ...] | None:
-        """What the store has: a ranked seed even for who asks for a quick one, and never the reverse."""
+        """What the store has: a ranked start schedule even for who asks for a quick one, and never the reverse."""
         from ..opts import parse
 
         for choice in ("ranked", "quick") if self.choice == "quick" else ("ranked",):
-            kept = self.store.seed(self._place(choice)) if self.store is not None else None
+            kept = self.store.start(self._place(choice)) if self.store is not None else None
             if kept is not None and parse(kept) not in self.excluded:
                 return parse(kept)
         return None
@@ -259,18 +259,18 @@ class _Seed:
         return ()
 
     def _guesses(self) -> Iterator[tuple[Opt, ...]]:
-        """Seeds, best first; all of them where none of the quick ones will do."""
-        from ..heuristics import quick_seeds, seeds
+        """Start schedules, best first; all of them where none of the quick ones will do."""
+        from ..heuristics import quick_starts, starts
 
         allowed = frozenset(self.key.policy.split("+"))
         if self.choice == "quick":
-            quick = quick_seeds(self.kernel, self.device.target, self.key.threads, allowed)
+            quick = quick_starts(self.kernel, self.device.target, self.key.threads, allowed)
             yield from (o for o in quick if o or not quick[0])
-        yield from seeds(self.kernel, self.device.target, self.key.threads, allowed)
+        yield from starts(self.kernel, self.device.target, self.key.threads, allowed)
 
     def _place(self, choice: str) -> str:
-        """Where the store keeps this seed."""
-        code = seed_version() if choice == "ranked" else f"{seed_version()} quick"
+        """Where the store keeps this start schedule."""
+        code = start_version() if choice == "ranked" else f"{start_version()} quick"
         text = f"{source_key(self.kernel, (), self.device.target, code)} {self.key.threads} {self.key.policy}"
         return hashlib.sha256(text.encode()).hexdigest()
 

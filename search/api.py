@@ -77,8 +77,8 @@ def tune(
     trials: int | None = None,
     threads: int | None = None,
     strategy: str | None = None,
-    seeds: str = "auto",
-    seed: int = 0,
+    start: str = "auto",
+    random_seed: int = 0,
     cache: str | os.PathLike[str] | Cache | None = None,
     mode: Mode = "use",
     retune: bool = False,
@@ -99,8 +99,8 @@ def tune(
     `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol.
     `budget`: seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything included,
     counted from `since` (on `time.monotonic`; default: now) and kept to within a tenth or 2 s: what hangs is ended. `stop_at`: fraction
-    of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the seed schedules, "none" from
-    the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a symbolic extent is tuned
+    of the roofline that is good enough; `patience`: batches without a gain. `start`: "auto" begins with the start schedules, "none" from
+    the empty one, and a schedule (in short form or JSON) is tried beside the start schedules. `vars`: value at which a symbolic extent is tuned
     (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's). `study`: an Optuna storage
     (sqlite:///study.db, a journal file's path, …) where an `optuna:` strategy keeps and resumes its trials.
 
@@ -117,23 +117,25 @@ def tune(
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     given.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
     started = time.monotonic() if since is None else since
-    limit, strategy = Budget.make(budget, trials, stop_at, patience), _checked(mode, seeds, retune, strategy, study)
+    limit, strategy = Budget.make(budget, trials, stop_at, patience), _checked(mode, start, retune, strategy, study)
     aims.check(objective, strategy, study, limit)
     (show := shown(progress)).phase("preparing")
     with Deadline(limit.seconds, started, _PREPARING), SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
         task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
-        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
+        result = _tune(
+            task, store, limit, strategy, start, random_seed, mode, retune or mode == "refresh", show, started, study, asked, measuring
+        )
     if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result
 
 
-def _checked(mode: str, seeds: str, retune: bool, strategy: str | None, study: str | None) -> str:
+def _checked(mode: str, start: str, retune: bool, strategy: str | None, study: str | None) -> str:
     """The strategy's full name; UsageError where what was asked for makes no sense."""
-    if seeds not in ("auto", "none"):
-        _read(seeds)  # whether it applies is told when the kernel is known
+    if start not in ("auto", "none"):
+        _read(start)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
         raise UsageError("require answers from the cache and retune searches again: use one of them")
     name = strategies.check(strategy if strategy is not None or study is None else "optuna:tpe")
@@ -142,12 +144,12 @@ def _checked(mode: str, seeds: str, retune: bool, strategy: str | None, study: s
     return name
 
 
-def _read(seeds: str) -> None:
-    """UsageError where a wish for seeds is not a schedule."""
+def _read(start: str) -> None:
+    """UsageError where what a search begins with is no schedule."""
     try:
-        parse(seeds)
+        parse(start)
     except OptError as e:
-        raise UsageError(f"seeds must be auto, none or a schedule: {e}") from e
+        raise UsageError(f"start must be auto, none or a schedule: {e}") from e
 
 
 class Interrupted(KeyboardInterrupt):
@@ -183,8 +185,8 @@ def _tune(
     cache: Cache,
     budget: Budget,
     strategy: str,
-    seeds: str,
-    seed: int,
+    start: str,
+    random_seed: int,
     mode: str,
     again: bool,
     show: Progress,
@@ -198,7 +200,7 @@ def _tune(
 
         about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
         known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
-        found = answer(task.job(strategy, seeds, seed, budget), known_, time.monotonic() - started, front_of(task, cache))
+        found = answer(task.job(strategy, start, random_seed, budget), known_, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
     plan = _look(task, cache)
@@ -210,7 +212,7 @@ def _tune(
     )
     known_here = plan is not None and enough and plan.standing is Standing.verified
     fresh = not known_here and measuring is None and begin_helpers()
-    job = task.job(strategy, seeds, seed, budget)
+    job = task.job(strategy, start, random_seed, budget)
     if plan is not None and known_here:
         found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
         show.done(found)
@@ -218,18 +220,18 @@ def _tune(
     aim = aims.measurable(job.objective, task.device, measuring is not None)
     kept: dict[str, Any] = {"study": _study(task, job, study, budget)} if study and mode != "record" else {}
     space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
-    if fresh and seeds != "none":
-        space.seeds()  # while the process that makes the measurer's does its imports
+    if fresh and start != "none":
+        space.starts()  # while the process that makes the measurer's does its imports
     # then the measurer, so that its processes start while the rest is prepared
-    with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
+    with (measuring or measurer_of)(task, budget, random_seed, bool(kept)) as measurer:
         cache.ensure_writable()
         recorder = recorder_of(task, cache, space, job, last_s=late_s(budget.seconds))
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
-        starts = starts_of(task, space, cache, recorder.loose, job, seeds)
+        starts = starts_of(task, space, cache, recorder.loose, job, start)
         chosen = None
-        if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the seeds
+        if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the start schedules
             kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
-            chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
+            chosen = strategies.create(strategy, space, seed=random_seed, start=[s.opts for s in starts] if start != "none" else [], **kept)
         try:
             more: dict[str, Any] = {"known": known(cache, task.key, task.canonical), "earlier": earlier}
             more["doubted"] = DoubtedLimits(task, recorder, measurer, budget) if measuring is None else None
@@ -245,7 +247,7 @@ def _look(task: TuningTask, cache: Cache) -> Plan | None:
     from ..plan import resolve
 
     about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
-    try:  # without an answer no seed is wanted yet: helpers can start while seeds are made
+    try:  # without an answer no start schedule is wanted yet: helpers can start while start schedules are made
         return resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
     except CacheMiss:
         return None

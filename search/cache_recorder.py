@@ -2,7 +2,7 @@
 
 Which rows may answer a look-up is settled here. A candidate's row is stored as it comes, but unverified in the
 cache's sense: it was checked in full against one set of inputs, and one unpaired time is not enough to call it better
-than the seed. The winner's row, written after the duel and the second check, is verified; its provenance says which
+than the start schedule. The winner's row, written after the duel and the second check, is verified; its provenance says which
 checks were made, how thorough the search was, and which earlier answers it was preferred to. While the search goes on,
 the start schedule and the best so far are recorded so too, as provisional (`decision.checkpoints`): a killed run leaves
 an answer, and never one that is worse than no tuning.
@@ -59,7 +59,7 @@ class Recorder(Protocol):
     def add(self, measurement: Measurement, strategy: str) -> None:
         """One candidate of the search."""
 
-    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
+    def winner(self, measurement: Measurement, start_opts: Schedule | None, start_s: float | None, final: Mapping[str, Any]) -> None:
         """The answer."""
 
     def flush(self) -> None:
@@ -77,7 +77,7 @@ class NoRecord:
     def add(self, measurement: Measurement, strategy: str) -> None:
         """Nothing."""
 
-    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
+    def winner(self, measurement: Measurement, start_opts: Schedule | None, start_s: float | None, final: Mapping[str, Any]) -> None:
         """Nothing."""
 
     def flush(self) -> None:
@@ -118,7 +118,7 @@ class CacheRecorder:
 
     def add(self, measurement: Measurement, strategy: str) -> None:
         try:
-            row = self._row(measurement, strategy, verified=False, seed_s=None, more={})
+            row = self._row(measurement, strategy, verified=False, start_s=None, more={})
         except OptError:
             # only an illegal schedule can name what the kernel does not have; it has no canonical form to be stored in
             if measurement.outcome != "illegal":
@@ -127,17 +127,17 @@ class CacheRecorder:
             self._rows.append(row)
             if row.objective != TIME and row.outcome in FAILED:
                 # whatever was being made small: who asks for the fastest must hear of it too
-                self._rows.append(self._row(measurement, strategy, verified=False, seed_s=None, more={OBJECTIVE: TIME}))
+                self._rows.append(self._row(measurement, strategy, verified=False, start_s=None, more={OBJECTIVE: TIME}))
             if row.outcome == "ok" and row.opts in self.earlier:
                 self._met.add(row.opts)
         if self.clock() - self._written >= self.cache.rows_wait_s and self.clock() >= self._next:
             self.flush()
 
-    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
+    def winner(self, measurement: Measurement, start_opts: Schedule | None, start_s: float | None, final: Mapping[str, Any]) -> None:
         # times of different days do not compare: the cache is told which of its answers this one was preferred to
         beat = sorted(self._met - {self._canonical(measurement.opts)})
-        more = {"seed_opts": None if seed_opts is None else [o.json for o in seed_opts], **({"beat": beat} if beat else {}), **final}
-        self._rows.append(self._row(measurement, self.job.strategy, verified=True, seed_s=seed_s, more=more))
+        more = {"start_opts": None if start_opts is None else [o.json for o in start_opts], **({"beat": beat} if beat else {}), **final}
+        self._rows.append(self._row(measurement, self.job.strategy, verified=True, start_s=start_s, more=more))
         self._write(PATIENCE_S)
 
     def flush(self) -> None:
@@ -198,7 +198,7 @@ class CacheRecorder:
 
         return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 
-    def _row(self, m: Measurement, strategy: str, verified: bool, seed_s: float | None, more: Mapping[str, Any]) -> Any:
+    def _row(self, m: Measurement, strategy: str, verified: bool, start_s: float | None, more: Mapping[str, Any]) -> Any:
         from ..cache import Row, tool_version
         from ..kernels import short_name
 
@@ -226,7 +226,7 @@ class CacheRecorder:
             t_min=m.t_min,
             t_med=m.t_med if m.t_med is not None else m.t_min if ok else None,
             n=m.n,
-            seed_s=seed_s,
+            start_s=start_s,
             flops=self.job.flops,
             bytes=self.job.bytes,
             roofline_s=self.job.roofline_s,

@@ -48,15 +48,15 @@ class Ended:
 
 def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Result:
     """The best so far, `m`, after `seconds`."""
-    seed = so_far.seed()
+    start = so_far.start()
     return results.make(
         job,
         opts=m.opts,
         t_min=m.t_min,
         t_med=m.t_med,
         n=m.n,
-        seed_opts=None if seed is None else seed.measurement.opts,
-        seed_s=None if seed is None else seed.measurement.t_min,
+        start_opts=None if start is None else start.measurement.opts,
+        start_s=None if start is None else start.measurement.t_min,
         counts=dict(so_far.counts),
         seconds=seconds,
         verified=True,
@@ -79,15 +79,15 @@ def provisional(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, ea
     """Record the answer so far of a search that goes on: were it killed now, this would be its answer."""
     won = decision.winner
     assert won is not None
-    seed_opts, seed_s = _seed(so_far, decision)
+    start_opts, start_s = _start(so_far, decision)
     final = _final(won, so_far, decision, effort(so_far, meter, earlier, Ended(interrupted=True)))
-    _recorded(so_far, _OnTheWay(recorder), (seed_opts, seed_s), decision, final)
+    _recorded(so_far, _OnTheWay(recorder), (start_opts, start_s), decision, final)
 
 
 class _Winners(Protocol):
     """The part of a Recorder that takes answers."""
 
-    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None: ...
+    def winner(self, measurement: Measurement, start_opts: Schedule | None, start_s: float | None, final: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +96,23 @@ class _OnTheWay:
 
     recorder: Recorder
 
-    def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
-        self.recorder.winner(measurement, seed_opts, seed_s, {**final, PROVISIONAL: True})
+    def winner(self, measurement: Measurement, start_opts: Schedule | None, start_s: float | None, final: Mapping[str, Any]) -> None:
+        self.recorder.winner(measurement, start_opts, start_s, {**final, PROVISIONAL: True})
 
 
-def _seed(so_far: RunState, decision: Decision) -> tuple[Schedule | None, float | None]:
-    """The seed that was to be beaten, and its seconds. Where one seed beat another, the winner is the best of them."""
+def _start(so_far: RunState, decision: Decision) -> tuple[Schedule | None, float | None]:
+    """The start schedule that was to be beaten, and its seconds. Where one start schedule beat another, the winner is the best of them."""
     won = decision.winner
-    seed = so_far.seed(None if won is None else won.measurement.opts)
-    if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
-        seed = decision.seed or seed
-    return (None, None) if seed is None else (seed.measurement.opts, seed.measurement.t_min)
+    start = so_far.start(None if won is None else won.measurement.opts)
+    if start is not None and (won is None or start.measurement.opts != won.measurement.opts):
+        start = decision.start or start
+    return (None, None) if start is None else (start.measurement.opts, start.measurement.t_min)
 
 
 def _final(won: Finalist, so_far: RunState, decision: Decision, effort: Effort) -> dict[str, Any]:
     """What a winner's row says beside its measurement."""
-    is_seed = _seed(so_far, decision)[0] == won.measurement.opts
-    gain = 1.0 if is_seed else None if decision.ratio is None else 1 / decision.ratio
+    is_start = _start(so_far, decision)[0] == won.measurement.opts
+    gain = 1.0 if is_start else None if decision.ratio is None else 1 / decision.ratio
     checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or won.measurement.checks)}
     return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json}
 
@@ -123,15 +123,15 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         so_far.count(m)
         recorder.add(m, "confirm")
     won = decision.winner
-    seed_opts, seed_s = _seed(so_far, decision)
+    start_opts, start_s = _start(so_far, decision)
     code = results.INTERRUPTED if ended.interrupted else results.FOUND if won is not None else results.NOTHING_VALID
     said = [str(ended.fault) if ended.fault else "", ended.why, decision.message]
     if code == results.NOTHING_VALID and not so_far.counts:
         code = results.NOTHING_MEASURED
         said = [ended.why, "no candidate was finished in that time, so nothing is known of any: give it more"]
     common: dict[str, Any] = {
-        "seed_opts": seed_opts,
-        "seed_s": seed_s,
+        "start_opts": start_opts,
+        "start_s": start_s,
         "plain_s": so_far.plain_s,
         "counts": dict(so_far.counts),
         "repeated": so_far.repeated,
@@ -145,7 +145,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         return results.make(job, seconds=meter.elapsed, **common)
     m = won.measurement
     final = _final(won, so_far, decision, effort(so_far, meter, earlier, ended))
-    told = _recorded(so_far, recorder, (seed_opts, seed_s), decision, final)
+    told = _recorded(so_far, recorder, (start_opts, start_s), decision, final)
     return results.make(
         job,
         opts=m.opts,
@@ -155,7 +155,7 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         seconds=meter.elapsed,
         verified=True,
         confirmed=decision.confirmed,
-        significant=decision.significant and m.opts != seed_opts,
+        significant=decision.significant and m.opts != start_opts,
         gain=final["gain"],
         source_sha=m.sha,
         **told,
@@ -166,31 +166,31 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
 def _recorded(
     so_far: RunState,
     recorder: _Winners,
-    seed: tuple[Schedule | None, float | None],
+    start: tuple[Schedule | None, float | None],
     decision: Decision,
     final: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the winner's row, last, before it those of a front's other members; what a result says beside its times."""
     assert decision.winner is not None
     aim, m = so_far.aim, decision.winner.measurement
-    seeded = so_far.seed(seed[0])
-    known = seeded is not None and not aim.front and aim.text != TIME and aim.able(seeded.measurement)
-    value = aim.value(seeded.measurement, aim.first) if known and seeded is not None else None
+    untuned = so_far.start(start[0])
+    known = untuned is not None and not aim.front and aim.text != TIME and aim.able(untuned.measurement)
+    value = aim.value(untuned.measurement, aim.first) if known and untuned is not None else None
     if value is not None:
-        final = {**final, "seed_value": value}
+        final = {**final, "start_value": value}
     for member in reversed(decision.front):
         checked = {"confirmed": member.confirmed, "checks": list(member.checks or member.measurement.checks)}
-        recorder.winner(member.measurement, *seed, {**final, **checked})
+        recorder.winner(member.measurement, *start, {**final, **checked})
     if aim.front and aim.first == TIME:
         # duels found it the fastest, so it answers who asks for that; half of the search was for it
         spent = {k: v / 2 if k == "seconds" else v // 2 if k == "candidates" else v for k, v in final["effort"].items()}
-        recorder.winner(m, *seed, {**final, OBJECTIVE: TIME, "effort": {**spent, "complete": False}})
+        recorder.winner(m, *start, {**final, OBJECTIVE: TIME, "effort": {**spent, "complete": False}})
     elif not aim.front:
-        recorder.winner(m, *seed, final)
+        recorder.winner(m, *start, final)
     return {
         "energy": None if m.energy is None else m.energy.json,
         "scratch": m.scratch,
-        "seed_value": value,
+        "start_value": value,
         "front": tuple(results.member(f.measurement, f.confirmed) for f in sorted(decision.front, key=lambda f: aim.values(f.measurement))),
     }
 
@@ -239,9 +239,9 @@ class Checkpoints:
     def _begin(self) -> None:
         """The start schedule was found right: it answers from now on, unless an earlier search's answer does."""
         self._begun, self._looked_s = True, self._meter.elapsed
-        start = self._so_far.untuned() or self._so_far.seed() or next(iter(self._so_far.finalists()), None)
+        start = self._so_far.untuned() or self._so_far.start() or next(iter(self._so_far.finalists()), None)
         if start is not None and start.measurement.outcome == "ok" and not self._recorder.earlier:
-            self._note(Decision(start, seed=start))
+            self._note(Decision(start, start=start))
 
     def _due(self) -> bool:
         budget = self._meter.budget
@@ -293,7 +293,7 @@ class Checkpoints:
         if checked.outcome != "ok":
             return Decision(None, failed=(checked,))
         checks = tuple(dict.fromkeys((*start.measurement.checks, *checked.checks)))
-        return Decision(start, confirmed=True, checks=checks, seed=start)
+        return Decision(start, confirmed=True, checks=checks, start=start)
 
     def _note(self, decision: Decision) -> None:
         """Record an answer that is new."""
@@ -344,7 +344,7 @@ class Deciding:
         return self._front(decision, left) if self.so_far.aim.front else decision
 
     def _time_again(self) -> None:
-        """Time the best candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been
+        """Time the best candidates and start schedules once more, side by side: start schedules were measured at the start, and the machine may have been
         busier then."""
         again = self.so_far.contenders()
         if not again or 2 * self.cost_s * len(again) > 0.3 * self.meter.left:
@@ -360,12 +360,12 @@ class Deciding:
     def _between(self, left: Callable[[], float]) -> Decision:
         """Who wins. Where the finalists differ in scratch memory, the fewest bytes win, and a duel is only among equals."""
         so_far, aim = self.so_far, self.so_far.aim
-        finalists, seed, untuned = so_far.finalists(), so_far.seed(), so_far.untuned()
+        finalists, start, untuned = so_far.finalists(), so_far.start(), so_far.untuned()
         failed: list[Measurement] = []
         while True:
-            level = aim.rivals([*finalists, *([seed] if seed is not None else [])])
+            level = aim.rivals([*finalists, *([start] if start is not None else [])])
             here = [f for f in finalists if f in level]
-            rival = seed if seed in level else None
+            rival = start if start in level else None
             decision = decide(
                 self.measurer,
                 here,
@@ -378,15 +378,15 @@ class Deciding:
             )
             failed += decision.failed
             rest = [f for f in finalists if f not in level]
-            if decision.winner is not None or not (rest or (seed is not None and rival is None)):
+            if decision.winner is not None or not (rest or (start is not None and rival is None)):
                 break
             finalists = rest
             if rival is not None:
-                seed = None  # it failed as well
+                start = None  # it failed as well
         decision = replace(decision, failed=tuple(failed))
-        if rival is None and seed is not None and decision.winner is not None:
-            said = f"it needs {decision.winner.measurement.scratch} bytes beside its arguments, the best seed {seed.measurement.scratch}"
-            decision = replace(decision, seed=seed, message=said)
+        if rival is None and start is not None and decision.winner is not None:
+            said = f"it needs {decision.winner.measurement.scratch} bytes beside its arguments, the best start schedule {start.measurement.scratch}"
+            decision = replace(decision, start=start, message=said)
         return decision
 
     def _front(self, decision: Decision, left: Callable[[], float]) -> Decision:

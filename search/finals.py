@@ -1,8 +1,8 @@
-"""Who wins: the finalists are timed in pairs, and the winner must beat the best seed by more than the noise.
+"""Who wins: the finalists are timed in pairs, and the winner must beat the best start schedule by more than the noise.
 
 Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says
 who may enter. The best are timed once more side by side, and ratios of paired runs decide. An answer that is not significantly faster than
-the seed is the seed. Of several seeds it is the one that is used without tuning, unless the fastest of them beats it in a duel. Of two
+the start schedule is the start schedule. Of several start schedules it is the one that is used without tuning, unless the fastest of them beats it in a duel. Of two
 objectives a front is drawn. The winner is checked a second time, on other inputs."""
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class SecondChecks:
 
 
 CLEAR = 3.0
-"""A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
+"""A finalist this many times faster than the start schedule needs no duel to prove it (and a duel would spend the time on the slow one)."""
 GRACE_S = 1.0
 """Seconds past the budget in which the second check may still begin."""
 ROUND_S = 0.03
 """Seconds that a round of a duel takes beside its calls: two rests, and what is checked after a burst."""
 ROUNDS, AGAIN = 9, 27
-"""The most rounds of a duel, and of a second one with the seed where the first leaves doubt and there is time."""
+"""The most rounds of a duel, and of a second one with the start schedule where the first leaves doubt and there is time."""
 MARGIN = 1.05
 """How many times faster a finalist's single measurement must be where there is no time for a duel."""
 
@@ -97,8 +97,8 @@ class FrontMember:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`.
-    `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `seed`: what had
+    """`winner` None: nothing survived. `ratio`: winner's time over the start schedule's, from a duel where `paired`.
+    `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `start`: what had
     to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its
     result. `front`: of two objectives the front's members, the winner first."""
 
@@ -110,29 +110,29 @@ class Decision:
     message: str = ""
     failed: tuple[Measurement, ...] = ()
     checks: tuple[str, ...] = ()
-    seed: Finalist | None = None
+    start: Finalist | None = None
     front: tuple[FrontMember, ...] = ()
 
 
 def decide(
     measurer: MeasurerLike,
     finalists: Sequence[Finalist],
-    seed: Finalist | None,
+    start: Finalist | None,
     left: Callable[[], float],
     check_s: float = 0.0,
     grace_s: float = GRACE_S,
     untuned: Finalist | None = None,
     checks: SecondChecks | None = None,
 ) -> Decision:
-    """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how
+    """Choose between `finalists` (fastest first, the start schedule not among them) and `start`, the fastest one. `left()`: how
     many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
-    long. `untuned`: the seed that is used without tuning, which `seed` must beat to count. `checks`: what makes
+    long. `untuned`: the start schedule that is used without tuning, which `start` must beat to count. `checks`: what makes
     second checks, and knows which were made."""
     checks = SecondChecks(measurer.confirm) if checks is None else checks
-    final = _Final(measurer, finalists, seed, left, check_s, grace_s, checks)
-    if untuned is not None and seed is not None and untuned is not seed:
-        final.choose_seed(untuned)
-    return dataclasses.replace(final.decide(), seed=final.seed)
+    final = _Final(measurer, finalists, start, left, check_s, grace_s, checks)
+    if untuned is not None and start is not None and untuned is not start:
+        final.choose_start(untuned)
+    return dataclasses.replace(final.decide(), start=final.start)
 
 
 class _Final:
@@ -142,23 +142,23 @@ class _Final:
         self,
         measurer: MeasurerLike,
         finalists: Sequence[Finalist],
-        seed: Finalist | None,
+        start: Finalist | None,
         left: Callable[[], float],
         check_s: float,
         grace_s: float,
         checks: SecondChecks,
     ) -> None:
         self.measurer, self.left, self.check_s, self.grace_s, self.checks = measurer, left, check_s, grace_s, checks
-        self.standing, self.seed = list(finalists), seed
+        self.standing, self.start = list(finalists), start
         self.challenged = bool(finalists)
         self.failed: list[Measurement] = []
         self.torn: list[Finalist] = []
-        """Those that were ahead of the seed in one place only: they stand again where the seed falls."""
+        """Those that were ahead of the start schedule in one place only: they stand again where the start schedule falls."""
 
-    def choose_seed(self, untuned: Finalist) -> None:
-        """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may
+    def choose_start(self, untuned: Finalist) -> None:
+        """The start schedule to beat is `untuned`, unless the fastest start schedule beats that by more than the noise; the other one may
         still win as a finalist."""
-        fastest, self.seed = self.seed, untuned
+        fastest, self.start = self.start, untuned
         assert fastest is not None
         self.standing = [f for f in self.standing if f is not untuned]
         try:
@@ -173,16 +173,16 @@ class _Final:
             fell = self._fell(e, fastest, untuned)
             better = fell is untuned
         if better:
-            self.seed = fastest
+            self.start = fastest
 
     def decide(self) -> Decision:
-        """The best finalist that beats the seed and passes the second check, else the seed, if that passes it."""
+        """The best finalist that beats the start schedule and passes the second check, else the start schedule, if that passes it."""
         message = ""
         while self.standing:
             champion = self._champion(keep=2.0)
             if champion is None:
                 break
-            significant, ratio, paired, message = self._against_seed(champion)
+            significant, ratio, paired, message = self._against_start(champion)
             if champion not in self.standing:
                 continue
             if not significant:
@@ -193,23 +193,23 @@ class _Final:
             self._drop(champion, checked)
         else:
             message = "no candidate of the search survived" if self.failed else message
-        return self._seeded(message)
+        return self._started_from(message)
 
-    def _seeded(self, message: str) -> Decision:
-        """The seed wins, or where it fails the best that stands without it."""
-        seed = self.seed
-        if seed is None:
+    def _started_from(self, message: str) -> Decision:
+        """The start schedule wins, or where it fails the best that stands without it."""
+        start = self.start
+        if start is None:
             text = "every finalist failed the second check" if self.failed else "nothing valid was found"
             return Decision(None, message=text, failed=tuple(self.failed))
-        checked = self._second(seed)
+        checked = self._second(start)
         if checked is None or checked.outcome == "ok":
-            note = "no significant win: the answer is the seed schedule" if self.challenged else "the answer is the seed schedule"
-            return self._won(seed, checked, False, 1.0, False, f"{note} ({message})" if message else note)
-        self._drop(seed, checked)
+            note = "no significant win: the answer is the start schedule" if self.challenged else "the answer is the start schedule"
+            return self._won(start, checked, False, 1.0, False, f"{note} ({message})" if message else note)
+        self._drop(start, checked)
         self.standing = self.standing or self.torn
         if self.standing:
             return self.decide()
-        return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=tuple(self.failed))
+        return Decision(None, message=f"the start schedule failed the second check ({checked.outcome})", failed=tuple(self.failed))
 
     def _won(
         self, winner: Finalist, checked: Measurement | None, significant: bool, ratio: float | None, paired: bool, message: str
@@ -227,12 +227,12 @@ class _Final:
         """Out of the finals for good."""
         self.failed.append(how)
         self.standing = [x for x in self.standing if x is not f]
-        if f is self.seed:
-            self.seed = None
+        if f is self.start:
+            self.start = None
 
     def _champion(self, keep: float) -> Finalist | None:
         """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
-        duel with the seed. None: all of them failed."""
+        duel with the start schedule. None: all of them failed."""
         champion = self.standing[0]
         rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
         for i, rival in enumerate(rivals):
@@ -267,34 +267,34 @@ class _Final:
         self._drop(found, _wrong(found, str(e)))
         return found
 
-    def _against_seed(self, champion: Finalist) -> tuple[bool, float | None, bool, str]:
-        """(significant, ratio, paired, message) of the champion against the seed; either may fall over it."""
-        seed = self.seed
-        if seed is None:
+    def _against_start(self, champion: Finalist) -> tuple[bool, float | None, bool, str]:
+        """(significant, ratio, paired, message) of the champion against the start schedule; either may fall over it."""
+        start = self.start
+        if start is None:
             return True, None, False, "no start schedule could be measured" if not self.failed else "no start schedule is right"
-        if champion.t * CLEAR < seed.t:
-            return True, champion.t / seed.t, False, ""
-        n = rounds(champion, seed, self._spare() + GRACE_S / 2)
+        if champion.t * CLEAR < start.t:
+            return True, champion.t / start.t, False, ""
+        n = rounds(champion, start, self._spare() + GRACE_S / 2)
         if not n:
-            ratio = champion.t / seed.t
+            ratio = champion.t / start.t
             return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
         try:
-            duel = self._duel(champion, seed, n)
-            again = rounds(champion, seed, self._spare(), AGAIN) if _doubtful(duel) else 0
+            duel = self._duel(champion, start, n)
+            again = rounds(champion, start, self._spare(), AGAIN) if _doubtful(duel) else 0
             if again > n:
-                duel = self._duel(champion, seed, again)
+                duel = self._duel(champion, start, again)
         except MeasureError as e:
-            fell = self._fell(e, champion, seed)
-            if fell is seed:
-                return self._against_seed(champion)
+            fell = self._fell(e, champion, start)
+            if fell is start:
+                return self._against_start(champion)
             if fell is None:
                 self._recheck(champion)
             return False, None, False, str(e)
         if duel.torn:  # the next one may be ahead in both places
             self.standing, self.torn = [f for f in self.standing if f is not champion], [*self.torn, champion]
-            return False, duel.ratio, True, f"ahead of the seed from memory or in the caches, but not in both ({duel.ratio:.3f})"
+            return False, duel.ratio, True, f"ahead of the start schedule from memory or in the caches, but not in both ({duel.ratio:.3f})"
         win = duel.significant and duel.ratio < 1
-        return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {duel.rounds} paired rounds"
+        return win, duel.ratio, True, "" if win else f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} paired rounds"
 
     def _recheck(self, champion: Finalist) -> None:
         """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""

@@ -84,14 +84,14 @@ def _serve(busy: dict[int, Channel], idle: set[int], left: deque[Kernel], wait: 
 
 
 def _built(kernel: Kernel, place: BuildPlace) -> bool:
-    """Whether the kernel has been built before, most likely: the store has its seed, or the cache an answer."""
+    """Whether the kernel has been built before, most likely: the store has its start schedule, or the cache an answer."""
     from ..ir.normal_form.normalise import normalise
     from ..plan import key_of
-    from ..plan.resolve import seeded
+    from ..plan.resolve import has_start
 
     kernel = normalise(kernel)
     key = key_of(kernel, place.device, place.threads)
-    return seeded(kernel, place.device, key, place.store) or bool(place.cache.answers(key))
+    return has_start(kernel, place.device, key, place.store) or bool(place.cache.answers(key))
 
 
 def _build(kernel: Kernel, place: BuildPlace) -> None:
@@ -99,7 +99,7 @@ def _build(kernel: Kernel, place: BuildPlace) -> None:
     from ..plan import build, render, resolve
 
     try:
-        plan = resolve(kernel, place.device, place.threads, place.cache, store=place.store, seed="quick")
+        plan = resolve(kernel, place.device, place.threads, place.cache, store=place.store, start="quick")
         build(plan.rendered or render(normalise(kernel), plan.opts, place.device, place.store), place.device, place.store)
     except TilewrightError as e:  # whoever needs the kernel gets the error
         log.debug("%s was not built ahead: %s", kernel.name, e)

@@ -1,7 +1,7 @@
 """A schedule that somebody chose by hand becomes the cache's answer for one kernel, shape, device and thread count.
 
 It is verified first as a search's winner is: on its whole output, and a second time with other inputs. It is timed
-beside the seed schedule, so that a report can say what it is worth. Nothing is written before all of that was passed,
+beside the start schedule, so that a report can say what it is worth. Nothing is written before all of that was passed,
 so a schedule that does not fit, or is wrong, leaves the cache as it was."""
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 STRATEGY = "pin"
 """What rows say of the strategy that found them."""
 ROUNDS = 7
-"""Paired rounds with the seed schedule."""
+"""Paired rounds with the start schedule."""
 
 
 @dataclass(frozen=True)
 class PinnedSchedule:
-    """What was pinned: its measurement, the seed's time in seconds (None where the seed failed), how many times
-    faster than the seed it is by paired rounds (None where there were none), and the schedule that it replaced."""
+    """What was pinned: its measurement, the start schedule's time in seconds (None where the start schedule failed), how many times
+    faster than the start schedule it is by paired rounds (None where there were none), and the schedule that it replaced."""
 
     opts: tuple[Opt, ...]
     measured: Measurement
-    seed_s: float | None = None
+    start_s: float | None = None
     gain: float | None = None
     replaced: Row | None = None
 
 
-def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], seed: int = 0) -> PinnedSchedule:
+def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 0) -> PinnedSchedule:
     """Verify a schedule and make it the answer. Raises OptError where it does not apply or has effects that are not
     allowed, VerifyError where it is not right (or does not build, or return), CacheError where the cache cannot be
     written; then nothing has changed."""
@@ -59,21 +59,21 @@ def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], seed: int = 0) -> P
         raise OptError(f"this schedule has the effect {', '.join(refused)}; allow it by --allow {refused[0].lower()}")
     budget = Budget(None, 2)
     space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
-    seeded = next(iter(space.seeds()), ())
-    with measurer_of(task, budget, seed, False, 1) as m:
+    untuned = next(iter(space.starts()), ())
+    with measurer_of(task, budget, random_seed, False, 1) as m:
         cache.ensure_writable()
-        code = dict(m.build([opts, seeded]))
+        code = dict(m.build([opts, untuned]))
         measured = _right(m, code[0])
-        gain, seed_s = _beside(m, code)
-        recorder = recorder_of(task, cache, space, task.job(STRATEGY, "auto", seed, budget))
+        gain, start_s = _beside(m, code)
+        recorder = recorder_of(task, cache, space, task.job(STRATEGY, "auto", random_seed, budget))
         before = pinned(cache, task.key)
         final = {PINNED: True, "confirmed": True, "checks": list(measured.checks), "gain": gain, "paired": gain is not None}
-        recorder.winner(measured, seeded, seed_s, final)
+        recorder.winner(measured, untuned, start_s, final)
         said = recorder.close()
         if said:
             raise CacheError(f"the schedule is right, and could not be pinned: {said}")
         unpin(cache, task.key, but=recorder.run_id)
-    return PinnedSchedule(opts, measured, seed_s, gain, before)
+    return PinnedSchedule(opts, measured, start_s, gain, before)
 
 
 def _right(m: Measurer, code: Built | Measurement) -> Measurement:
@@ -91,7 +91,7 @@ def _right(m: Measurer, code: Built | Measurement) -> Measurement:
 
 
 def _beside(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
-    """(how many times faster than the seed, the seed's seconds) of the first schedule; None where that is not known."""
+    """(how many times faster than the start schedule, the start schedule's seconds) of the first schedule; None where that is not known."""
     from ..ir.errors import MeasureError
     from ..measure import Measurement
 

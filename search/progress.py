@@ -19,7 +19,7 @@ class Progress(Protocol):
     """Implement it to show or log a search."""
 
     def phase(self, name: str) -> None:
-        """The search enters another phase: "preparing", "seeds", "searching", "deciding"."""
+        """The search enters another phase: "preparing", "start schedules", "searching", "deciding"."""
 
     def candidate(self, measurement: Measurement) -> None:
         """One candidate has an outcome."""

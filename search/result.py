@@ -31,8 +31,8 @@ class Job:
     flops: int = 0
     bytes: int = 0
     roofline_s: float | None = None
-    seed: int = 0
-    seeds: str = "auto"
+    random_seed: int = 0
+    start: str = "auto"
     budget: str = ""
     trials: int | None = None
     allow: tuple[str, ...] = ()
@@ -46,9 +46,18 @@ class Job:
         if self.shape:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
         words += ["--dtype", self.dtype] if self.dtype else []
-        words += ["--device", self.device, "--threads", str(self.threads), "--strategy", self.strategy, "--random-seed", str(self.seed)]
+        words += [
+            "--device",
+            self.device,
+            "--threads",
+            str(self.threads),
+            "--strategy",
+            self.strategy,
+            "--random-seed",
+            str(self.random_seed),
+        ]
         words += ["--objective", self.objective] if self.objective != TIME else []
-        words += ["--start", self.seeds] if self.seeds != "auto" else []
+        words += ["--start", self.start] if self.start != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
         words += [word for effect in self.allow for word in ("--allow", effect.lower())]
@@ -59,14 +68,14 @@ class Job:
 class Result:
     """A search's answer. Times are seconds per call; `t_min`, `t_med` and `n` are None or 0 when nothing valid was found.
 
-    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no
+    `start_opts` and `start_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no
     options. `gain`: how many times faster than it the answer is, from paired timing where there was time for it.
-    `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the
+    `significant`: whether that gain is larger than the noise (when not, the answer is the start schedule). `verified`: the
     whole output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known
     of it here ('verified', 'unconfirmed', 'unverified'). `pinned`: somebody chose it by hand. `counts` has candidates by outcome, `repeated` those that
     turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
     this one went on from. `objective`: what was made small; `energy`: of a call, where it was measured
-    (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `seed_value`: joules or bytes of the seed. `gain` is
+    (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `start_value`: joules or bytes of the start schedule. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
     was checked twice, the fastest first. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
@@ -76,8 +85,8 @@ class Result:
     device: str
     threads: int
     strategy: str
-    seed_opts: Schedule | None = None
-    seed_s: float | None = None
+    start_opts: Schedule | None = None
+    start_s: float | None = None
     plain_s: float | None = None
     opts: Schedule = ()
     t_min: float | None = None
@@ -106,13 +115,13 @@ class Result:
     objective: str = TIME
     energy: Mapping[str, Any] | None = None
     scratch: int | None = None
-    seed_value: float | None = None
+    start_value: float | None = None
     front: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         from ..opts import ShownSchedule
 
-        for name in ("opts", "seed_opts"):
+        for name in ("opts", "start_opts"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, ShownSchedule(getattr(self, name)))
 
@@ -133,7 +142,7 @@ class Result:
         out: dict[str, Any] = {"schema": 1}
         for name in self.__slots__:
             value = getattr(self, name)
-            if name in ("opts", "seed_opts"):
+            if name in ("opts", "start_opts"):
                 value = None if value is None else [o.json for o in value]
             elif isinstance(value, Mapping):
                 value = dict(value)
@@ -167,7 +176,7 @@ class Result:
         parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
         parts += [f"{self.energy['joules']:.4g} J"] if self.energy else []
         parts += [f"{self.scratch} bytes of scratch"] if "scratch" in self.objective and self.scratch is not None else []
-        parts += [f"{self.gain:.2f}x the seed"] if self.gain else []
+        parts += [f"{self.gain:.2f}x the start schedule"] if self.gain else []
         parts += [f"a front of {len(self.front)}"] if self.front else []
         return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
 
@@ -208,7 +217,7 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("scratch memory", "" if r.scratch is None else f"{r.scratch} bytes"),
         ("made small", "" if r.objective == TIME else r.objective.replace(",", " and ")),
         (
-            "times the seed's speed" if r.objective in (TIME, *FRONTS) else "times less than the seed",
+            "times the start schedule's speed" if r.objective in (TIME, *FRONTS) else "times less than the start schedule's",
             "" if r.gain is None else f"{r.gain:.2f}",
         ),
         ("kernel as written", "" if r.plain_s is None else f"{r.plain_s * 1e3:.4g} ms"),

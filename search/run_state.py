@@ -46,7 +46,7 @@ class RunState:
         """The start schedule that is used without tuning."""
         self.first_hash = ""
         self._kept: dict[Schedule, Finalist] = {}
-        self._seeds: dict[Schedule, Finalist] = {}
+        self._starts: dict[Schedule, Finalist] = {}
 
     @property
     def first_is_coming(self) -> bool:
@@ -82,20 +82,20 @@ class RunState:
         self.history.append(told)
         return True
 
-    def keep(self, built: Any, m: Measurement, seed: bool) -> None:
+    def keep(self, built: Any, m: Measurement, start: bool) -> None:
         """Hold a build that may enter the finals. One that failed beside others and was right alone never does."""
         if m.t_min is None or m.cleared:
             return
         f = self.finalist(built, m)
-        if seed and m.outcome in ("ok", "slow"):
-            self._seeds[built.opts] = f
+        if start and m.outcome in ("ok", "slow"):
+            self._starts[built.opts] = f
         elif m.outcome == "ok" and self.aim.able(m):
             self._kept[built.opts] = f
             self._kept = {f.built.opts: f for f in self.aim.kept(list(self._kept.values()))}
 
     def drop(self, opts: Schedule) -> None:
         """Out for good: it was found wrong after it had been right."""
-        for kept in (self._kept, self._seeds):
+        for kept in (self._kept, self._starts):
             kept.pop(opts, None)
         if self.best is not None and self.best.opts == opts:
             # what is better than the next one from now on is the best
@@ -105,49 +105,49 @@ class RunState:
         """A build and its measurement, as the finals compare it."""
         return Finalist(built, m, self.aim.decides(m))
 
-    def seed(self, opts: Schedule | None = None) -> Finalist | None:
-        """The best seed; with `opts`, that one if it is a seed."""
-        if opts is not None and opts in self._seeds:
-            return self._seeds[opts]
-        return next(iter(self.aim.ranked(list(self._seeds.values()))), None)
+    def start(self, opts: Schedule | None = None) -> Finalist | None:
+        """The best start schedule; with `opts`, that one if it is a start schedule."""
+        if opts is not None and opts in self._starts:
+            return self._starts[opts]
+        return next(iter(self.aim.ranked(list(self._starts.values()))), None)
 
     def untuned(self) -> Finalist | None:
-        """The seed that is used without tuning, where it was measured and stands."""
-        return None if self.first is None else self._seeds.get(self.first)
+        """The start schedule that is used without tuning, where it was measured and stands."""
+        return None if self.first is None else self._starts.get(self.first)
 
     def finalists(self) -> list[Finalist]:
-        """Who may challenge the best seed, fastest first."""
-        seed = self.seed()
-        return self.aim.ranked([f for f in self.everybody() if f is not seed])[:KEPT]
+        """Who may challenge the best start schedule, fastest first."""
+        start = self.start()
+        return self.aim.ranked([f for f in self.everybody() if f is not start])[:KEPT]
 
     def everybody(self) -> list[Finalist]:
         """All that may win."""
-        return [f for f in (*self._kept.values(), *self._seeds.values()) if f.measurement.outcome == "ok" and self.aim.able(f.measurement)]
+        return [f for f in (*self._kept.values(), *self._starts.values()) if f.measurement.outcome == "ok" and self.aim.able(f.measurement)]
 
     def contenders(self) -> list[Finalist]:
-        """The fastest candidates, the fastest seeds and the one that is used without tuning; empty where one of the
+        """The fastest candidates, the fastest start schedules and the one that is used without tuning; empty where one of the
         two is missing and so nothing has to be compared."""
         some = (None, None) if self.aim.front else (4, 3)
         kept = self.aim.ranked(list(self._kept.values()))[: some[0]]
-        seeds = self.aim.ranked(list(self._seeds.values()))[: some[1]]
+        starts = self.aim.ranked(list(self._starts.values()))[: some[1]]
         first = self.untuned()
-        seeds += [first] if first is not None and first not in seeds else []
-        return [*kept, *seeds] if kept and seeds else []
+        starts += [first] if first is not None and first not in starts else []
+        return [*kept, *starts] if kept and starts else []
 
     def settle(self, fresh: Sequence[Finalist]) -> None:
         """From here on only these times count; whoever is not among them, or failed, leaves the finals."""
         fresh = [f for f in fresh if not f.measurement.cleared]
         self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
-        self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}
+        self._starts = {f.built.opts: f for f in fresh if f.built.opts in self._starts and f.measurement.outcome in ("ok", "slow")}
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A schedule measured before the search; `origin` is 'seed' (what is used without tuning; the answer must beat
+    """A schedule measured before the search; `origin` is 'start' (what is used without tuning; the answer must beat
     the best of these) or 'stored'."""
 
     opts: Schedule
-    origin: str = "seed"
+    origin: str = "start"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A strategy sees only a `Space`. Behind it stands an `Engine`: the options package for a real kernel, a recorded file in a simulated search, a
 synthetic cost function in tests. Besides appending (`Space.successors`) there are moves in the neighbourhood of a schedule (`neighbours`,
-`mutate`): another amount, one option fewer, two options exchanged. They let a search leave a seed sideways."""
+`mutate`): another amount, one option fewer, two options exchanged. They let a search leave a start schedule sideways."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TemplateLike(Protocol):
 class Engine(Protocol):
     """The five things a search needs to know about a kernel on a target."""
 
-    def seeds(self) -> Sequence[Schedule]: ...
+    def starts(self) -> Sequence[Schedule]: ...
 
     def apply(self, opts: Schedule) -> Any: ...
 
@@ -99,14 +99,14 @@ class Space:
         self._states: dict[Schedule, State | None] = {}
         self._actions: dict[str, list[Schedule]] = {}
         self._reasons: dict[Schedule, str] = {}
-        self._seeds: list[Schedule] | None = None
+        self._starts: list[Schedule] | None = None
 
-    def seeds(self) -> list[Schedule]:
+    def starts(self) -> list[Schedule]:
         """Legal start schedules, best guess first; the empty schedule where there is no other."""
-        if self._seeds is None:
-            found = [tuple(s) for s in self.engine.seeds()]
-            self._seeds = [s for s in dict.fromkeys(found) if self.state(s) is not None] or [()]
-        return list(self._seeds)
+        if self._starts is None:
+            found = [tuple(s) for s in self.engine.starts()]
+            self._starts = [s for s in dict.fromkeys(found) if self.state(s) is not None] or [()]
+        return list(self._starts)
 
     def state(self, opts: Schedule) -> State | None:
         """The schedule's state, or None when it is illegal or has an effect that the policy forbids."""
@@ -187,10 +187,10 @@ class OptEngine:
     def __init__(self, kernel: Kernel, target: Target, threads: int, limits: Any = None, allowed: frozenset[str] = ALLOWED) -> None:
         self.kernel, self.target, self.threads, self.limits, self.allowed = kernel, target, threads, limits, allowed
 
-    def seeds(self) -> Sequence[Schedule]:
+    def starts(self) -> Sequence[Schedule]:
         from .. import heuristics
 
-        return heuristics.seeds(self.kernel, self.target, self.threads, self.allowed)
+        return heuristics.starts(self.kernel, self.target, self.threads, self.allowed)
 
     def apply(self, schedule: Schedule) -> Any:
         from .. import opts

@@ -1,7 +1,7 @@
 """The seam between a search and everything else: ask for schedules, tell what became of them.
 
 A strategy never measures. It may be asked again before earlier answers were told (the build of the next batch
-overlaps the timing of the present one) and it is told of schedules that it did not ask for (seeds, and those of other
+overlaps the timing of the present one) and it is told of schedules that it did not ask for (start schedules, and those of other
 strategies in a portfolio), which it may learn from."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Strategy(ABC):
     name: ClassVar[str]
 
     def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> None:
-        """`start`: schedules measured before the first ask (seeds, stored winners); it may be empty."""
+        """`start`: schedules measured before the first ask (start schedules, stored winners); it may be empty."""
         self.space = space
         self.seed = seed
         self.start = [tuple(s) for s in start]

@@ -84,7 +84,7 @@ class TuningTask:
         lossy = "DOWNCONVERT" in self.effects
         return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target, lossy=lossy)
 
-    def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
+    def job(self, strategy: str, start: str, random_seed: int, budget: Budget) -> Job:
         """The description a result carries."""
         from ..cache.keys import allowed
         from ..heuristics.contraction_order import necessary
@@ -102,8 +102,8 @@ class TuningTask:
             flops=work.flops,
             bytes=work.bytes,
             roofline_s=roof.seconds if roof else None,
-            seed=int(seed),
-            seeds=seeds,
+            random_seed=int(random_seed),
+            start=start,
             budget="" if budget.seconds is None else written(budget.seconds),
             trials=budget.trials,
             allow=tuple(sorted(self.effects - allowed())),
@@ -177,7 +177,7 @@ def recorder_of(
         effects=lambda o: frozenset(space.engine.apply(o).effects),
         provenance={
             "machine": task.device.fingerprint(),
-            "seed": job.seed,
+            "seed": job.random_seed,
             **({"vars": task.vars} if task.vars else {}),
             **({"roofline": roof.facts} if roof else {}),
             **({OBJECTIVE: task.key.objective} if task.key.objective != TIME else {}),

@@ -71,7 +71,7 @@ class TuningRun:
         self.known, self.earlier, self.doubted = known, earlier or Effort(), doubted
         self.aim = Aim(job.objective)
         self.so_far = RunState(self.aim)
-        self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
+        self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "start"), None)
         self._recalled = False
         self._bulky = Bulky(space, meter.budget.seconds)
         self._asked: dict[Schedule, Asked] = {}
@@ -121,7 +121,7 @@ class TuningRun:
     # searching ------------------------------------------------------------------------------------------------------
     def _search(self, pipe: Pipeline) -> str:
         """Returns why it ended."""
-        self.progress.phase("seeds")
+        self.progress.phase("start schedules")
         self._submit(pipe, [s.opts for s in self.starts], {s.opts: s.origin for s in self.starts})
         searching, idle = False, 0
         while True:
@@ -247,7 +247,7 @@ class TuningRun:
             self.meter.check_s = self._checkpoints.check_s(self._cost.waited_s, self._cost.each_s)
             for built, m in zip(batch, measured):
                 self.so_far.by_sha[built.sha] = m
-                self.so_far.keep(built, m, seed=self._asked[built.opts].by == "seed")
+                self.so_far.keep(built, m, start=self._asked[built.opts].by == "start")
                 self._conclude(m, self._asked[built.opts].by)
             self.meter.generation(len(batch), self.so_far.best_s)
             if self._early_told:  # the next result may be long in coming

@@ -1,6 +1,6 @@
 """What the cache knows of a kernel before a search: the answer, how thorough the search behind it was, and what to start from.
 
-`Effort` decides whether the answer will do, or the search goes on. A search that goes on begins with the seeds, the best schedules of this
+`Effort` decides whether the answer will do, or the search goes on. A search that goes on begins with the start schedules, the best schedules of this
 kernel and of its relatives (`starts_of`), and with all measurements that earlier searches made with today's code (`known`)."""
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
         *([f"after {effort}"] if effort else []),
         *([NOTES[plan.standing]] if plan.standing in NOTES else []),
     ]
-    seed_opts = provenance.get("seed_opts")
+    start_opts = provenance.get("start_opts")
     gain = provenance.get("gain")
     return results.make(
         job,
@@ -156,8 +156,8 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
         t_min=row.t_min,
         t_med=row.t_med,
         n=row.n,
-        seed_opts=None if seed_opts is None else parse(seed_opts),
-        seed_s=row.seed_s,
+        start_opts=None if start_opts is None else parse(start_opts),
+        start_s=row.start_s,
         gain=gain if isinstance(gain, float) else None,
         verified=row.verified,
         confirmed=bool(provenance.get("confirmed", False)),
@@ -168,7 +168,7 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
         source_sha=row.source_sha or None,
         energy=dict(energy_of(row)) or None,
         scratch=scratch_of(row),
-        seed_value=value if isinstance(value := provenance.get("seed_value"), (int, float)) else None,
+        start_value=value if isinstance(value := provenance.get("start_value"), (int, float)) else None,
         front=front,
         message=", ".join(said) + ")",
     )
@@ -200,17 +200,17 @@ WORTH_A_LOOK_S = 2.0
 """An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""
 
 
-def starts_of(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:
-    """What is measured first: the seeds, and what the cache remembers of this kernel and its relatives."""
-    if seeds == "none":
+def starts_of(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, start: str) -> list[Start]:
+    """What is measured first: the start schedules, and what the cache remembers of this kernel and its relatives."""
+    if start == "none":
         empty = space.state(())
         return [Start(())] if empty is not None and empty.estimate < WORTH_A_LOOK_S else []
-    guesses = [g for g in map(space.state, space.seeds()) if g is not None]
+    guesses = [g for g in map(space.state, space.starts()) if g is not None]
     fastest = min(g.estimate for g in guesses)
     # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
     out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
-    if seeds != "auto":
-        given = parse(seeds)
+    if start != "auto":
+        given = parse(start)
         if space.state(given) is None:
             apply(task.kernel, given, task.device.target)  # says why, unless it is for its effects
             raise OptError("the schedule to start from has an effect that is not allowed; see --allow")

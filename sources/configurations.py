@@ -93,7 +93,7 @@ class ParameterEngine:
         self._effects = frozenset() if spec.check.deterministic else frozenset({"NONDET"})
         self._template = ParameterTemplate(spec)
 
-    def seeds(self) -> Sequence[Schedule]:
+    def starts(self) -> Sequence[Schedule]:
         return [schedule(self.spec, self.spec.untuned)]
 
     def apply(self, opts: Schedule) -> Configured:

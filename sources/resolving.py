@@ -40,7 +40,7 @@ class SearchSettings(TypedDict, total=False):
     trials: int | None
     threads: int | None
     strategy: str | None
-    seed: int
+    random_seed: int
     cache: str | os.PathLike[str] | Cache | None
     retune: bool
     study: str | None
@@ -78,7 +78,7 @@ class SourceRun:
         policy = DEFAULT_POLICY if self.spec.check.deterministic else f"NONDET+{DEFAULT_POLICY}"
         return Key(f"source-{about}", self.device.target.key, self.threads, self.device.compiler_id(), policy)
 
-    def job(self, strategy: str, seed: int, budget: Budget, command: str = "") -> SourceJob:
+    def job(self, strategy: str, random_seed: int, budget: Budget, command: str = "") -> SourceJob:
         """The description a result carries."""
         spec = self.spec
         flops = spec.flops.whole(spec.sizes, "flops") if spec.flops is not None else 0
@@ -91,7 +91,7 @@ class SourceRun:
             strategy=strategy,
             flops=flops,
             bytes=spec.bytes(),
-            seed=seed,
+            random_seed=random_seed,
             budget="" if budget.seconds is None else written(budget.seconds),
             trials=budget.trials,
             command=command,
@@ -119,7 +119,7 @@ class SourceRecorder(CacheRecorder):
 
     spec: SourceSpec
 
-    def _row(self, m: Measurement, strategy: str, verified: bool, seed_s: float | None, more: Mapping[str, Any]) -> Any:
+    def _row(self, m: Measurement, strategy: str, verified: bool, start_s: float | None, more: Mapping[str, Any]) -> Any:
         about: dict[str, Any] = {"build_s": round(m.build_s, 6)} if m.build_s else {}
         if verified:
             given = texts(m.opts)
@@ -129,7 +129,7 @@ class SourceRecorder(CacheRecorder):
                 "flags": list(flags_of(self.spec, given)),
                 "text": plain_text(self.spec, given)[: 1 << 16],
             }
-        return super()._row(m, strategy, verified, seed_s, {**about, **more})
+        return super()._row(m, strategy, verified, start_s, {**about, **more})
 
 
 def answered(row: Row, job: SourceJob, seconds: float) -> Result:
@@ -145,8 +145,8 @@ def answered(row: Row, job: SourceJob, seconds: float) -> Result:
         t_min=row.t_min,
         t_med=row.t_med,
         n=row.n,
-        seed_opts=parse(facts["seed_opts"]) if facts.get("seed_opts") else None,
-        seed_s=row.seed_s,
+        start_opts=parse(facts["start_opts"]) if facts.get("start_opts") else None,
+        start_s=row.start_s,
         gain=gain if isinstance(gain, float) else None,
         verified=row.verified,
         confirmed=bool(facts.get("confirmed")),

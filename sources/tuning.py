@@ -138,7 +138,7 @@ def tune_source(
     """Search for the fastest configuration of `function` in the file `source`, and record every measurement.
 
     The settings are those of `SpecSettings` (args, params, flag_params, restrict, sizes, check, flags, block, grid and so on) and
-    `SearchSettings` (device, budget, trials, threads, strategy, seed, cache, retune, study, mode, first). A configuration's whole
+    `SearchSettings` (device, budget, trials, threads, strategy, random_seed, cache, retune, study, mode, first). A configuration's whole
     output is checked before it counts. The answer must beat the untuned configuration by more than the noise of paired runs,
     and is checked again with other inputs. `threads` (default 1) is for OpenMP. `mode` is "use" (from the cache where that
     will do), "refresh" (search again) or "require" (from the cache, or CacheMiss).
@@ -157,7 +157,7 @@ def tune_source(
         Deadline.doing = "the source was being read"
         what = resolved(source, function, settings)
         name = _strategy_name(what.spec, settings.get("strategy"), settings.get("study"), budget.trials)
-        job = what.job(name, settings.get("seed", 0), budget, command)
+        job = what.job(name, settings.get("random_seed", 0), budget, command)
         release()
         again = mode == "refresh" or settings.get("retune", False)
         wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE
@@ -202,10 +202,10 @@ def _searched(
         show.phase("computing the reference")
         Deadline.doing = "the reference was being computed"
         left = LIMIT_S if budget.seconds is None else started + budget.seconds - time.monotonic()
-        compute(task, what.device, what.threads, (job.seed, job.seed + 1), min(LIMIT_S, max(0.0, left)))
+        compute(task, what.device, what.threads, (job.random_seed, job.random_seed + 1), min(LIMIT_S, max(0.0, left)))
         log.debug("%s: preparing and the reference took %.3f s", spec.function, time.monotonic() - started)
         meter = Meter(budget, started)
-        with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:
+        with SourceMeasurer(task, what, budget, job.random_seed, bool(settings.get("study"))) as measurer:
             names = cast("Canonical", ParameterNames())
             recorder = SourceRecorder(
                 store,
@@ -214,7 +214,7 @@ def _searched(
                 {},
                 job,
                 effects=lambda o: frozenset(),
-                provenance={"machine": what.device.fingerprint(), "seed": job.seed},
+                provenance={"machine": what.device.fingerprint(), "seed": job.random_seed},
                 earlier={row.opts for row in store.answers(what.key)},
             )
             recorder.spec = spec
@@ -229,8 +229,8 @@ def _searched(
             finally:
                 if chosen is not None:
                     chosen.close()
-    # a seed schedule is what a kernel has without tuning
-    said = found.message.replace("the seed schedule", "the untuned configuration").replace("candidate / seed", "candidate / untuned")
+    # a start schedule is what a kernel has without tuning
+    said = found.message.replace("the start schedule", "the untuned configuration").replace("candidate / start", "candidate / untuned")
     return dataclasses.replace(found, seconds=time.monotonic() - started, message=said)
 
 
@@ -250,7 +250,7 @@ def _strategy(name: str, space: Space, starts: Sequence[Start], what: SourceRun,
         from ..search.strategies.optuna_search import Tpe
         from ..search.strategies.point_search import Genetic
 
-        return strategies.create(name, space, seed=settings.get("seed", 0), arms=(ModelledChoices, Genetic, Tpe))
+        return strategies.create(name, space, seed=settings.get("random_seed", 0), arms=(ModelledChoices, Genetic, Tpe))
     more: dict[str, Any] = {}
     if settings.get("study"):
         from ..search.strategies.optuna_study import StudyKeeper
@@ -259,7 +259,7 @@ def _strategy(name: str, space: Space, starts: Sequence[Start], what: SourceRun,
         about = {"kernel": job.kernel, "device": job.device, "threads": job.threads, "compiler": what.key.compiler, "flops": job.flops}
         more["study"] = StudyKeeper(settings["study"], f"{job.kernel} {job.device} {what.key.hash[:8]}", space.templates(), about)
         more["study"].last_s = min(more["study"].last_s, late_s(Budget.make(settings.get("budget"), settings.get("trials")).seconds))
-    return strategies.create(name, space, seed=settings.get("seed", 0), start=[s.opts for s in starts], **more)
+    return strategies.create(name, space, seed=settings.get("random_seed", 0), start=[s.opts for s in starts], **more)
 
 
 def _answer(what: SourceRun, store: Cache, job: SourceJob, asked: Budget | None, started: float) -> Result | None:

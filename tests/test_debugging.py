@@ -24,13 +24,13 @@ def blocks(language: str) -> list[str]:
 
 def quick(words: list[str]) -> list[str]:
     """The same with a handful of measurements instead of a time budget, and without measuring the machine, on
-    small operands; one schedule is checked, not every seed (under Oclgrind each takes a second)."""
+    small operands; one schedule is checked, not every start schedule (under Oclgrind each takes a second)."""
     words = [w for w in words if w != "--probe"]
     if "run" in words and "--budget" in words:
         at = words.index("--budget")
         words[at : at + 2] = ["--trials", "4"]
     if "check" in words:
-        words += ["--shape", "m=3,n=40", "--opts", "seed"]
+        words += ["--shape", "m=3,n=40", "--opts", "start"]
     words = ["softmax" if w == "attention" else w for w in words]  # (under the profiler)
     return ["1s" if w == "5s" else w.replace("m=512,n=512", "m=64,n=96") for w in words]
 

@@ -44,7 +44,7 @@ def quick(command: list[str]) -> list[str]:
     if command[0] in ("bench", "pin"):
         return [*command, "--shape", "m=64,n=64,k=64", *(["--rounds", "3"] if command[0] == "bench" else [])]
     if command[0] == "check":
-        return [*command, "--shape", "m=3,n=40", "--opts", "seed"]
+        return [*command, "--shape", "m=3,n=40", "--opts", "start"]
     if command[0] == "explain":
         return ["2s" if word == "20s" else word for word in command]
     if command[0] != "run":

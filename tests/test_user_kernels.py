@@ -1,4 +1,4 @@
-"""The kernels of `benchmarks/user/`: they build, mean what their C says, and some of them run by their seed."""
+"""The kernels of `benchmarks/user/`: they build, mean what their C says, and some of them run by their start schedule."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_every_file_in_c_belongs_to_a_case() -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["clamped2d", "row_statistics", "half_matvec"])
-def test_a_seed_gives_the_references_numbers(name: str, tmp_path: Path) -> None:
+def test_a_start_schedule_gives_the_references_numbers(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     kernel = case.make(**case.small)
     inputs, outputs = case.inputs(kernel), vs_c.outputs_of(kernel)
-    program = tilewright.best(kernel, threads=1, cache=tmp_path / "none.db", seed="quick")
+    program = tilewright.best(kernel, threads=1, cache=tmp_path / "none.db", start="quick")
     program(*inputs.values(), out=outputs if len(outputs) > 1 else outputs[0])
     expects = vs_c.expected(kernel, inputs, case.answer(kernel, inputs, case.small))
     assert vs_c.wrong(expects, outputs) == ""
@@ -65,10 +65,10 @@ def test_sets_part_the_cases() -> None:
 @pytest.mark.slow
 def test_a_row_of_a_short_function_has_its_errors() -> None:
     job = {"threads": 1, "march": "native", "budget": "", "rounds": 1, "burst": 1e-3, "drawn": "", "sizes": {"n": 401}}
-    row = vs_c.row_of(CASES["exp"], {**job, "opts": '[["UPCAST", "n", 8]]', "all_seeds": False, "native": True})
-    assert row["sizes"] == {"n": 401, "bits": 32} and row["seed_opts"] == [["UPCAST", "n", 8]] and "error" not in row
-    assert row["built"]["seed"]["lines"] > 10
-    assert 0 < row["ulp"]["seed"] < 2 and 0 < row["ulp"]["c"] < 5 and row["ratio"] == row["seed_ratio"] > 0
+    row = vs_c.row_of(CASES["exp"], {**job, "opts": '[["UPCAST", "n", 8]]', "all_starts": False, "native": True})
+    assert row["sizes"] == {"n": 401, "bits": 32} and row["start_opts"] == [["UPCAST", "n", 8]] and "error" not in row
+    assert row["built"]["start"]["lines"] > 10
+    assert 0 < row["ulp"]["start"] < 2 and 0 < row["ulp"]["c"] < 5 and row["ratio"] == row["start_ratio"] > 0
     with pytest.raises(SystemExit, match="has no size m"):
         vs_c.sizes_for(CASES["exp"], {"drawn": "", "sizes": {"m": 3}})
 
@@ -86,12 +86,12 @@ def test_a_reference_of_another_function_is_told() -> None:
 
 def test_what_failed_is_counted_and_has_no_ratio() -> None:
     rows = [
-        {"kernel": "a", "class": "x", "ratio": 4.0, "seed_ratio": 1.0},
+        {"kernel": "a", "class": "x", "ratio": 4.0, "start_ratio": 1.0},
         {"kernel": "b", "class": "x", "ratio": 1.0},
         {"kernel": "c", "class": "y"},
     ]
     lines = {line["summary"]: line for line in user_kernels.summary(rows)}
-    assert lines["x"]["ratio"] == 2.0 and lines["x"]["worst_ratio"] == [1.0, "b"] and lines["x"]["seed_ratio"] == 1.0
+    assert lines["x"]["ratio"] == 2.0 and lines["x"]["worst_ratio"] == [1.0, "b"] and lines["x"]["start_ratio"] == 1.0
     assert lines["y"]["failed"] == 1 and "ratio" not in lines["y"] and lines["all"]["cases"] == 3
 
 

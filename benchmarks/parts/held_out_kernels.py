@@ -1,4 +1,4 @@
-"""Ten small kernels of kinds that no named workload has: seeds and cost models are judged on them, and never fitted to them.
+"""Ten small kernels of kinds that no named workload has: start schedules and cost models are judged on them, and never fitted to them.
 
 Each is a function of its sizes that returns a Kernel, so `tune run --kernel benchmarks/parts/held_out_kernels.py:blur` works as well."""
 

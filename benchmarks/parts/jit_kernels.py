@@ -1,4 +1,4 @@
-"""Kernels as a tensor compiler pulls them from plain expressions, large and small: what the quick seed is judged on.
+"""Kernels as a tensor compiler pulls them from plain expressions, large and small: what the quick start schedule is judged on.
 
 Values that are only read once have no name, indices may be shifted or divided, and every way of reading an array is a
 parameter of its own. Named kernels at the shapes of a GPT-2 block stand beside them."""

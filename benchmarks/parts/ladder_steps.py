@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tilewright.opts.opt import Opt, opt
 
-COMPUTED = ("seed", "tuned")
-"""Titles of the steps whose options are not written here: the seed schedule of the machine, and the winner of a search."""
+COMPUTED = ("start", "tuned")
+"""Titles of the steps whose options are not written here: the start schedule of the machine, and the winner of a search."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Story:
     steps: tuple[Step, ...]
 
 
-_SEED = "What `tilewright.heuristics.seeds` proposes from the kernel's structure and the machine's sizes, ranked by the analytic model; nothing was measured for it."
-_TUNED = "The winner of a search from an empty cache, checked twice. Where no candidate beats the seed by more than the noise, the winner is the seed."
+_START = "What `tilewright.heuristics.starts` proposes from the kernel's structure and the machine's sizes, ranked by the analytic model; nothing was measured for it."
+_TUNED = "The winner of a search from an empty cache, checked twice. Where no candidate beats the start schedule by more than the noise, the winner is the start schedule."
 
 _LANES = (opt("UPCAST", "n", 16),)
 _WIDE = (opt("UPCAST", "n", 64),)
@@ -88,7 +88,7 @@ MATMUL = Story(
             (*_PANEL, opt("TILE", "n", 256), opt("PARALLEL", "n")),
             "Blocks of 256 columns are work items. Each packs a panel of its own, now 256 KiB: it fits a core's L2 with room for a and c, which 1 MiB did not.",
         ),
-        Step("seed", (), _SEED),
+        Step("start", (), _START),
         Step("tuned", (), _TUNED),
     ),
 )
@@ -142,7 +142,7 @@ ATTENTION = Story(
             (*_KEPT, opt("UNROLL", "d@dot", 4), opt("UNROLL", "key@out", 4)),
             "Four steps of both inner reductions share one counter and one jump.",
         ),
-        Step("seed", (), _SEED),
+        Step("start", (), _START),
         Step("tuned", (), _TUNED),
     ),
 )

@@ -1,4 +1,4 @@
-"""Kernels at sizes that take a tenth of a millisecond to a few: what cost models and seeds are judged on.
+"""Kernels at sizes that take a tenth of a millisecond to a few: what cost models and start schedules are judged on.
 
 A case is *held out* where nothing is worked on it: the kernels of `parts/held_out_kernels.py`, those that `user/cases.toml` says are held
 out, and named workloads whose name's SHA-256 begins with an odd byte."""
@@ -28,7 +28,7 @@ class RankingCase:
 
     @property
     def held_out(self) -> bool:
-        """Whether models and seeds are only judged on it."""
+        """Whether models and start schedules are only judged on it."""
         if self.file.startswith("user"):
             return cases()[self.name].held_out
         if self.file:

@@ -27,9 +27,9 @@ BURST_S, BURSTS = 0.004, 2
 Built = tuple[opts.Opts, bytes, Any]
 
 
-def drawn(kernel: Kernel, count: int, rng: random.Random, seeds: Sequence[opts.Opts] = (), limit_s: float = 12.0) -> list[opts.Opts]:
-    """Up to `count` legal schedules of different meaning, by no model's choice: the first seeds and a third of seeds, a third of
-    instances of the templates, the rest random walks of actions from all of these. `seeds`: the kernel's, where they are known."""
+def drawn(kernel: Kernel, count: int, rng: random.Random, starts: Sequence[opts.Opts] = (), limit_s: float = 12.0) -> list[opts.Opts]:
+    """Up to `count` legal schedules of different meaning, by no model's choice: the first start schedules and a third of start schedules, a third of
+    instances of the templates, the rest random walks of actions from all of these. `starts`: the kernel's, where they are known."""
     target, found = devices.get("cpu").target, dict[str, opts.Opts]()
     end = time.monotonic() + limit_s
 
@@ -42,7 +42,7 @@ def drawn(kernel: Kernel, count: int, rng: random.Random, seeds: Sequence[opts.O
             except OptError:
                 continue
 
-    seeds = seeds or heuristics.seeds(kernel, target, 1)
+    starts = starts or heuristics.starts(kernel, target, 1)
     templates = heuristics.templates(kernel, target, 1)
 
     def instances() -> Iterator[opts.Opts]:
@@ -52,7 +52,7 @@ def drawn(kernel: Kernel, count: int, rng: random.Random, seeds: Sequence[opts.O
 
     def walks() -> Iterator[opts.Opts]:
         while True:
-            at = rng.choice([(), *seeds[:4], *found.values()])
+            at = rng.choice([(), *starts[:4], *found.values()])
             for _ in range(rng.randint(1, STEPS)):
                 try:
                     steps = proposals(opts.apply(kernel, at, target))
@@ -61,8 +61,8 @@ def drawn(kernel: Kernel, count: int, rng: random.Random, seeds: Sequence[opts.O
                 at = (*at, *rng.choice(steps)) if steps else at
             yield at
 
-    take(iter([*seeds[:3], *heuristics.quick_seeds(kernel, target, 1)[:1]]), 4)
-    take(iter(rng.sample(seeds, len(seeds))), count // 3)
+    take(iter([*starts[:3], *heuristics.quick_starts(kernel, target, 1)[:1]]), 4)
+    take(iter(rng.sample(starts, len(starts))), count // 3)
     take(instances(), 2 * count // 3)
     take(walks(), count)
     return list(found.values())

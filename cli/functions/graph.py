@@ -165,14 +165,14 @@ def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
         out.print(kernel_text(kernel).rstrip(), markup=False, soft_wrap=True)
     if args.nest:
         from ... import targets
-        from ...heuristics import seeds
+        from ...heuristics import starts
         from ...ir.normal_form.normalise import normalise
         from ...opts import apply
         from ..schedules.show import nest_text
 
         target = targets.named(args.target)
         normal = normalise(kernel)
-        out.print(nest_text(apply(normal, seeds(normal, target, target.cores)[0], target)), soft_wrap=True)
+        out.print(nest_text(apply(normal, starts(normal, target, target.cores)[0], target)), soft_wrap=True)
 
 
 def boundaries(facts: GraphFacts) -> object:

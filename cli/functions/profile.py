@@ -40,7 +40,7 @@ _TRACKS = {"kernel": 1, "numpy": 1, "graph": 2, "build": 2}
 class ProfileRow:
     """All calls of one kernel. `seconds`: together; `flops` and `nbytes`: of one call (bytes: compulsory traffic);
     `roofline_s`: the least that one call can take, None where the machine's limits are not known; `origin`: where the
-    schedule is from ('exact', 'stale', 'nearest', 'seed'; 'NumPy' for its own code)."""
+    schedule is from ('exact', 'stale', 'nearest', 'start'; 'NumPy' for its own code)."""
 
     name: str
     device: str
@@ -171,16 +171,16 @@ def _row(s: _Sum) -> ProfileRow:
     compiled = found_for(s.kernel, s.device)
     threads = s.threads or (compiled.threads if compiled is not None else 1)
     if s.kernel.symbols:
-        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, compiled.origin if compiled else "seed", threads)
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, compiled.origin if compiled else "start", threads)
     work = cost(necessary(s.kernel))
     place = get(s.device)
     limits = place.limits()
     roof = roofline(s.kernel, limits, threads, target=place.target, rotating=False).seconds if limits is not None else None
-    return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, compiled.origin if compiled else "seed", threads)
+    return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, compiled.origin if compiled else "start", threads)
 
 
 # profile ----------------------------------------------------------------------------------------------------
-ORIGINS = {"exact": "green", "stale": "yellow", "nearest": "yellow", "seed": "magenta", "NumPy": "dim"}
+ORIGINS = {"exact": "green", "stale": "yellow", "nearest": "yellow", "start": "magenta", "NumPy": "dim"}
 _PARTS = {"matmul": "magenta", "conv": "magenta", "attention": "magenta", "softmax": "yellow", "layernorm": "yellow", "rmsnorm": "yellow",
           "logsumexp": "yellow", "sum": "yellow", "max": "yellow", "mean": "yellow", "gather": "blue", "scatter": "blue"}  # fmt: skip
 
@@ -241,7 +241,9 @@ def _print(profile: Profile, limit: int) -> None:
         out.print("this machine's limits are not known: `tune devices --probe` measures them, for shares of the roofline", style="dim")
     for row, seconds in gains(rows)[:3]:
         text = f"tuning {row.name} could gain up to {duration(seconds)}, {100 * seconds / max(profile.wall, 1e-9):.0f} % of the whole"
-        out.print(f"{text}: its schedule is {'a seed' if row.origin == 'seed' else row.origin}", soft_wrap=whole(out), markup=False)
+        out.print(
+            f"{text}: its schedule is {'a start schedule' if row.origin == 'start' else row.origin}", soft_wrap=whole(out), markup=False
+        )
     if gains(rows):
         out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=whole(out))
 

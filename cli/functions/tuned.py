@@ -32,7 +32,9 @@ def run(args: Namespace) -> int:
     if given:
         raise UsageError(f"{', '.join(given)} is for one kernel, not for a function of tensors")
     if args.mode == "record":
-        raise UsageError("--mode record is for one kernel, not for a function of tensors; --trials 1 measures little more than the seeds")
+        raise UsageError(
+            "--mode record is for one kernel, not for a function of tensors; --trials 1 measures little more than the start schedules"
+        )
     from ...search.budget import parse_seconds
 
     base, which = split_number(args.kernel)
@@ -66,8 +68,8 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
             "",
             place,
             0,
-            seeds=args.seeds or "auto",
-            seed=args.seed or 0,
+            start=args.start or "auto",
+            random_seed=args.random_seed or 0,
             given=kernel,
         )
         for kernel in heaviest(chosen)

@@ -20,7 +20,7 @@ def add_graph(p: Grammar) -> None:
     )
     p.add_argument("--dtype", help="element type of arguments that have none; default float32")
     p.add_argument("--expr", action="store_true", help="print each kernel as values over axes")
-    p.add_argument("--nest", action="store_true", help="print each kernel's loop nest under the seed schedule")
+    p.add_argument("--nest", action="store_true", help="print each kernel's loop nest under the start schedule")
     p.add_argument("--target", default="host", metavar="NAME", help="the target of --nest; default: this machine")
     p.add_path("--dot", use=PathUse("writes", "dot"), metavar="FILE", help="write a picture as Graphviz text (- is standard output)")
     p.add_path("--svg", use=PathUse("writes", "svg"), metavar="FILE", help="write a picture drawn by Graphviz, where `dot` is installed")

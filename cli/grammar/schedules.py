@@ -32,7 +32,7 @@ def add_show(p: Grammar) -> None:
     )
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--opts", metavar="OPTS", help=f"the schedule, {OPTS}; default: best")
-    chosen.add_argument("--seed-schedule", action=Renamed, new="--opts", dest="opts", fixed="seed", default=SUPPRESS)
+    chosen.add_argument("--seed-schedule", action=Renamed, new="--opts", dest="opts", fixed="start", default=SUPPRESS)
     chosen.add_argument(
         "--diff",
         nargs=2,
@@ -58,7 +58,7 @@ def add_bench(p: Grammar) -> None:
     p.add_argument(
         "--against",
         metavar="WHAT",
-        help="what all are compared with, in place of the first schedule: seed, best, numpy, torch, or torch:PYTHON (an interpreter "
+        help="what all are compared with, in place of the first schedule: start, best, numpy, torch, or torch:PYTHON (an interpreter "
         "that has it)",
     )
     p.add_argument("--rounds", type=at_least(3), default=9, metavar="N", help="paired rounds of each comparison; default 9")
@@ -113,7 +113,7 @@ def add_check(p: Grammar) -> None:
     )
     where.add_argument("--device", help="lower for this device's target (`tune devices`)")
     p.add_argument(
-        "--opts", metavar="OPTS", help="check this schedule, in short form ('Lm8 Un4'), as JSON, or seed; default: every seed schedule"
+        "--opts", metavar="OPTS", help="check this schedule, in short form ('Lm8 Un4'), as JSON, or start; default: every start schedule"
     )
     add_random(p, "the inputs")
 

@@ -29,12 +29,11 @@ def add_run(p: Grammar) -> None:
     add_random(p, "the search and the inputs", None)
     p.add_argument(
         "--start",
-        dest="seeds",
         metavar="WHERE",
-        help="what the search begins with: seeds (the seed schedules; the default), none (the schedule without options), or a schedule "
-        "in short form or JSON, which is tried beside the seeds",
+        help="what the search begins with: auto (the start schedules; the default), none (the schedule without options), or a schedule "
+        "in short form or JSON, which is tried beside the start schedules",
     )
-    p.add_argument("--seeds", action=Renamed, new="--start", choices=("auto", "none"), default=SUPPRESS)
+    p.add_argument("--seeds", action=Renamed, new="--start", dest="start", choices=("auto", "none"), default=SUPPRESS)
     add_allow(p)
     p.add_argument(
         "--strategy",
@@ -48,7 +47,7 @@ def add_run(p: Grammar) -> None:
         choices=MODES,
         default="use",
         help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this "
-        "needs no device); record: measure the seed schedules only; refresh: search again",
+        "needs no device); record: measure the start schedules only; refresh: search again",
     )
     p.add_argument(
         "--objective",

@@ -23,7 +23,7 @@ KERNEL = (
     "(my.py:function#2 is the second kernel of one); NAME:constant=b: input b never changes and may be packed once"
 )
 DTYPES = "float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the kernel takes)"
-OPTS = "in short form ('Um8 Un32 Pn'), as JSON, or a word: seed (the schedule without tuning), best (the cache's answer)"
+OPTS = "in short form ('Um8 Un32 Pn'), as JSON, or a word: start (the schedule without tuning), best (the cache's answer)"
 
 
 class HelpLayout(RawDescriptionHelpFormatter):
@@ -207,7 +207,5 @@ def add_output(p: Grammar, *formats: str, printed: bool = True) -> None:
 
 def add_random(p: ArgumentParser, what: str, default: int | None = 0) -> None:
     """--random-seed."""
-    p.add_argument(
-        "--random-seed", dest="seed", type=at_least(0), default=default, metavar="N", help=f"seed of the randomness of {what}; default 0"
-    )
-    p.add_argument("--seed", action=Renamed, new="--random-seed", dest="seed", type=at_least(0), default=SUPPRESS)
+    p.add_argument("--random-seed", type=at_least(0), default=default, metavar="N", help=f"seed of the randomness of {what}; default 0")
+    p.add_argument("--seed", action=Renamed, new="--random-seed", dest="random_seed", type=at_least(0), default=SUPPRESS)

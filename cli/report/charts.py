@@ -120,7 +120,7 @@ def curves(entry: ReportEntry) -> list[Curve]:
         if steps:
             # the answer's row has the name of the strategy that was asked for, a candidate's that of the one that proposed it
             answer = next((r.strategy for r in rows if r.verified), "") or next(
-                (r.strategy for r in rows if r.strategy not in ("seed", "stored")), "seed"
+                (r.strategy for r in rows if r.strategy not in ("start", "seed", "stored")), "start"
             )
             out.append(Curve(f"{answer} {rows[0].when[:16].replace('T', ' ')}", tuple(steps), tuple(trials)))
     return out

@@ -1,4 +1,4 @@
-"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the seed, or as a page."""
+"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the start schedule, or as a page."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
     from rich.text import Text
 
     if narrow:
-        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed?1", "opts?2")
+        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over start?1", "opts?2")
     else:
         out = table(
             "fastest verified schedules",
@@ -97,7 +97,7 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
             ">GFLOP/s?3",
             ">GB/s?4",
             ">roofline",
-            ">over seed?1",
+            ">over start?1",
             "found by?5",
             "opts?6",
         )

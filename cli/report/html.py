@@ -59,7 +59,7 @@ def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "", live:
 
 _FIND = '<p class="find"><label for="find" class="sr">filter the table</label><input id="find" type="search" placeholder="filter: matmul bfloat16" autocomplete="off"><output id="left" aria-live="polite"></output></p>'
 _HEADS = {
-    "kernel": "kernel", "time": "time", "roofline": "of roofline", "gflops": "GFLOP/s", "gbs": "GB/s", "gain": "over seed", "plain": "over plain",
+    "kernel": "kernel", "time": "time", "roofline": "of roofline", "gflops": "GFLOP/s", "gbs": "GB/s", "gain": "over start", "plain": "over plain",
     "device": "device", "origin": "found by", "opts": "schedule",
 }  # fmt: skip
 """Columns of the table and their headings; a kernel's shape and type are below its name."""

@@ -44,23 +44,23 @@ class ReportEntry:
 
     @functools.cached_property
     def gain(self) -> tuple[float, bool] | None:
-        """(how many times faster than its seed the answer is, whether paired rounds said so); else it is from single
+        """(how many times faster than its start schedule the answer is, whether paired rounds said so); else it is from single
         times of their one run."""
         about = provenance(self.best)
         stated = about.get("gain")
-        if self.from_seed:
+        if self.from_start:
             return 1.0, True  # one schedule
         # of an energy, how many times less it is; of scratch memory there is nothing to say
         if about.get("paired") is True and isinstance(stated, (int, float)) and 1 / HUGE < stated < HUGE:
             return float(stated), True
-        single = ratio(self.best.seed_s, self.seconds) if self.best.objective.startswith(TIME) else None
+        single = ratio(self.best.start_s, self.seconds) if self.best.objective.startswith(TIME) else None
         return None if single is None else (single, False)
 
     @functools.cached_property
-    def from_seed(self) -> bool:
-        """Whether no search beat the seed."""
-        seed = provenance(self.best).get("seed_opts")
-        return seed is not None and seed == json.loads(self.best.opts_display)
+    def from_start(self) -> bool:
+        """Whether no search beat the start schedule."""
+        start = provenance(self.best).get("start_opts")
+        return start is not None and start == json.loads(self.best.opts_display)
 
     @functools.cached_property
     def candidates(self) -> tuple[Row, ...]:
@@ -76,11 +76,11 @@ class ReportEntry:
 
     @property
     def origin(self) -> str:
-        """Where the best schedule is from: `pin` where somebody chose it by hand, `seed` where no search beat the seed, else the
+        """Where the best schedule is from: `pin` where somebody chose it by hand, `start` where no search beat the start schedule, else the
         strategy of the search that found it."""
         if self.best.pinned:
             return "pin"
-        return "seed" if self.from_seed else self.best.strategy
+        return "start" if self.from_start else self.best.strategy
 
     @functools.cached_property
     def limits(self) -> Limit | None:
@@ -185,7 +185,7 @@ def notes(found: Sequence[ReportEntry]) -> list[str]:
     if any(e.gain and not e.gain[1] for e in found):
         out.append("~ from single times of one run: no paired rounds")
     if any(e.best.objective in ENERGIES and e.gain for e in found):
-        out.append("for energy: over seed says how many times less energy the schedule takes than the seed")
+        out.append("for energy: over start says how many times less energy the schedule takes than the start schedule")
     if any(e.limits and e.limits.bound in PLACES[1:] for e in found):
         out.append("in L1, L2, L3: of the bandwidth of that cache, where the operands stay")
     if any((COLUMNS["roofline"](e) or 0.0) * 100 > SURE for e in found):
@@ -287,4 +287,4 @@ def moment(text: str, flag: str) -> str:
 
 def provenance(row: Row) -> dict[str, Any]:
     """Where and how a row was measured."""
-    return dict(json.loads(row.provenance))
+    return dict(row.facts)

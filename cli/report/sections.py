@@ -25,7 +25,7 @@ _FIGURES = {
     "gflops": "GFLOP/s",
     "gbs": "GB/s",
     "roofline": "of roofline",
-    "gain": "over seed",
+    "gain": "over start",
     "plain": "over plain",
     "energy": "energy of a call",
     "scratch": "scratch memory",

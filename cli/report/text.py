@@ -38,13 +38,15 @@ def decoded(row: Row) -> dict[str, Any]:
 def as_csv(found: Sequence[ReportEntry]) -> str:
     """One line an entry: every column (times in seconds, shares and factors as numbers), then the row of the cache as `row.FIELD`, its
     JSON fields as JSON. A text that a spreadsheet would run as a formula has an apostrophe before it."""
-    from ...cache.rows import COLUMNS as FIELDS
+    from dataclasses import fields
+
+    from ...cache.rows import Row
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(f"row.{f}" for f in FIELDS)])
+    writer.writerow([*COLUMNS, *(f"row.{f.name}" for f in fields(Row))])
     for e in found:
-        writer.writerow([_cell(value) for value in (*(of(e) for of in COLUMNS.values()), *(getattr(e.best, f) for f in FIELDS))])
+        writer.writerow([_cell(value) for value in (*(of(e) for of in COLUMNS.values()), *e.best.to_dict().values())])
     return out.getvalue().rstrip("\n")
 
 
@@ -54,7 +56,7 @@ def _cell(value: Any) -> Any:
 
 def as_markdown(found: Sequence[ReportEntry]) -> str:
     """A table for a pull request or a job's summary."""
-    lines = ["| kernel | device | time | GFLOP/s | GB/s | roofline | over seed | schedule |", "|---|---|--:|--:|--:|--:|--:|---|"]
+    lines = ["| kernel | device | time | GFLOP/s | GB/s | roofline | over start | schedule |", "|---|---|--:|--:|--:|--:|--:|---|"]
     for e in found:
         r = e.best
         cells = [

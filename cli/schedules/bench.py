@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...search.explain import Contestant
 
 NOTHING_VALID = 4
-_WORDS = ("seed", "best")
+_WORDS = ("start", "best")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _schedules(args: Namespace, kernel: Kernel, place: ForTarget, library: bool)
     """(names, schedules), the one to compare with first. Raises UsageError where there is nothing to compare."""
     texts = args.opts or (["best"] if args.against else [])
     if not texts or (len(texts) < 2 and not args.against):
-        raise UsageError("give two schedules to compare (--opts A --opts B), or one and what to compare it with (--against seed)")
+        raise UsageError("give two schedules to compare (--opts A --opts B), or one and what to compare it with (--against start)")
     words = [args.against.lower(), *texts] if args.against and not library else list(texts)
     names = [t if t in _WORDS else "" for t in (w.strip().lower() for w in words)]
     letters = (c for n in range(1, 9) for c in (letter * n for letter in ascii_uppercase))

@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
     shape = named_shape(args)
     kernel, opts = normalise(kernel_of(args, shape)), parse(args.opts)
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
-    found = bisect(kernel, opts, target, vars, args.seed)
+    found = bisect(kernel, opts, target, vars, args.random_seed)
     print(f"{_title(kernel, shape, target)}\n{_line('options', _short(opts))}")
     for stage, wrong in found.stages:
         print(_line(stage, f"WRONG: {wrong}" if wrong else "right, by the integer twin and by the float64 reference"))
@@ -124,7 +124,7 @@ def _measured(kernel: Kernel, opts: tuple[Opt, ...], device: Device, vars: dict[
     nothing is."""
     from ...measure import Measurement, Measurer
 
-    with Measurer(kernel, device, args.threads, seed=args.seed, vars=vars, builders=1) as m:
+    with Measurer(kernel, device, args.threads, seed=args.random_seed, vars=vars, builders=1) as m:
         ((_, built),) = m.build([opts])
         result = built if isinstance(built, Measurement) else m.measure([built])[0]
         if result.ok and not isinstance(built, Measurement):

@@ -20,11 +20,11 @@ NOTHING_VALID = 4
 
 
 def run(args: Namespace) -> int:
-    """Check the schedule that the arguments give, or every seed schedule; 0 when nothing was found, else 4."""
+    """Check the schedule that the arguments give, or every start schedule; 0 when nothing was found, else 4."""
     from rich.text import Text
 
     from ... import targets
-    from ...heuristics import seeds
+    from ...heuristics import starts
     from ...ir.normal_form.normalise import normalise
     from ...measure.checking.sanitise import sanitise
     from ..functions.asked import kernel_of, named_shape
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     shape = named_shape(args)
     kernel = normalise(kernel_of(args, shape))
     given = args.opts is not None
-    schedules = [_given(args, kernel, target)] if given else list(dict.fromkeys(seeds(kernel, target, target.cores)))
+    schedules = [_given(args, kernel, target)] if given else list(dict.fromkeys(starts(kernel, target, target.cores)))
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
     out = console()
     rows = table(
@@ -53,11 +53,11 @@ def run(args: Namespace) -> int:
     notes: dict[str, None] = {}
     for opts in schedules:
         try:
-            found = sanitise(kernel, opts, target, vars, args.seed)
+            found = sanitise(kernel, opts, target, vars, args.random_seed)
         except (OptError, BuildError):
             if given:
                 raise
-            continue  # a seed made for other sizes
+            continue  # a start schedule made for other sizes
         threads = "+".join(map(str, found.threads))
         rows.add_row(threads, _mark(not found.wrong), _oclgrind(found), duration(found.seconds), opts_text(opts))
         faults += _faults(found)

@@ -1,4 +1,4 @@
-"""The schedule that --opts names: options in any form, or a word for one that the seeds or the cache have."""
+"""The schedule that --opts names: options in any form, or a word for one that the start schedules or the cache have."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ...plan import Plan
     from ...targets import Target
 
-WORDS = ("seed", "best")
+WORDS = ("start", "best")
 ORIGINS = {
     "exact": "best in the cache",
     "stale": "from the cache, measured with other code of Tilewright",
     "nearest": "from the nearest kernel in the cache",
-    "seed": "seed schedule: the cache has nothing",
+    "start": "start schedule: the cache has nothing",
 }
 
 
@@ -48,12 +48,15 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
 
     word = text.strip().lower()
     if word == "seed":
+        raise UsageError("the word seed is now start")
+    if word == "start":
         from ...cache.keys import allowed
-        from ...heuristics import seeds
+        from ...heuristics import starts
 
         effects = allowed(getattr(args, "allow", None) or ())
         return Chosen(
-            seeds(kernel, place.target, place.threads, effects)[0], f"seed schedule for {place.threads} thread{'s' * (place.threads != 1)}"
+            starts(kernel, place.target, place.threads, effects)[0],
+            f"start schedule for {place.threads} thread{'s' * (place.threads != 1)}",
         )
     if word == "best":
         found = cached(kernel, place, args)
@@ -69,7 +72,7 @@ def cached(kernel: Kernel, place: ForTarget, args: Namespace) -> Plan:
     from ...plan.resolve import resolve
 
     if place.device is None:
-        raise UsageError("the cache knows what is best here, not on --target; add --opts seed, or a schedule")
+        raise UsageError("the cache knows what is best here, not on --target; add --opts start, or a schedule")
     with open_cache(args.cache) as store:
         return resolve(kernel, place.device, place.threads, store, policy=policy(allowed(args.allow or ())))
 

@@ -23,13 +23,13 @@ def run(args: Namespace) -> int:
     task = _task(args)
     made = chosen(args.opts, task.kernel, ForTarget(task.device.target, task.threads, task.device), args)
     with cache.open(args.cache) as store:
-        done = pin(task, store, made.opts, args.seed)
+        done = pin(task, store, made.opts, args.random_seed)
         where = store.location
     out = console()
     assert done.measured.t_min is not None
     out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=whole(out))
     out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=whole(out))
-    beside = f"; {done.gain:.2f}x as fast as the seed, side by side" if done.gain else ""
+    beside = f"; {done.gain:.2f}x as fast as the start schedule, side by side" if done.gain else ""
     out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=whole(out), markup=False)
     if done.replaced is not None:
         out.print(Text.assemble("it replaces  ", kept_opts(done.replaced.opts_display)), soft_wrap=whole(out))

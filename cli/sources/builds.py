@@ -26,7 +26,7 @@ def run(args: Namespace, spec: SourceSpec) -> int:
     from ...sources.spec import DEVICES
 
     device = SourceDevice(args.device or DEVICES[spec.language], spec.language, args.target or "")
-    rng = Random(f"build {args.seed}")
+    rng = Random(f"build {args.random_seed}")
     wanted = min(args.trials or BUILT, spec.lattice.size)
     points = {spec.untuned: None}
     while len(points) < wanted:

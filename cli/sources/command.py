@@ -13,7 +13,7 @@ from ...ir.errors import UsageError
 from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes, rates
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
-from ..tuning.run import against_seed, state
+from ..tuning.run import against_start, state
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,7 +111,7 @@ def search_settings(args: Namespace, spec: SourceSpec, budget: str | float | Non
         "trials": trials,
         "threads": args.threads,
         "strategy": args.strategy,
-        "seed": args.seed,
+        "random_seed": args.random_seed,
         "cache": args.cache,
         "retune": args.retune,
         "study": args.study,
@@ -145,7 +145,7 @@ def command(args: Namespace) -> str:
 
     words = [*command_prefix(args.device or "cpu"), "tune", "source", *([args.file] if args.file else [])]
     for name, value in vars(args).items():
-        flag = {"seed": "--random-seed"}.get(name, "--" + name.replace("_", "-"))
+        flag = "--" + name.replace("_", "-")
         if (
             name
             in ("command", "file", "json", "write", "write_t1", "write_t4", "overwrite", "quiet", "retune", "cache", "mode", "build_only")
@@ -178,8 +178,8 @@ def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> 
         grid.add_row(
             "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
         )
-        if result.seed_s:
-            grid.add_row("untuned", f"{duration(result.seed_s)}; {against_seed(result)}")
+        if result.start_s:
+            grid.add_row("untuned", f"{duration(result.start_s)}; {against_start(result)}")
         grid.add_row("values", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())

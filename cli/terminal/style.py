@@ -125,9 +125,9 @@ def percent(roofline_s: float | None, t: float) -> str:
     return share(100 * roofline_s / t) if roofline_s else "-"
 
 
-def gain(seed_s: float | None, t: float) -> str:
-    """How many times faster than the seed's time: `1.83x`."""
-    return f"{seed_s / t:.2f}x" if seed_s else "-"
+def gain(start_s: float | None, t: float) -> str:
+    """How many times faster than the start schedule's time: `1.83x`."""
+    return f"{start_s / t:.2f}x" if start_s else "-"
 
 
 def factor(value: float) -> str:

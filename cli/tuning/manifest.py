@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 NOTHING_VALID, INTERRUPTED = 4, 130
 ELSEWHERE, LEFT = "elsewhere", "left"
 STATUS = {"cached": "green", "tuned": "bold green", "failed": "bold red", "elsewhere": "dim", "interrupted": "yellow", "left": "yellow"}
-NOT_WITH = ("kernel", "shape", "dtype", "device", "threads", "study", "seed", "seeds")
-SPELLED = {"seed": "random-seed", "seeds": "start"}
-"""How arguments are written that have another name inside."""
+NOT_WITH = ("kernel", "shape", "dtype", "device", "threads", "study", "random_seed", "start")
 
 
 def run(args: Namespace) -> int:
     """Tune every entry that is for this machine, or with `--mode require` only look them up."""
-    given = [f"--{SPELLED.get(n, n)}" for n in NOT_WITH if getattr(args, n) is not None]
+    given = ["--" + n.replace("_", "-") for n in NOT_WITH if getattr(args, n) is not None]
     if given:
         raise UsageError(f"{', '.join(given)} cannot be used with --manifest: write it in the manifest")
     if args.mode == "record":

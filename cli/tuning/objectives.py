@@ -30,25 +30,25 @@ def shown_as(result: Result) -> list[str]:
 
 
 def rows(result: Result) -> Iterator[tuple[str, str]]:
-    """Headings and texts: the energy of a call with its doubt, the scratch memory, and how the seed compares. The time's are elsewhere."""
+    """Headings and texts: the energy of a call with its doubt, the scratch memory, and how the start schedule compares. The time's are elsewhere."""
     from ...search.result import energy_text
 
     if result.energy:
         yield "energy", energy_text(result.energy)
     if result.scratch is not None and "scratch" in result.objective:
         yield "scratch", f"{bytes_text(result.scratch) if result.scratch else 'none'} beside the arguments"
-    if result.seed_value is not None:
-        yield f"seed's {'energy' if result.objective in ENERGIES else result.objective}", against(result)
+    if result.start_value is not None:
+        yield f"start's {'energy' if result.objective in ENERGIES else result.objective}", against(result)
 
 
 def against(result: Result) -> str:
-    """How the answer compares with the seed in what was made small."""
+    """How the answer compares with the start schedule in what was made small."""
     from ...search.result import joules
 
-    assert result.seed_value is not None
+    assert result.start_value is not None
     whole = result.objective in ENERGIES
-    said = joules(result.seed_value) if whole else bytes_text(int(result.seed_value)) if result.seed_value else "none"
-    if result.opts == result.seed_opts:
+    said = joules(result.start_value) if whole else bytes_text(int(result.start_value)) if result.start_value else "none"
+    if result.opts == result.start_opts:
         return f"{said}; it is the answer: nothing beat it by more than the noise"
     if whole and result.gain:
         return f"{said}; the best takes {result.gain:.2f}x less, side by side"

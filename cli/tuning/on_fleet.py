@@ -29,8 +29,8 @@ NOT_WITH = {
 Summary = Callable[["Console", Namespace, "Result", Mapping[str, str]], None]
 
 
-def run(args: Namespace, seeds: str, summary: Summary) -> int:
-    """Tune, and print the `summary`; the exit code says what came of it. `seeds`: what the search begins with."""
+def run(args: Namespace, start: str, summary: Summary) -> int:
+    """Tune, and print the `summary`; the exit code says what came of it. `start`: what the search begins with."""
     from ...kernels import get, is_path, parse_shape
     from ...search.budget import Budget
 
@@ -52,7 +52,7 @@ def run(args: Namespace, seeds: str, summary: Summary) -> int:
             fleet = FleetTuning(engine, args.device, args.slots)
             progress.restart()
             asked = {name: getattr(args, name) for name in ("dtype", "budget", "trials", "threads", "strategy", "cache", "mode", "retune")}
-            asked |= {"shape": shape, "seeds": seeds, "seed": args.seed or 0, "allow": args.allow or (), "progress": progress}
+            asked |= {"shape": shape, "start": start, "random_seed": args.random_seed or 0, "allow": args.allow or (), "progress": progress}
             result = fleet.tune(args.kernel, **asked, interrupt="return")
     finally:
         engine.close()

@@ -106,8 +106,8 @@ def _run(args: Namespace) -> int:
             trials=args.trials,
             threads=args.threads,
             strategy=args.strategy,
-            seeds=begin(args),
-            seed=args.seed or 0,
+            start=begin(args),
+            random_seed=args.random_seed or 0,
             cache=args.cache,
             mode=args.mode,
             retune=args.retune,
@@ -142,7 +142,9 @@ def warn_if_busy(args: Namespace) -> None:
 
 def begin(args: Namespace) -> str:
     """What the search begins with, in the words of `tune`."""
-    return "auto" if args.seeds in (None, "seeds", "auto") else str(args.seeds)
+    if args.start == "seeds":
+        raise UsageError("--start seeds is now --start auto")
+    return str(args.start or "auto")
 
 
 def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -166,8 +168,10 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         )
         if result.plain_s:
             grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
-        if result.seed_s:
-            grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}" if about_time(result) else duration(result.seed_s))
+        if result.start_s:
+            grid.add_row(
+                "start", f"{duration(result.start_s)}; {against_start(result)}" if about_time(result) else duration(result.start_s)
+            )
         for heading, text in objective_rows(result):
             grid.add_row(heading, Text(text))
         for heading, text in beside.items():
@@ -197,14 +201,14 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 
 
-def against_seed(result: Result) -> str:
-    """How the answer compares with the seed schedule."""
-    assert result.seed_s and result.t_min
-    if result.opts == result.seed_opts:
+def against_start(result: Result) -> str:
+    """How the answer compares with the start schedule."""
+    assert result.start_s and result.t_min
+    if result.opts == result.start_opts:
         return "it is the answer: nothing beat it by more than the noise"
     if not result.gain:
-        return f"the best is {gain(result.seed_s, result.t_min)} as fast, by single times"
-    alone = result.seed_s / result.t_min
+        return f"the best is {gain(result.start_s, result.t_min)} as fast, by single times"
+    alone = result.start_s / result.t_min
     said = f"the best is {result.gain:.2f}x as fast, side by side"
     # single times are of different moments: the machine was busier at one of them
     return said if 1 / AGREE < alone / result.gain < AGREE else f"{said} (which counts; the times alone are of different moments)"

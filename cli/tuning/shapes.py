@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...search.shapes import ShapesResult
 
-NOT_WITH = ("trials", "strategy", "study", "seeds", "against", "target")
+NOT_WITH = ("trials", "strategy", "study", "start", "against", "target")
 """Options of `tune run` that are for a single shape."""
 
 
@@ -36,9 +36,7 @@ def asked(args: Namespace) -> bool:
         return False
     for name in NOT_WITH:
         if getattr(args, name) is not None:
-            raise UsageError(
-                f"--{'start' if name == 'seeds' else name} is for a single shape; {'--shapes' if args.shapes else args.shape} tunes several"
-            )
+            raise UsageError(f"--{name} is for a single shape; {'--shapes' if args.shapes else args.shape} tunes several")
     if args.mode not in ("use", "tune", "refresh"):
         raise UsageError(f"--mode {args.mode} is for a single shape; ask for the shapes one by one")
     return True
@@ -51,7 +49,7 @@ def run(args: Namespace) -> int:
     out = console(sys.stderr if args.json == "-" else None)
     device = args.device or "cpu"
     again = args.retune or args.mode == "refresh"
-    common = {"dtype": args.dtype, "device": device, "budget": args.budget, "threads": args.threads, "seed": args.seed or 0}
+    common = {"dtype": args.dtype, "device": device, "budget": args.budget, "threads": args.threads, "random_seed": args.random_seed or 0}
     common |= {"cache": args.cache, "allow": args.allow or ()}
     title = " ".join(filter(None, (args.kernel, args.shapes or args.shape, args.dtype, "on", device)))
     with display(title, None, None, args.quiet, out, verbose=args.verbose) as progress:

@@ -95,6 +95,6 @@ def of_program(
 
 def counted(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
     """Predicted seconds of a schedule on `threads` threads of a processor. Raises OptError where it cannot be lowered."""
-    from ...lower import lower  # whoever only asks for seeds lowers nothing
+    from ...lower import lower  # whoever only asks for start schedules lowers nothing
 
     return of_program(lower(scheduled), scheduled.target, threads, limits, machine)

@@ -1,4 +1,4 @@
-"""Which matrix instruction could do a sum of products: what seeds, the roofline, the actions of a search and the rules of TC ask."""
+"""Which matrix instruction could do a sum of products: what start schedules, the roofline, the actions of a search and the rules of TC ask."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What kind of loops a kernel has: which axes are consecutive in memory, which reductions are contractions.
 
-Seeds, templates and the action space ask these questions; none of them looks at a kernel's name."""
+Start schedules, templates and the action space ask these questions; none of them looks at a kernel's name."""
 
 from __future__ import annotations
 

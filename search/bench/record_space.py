@@ -27,15 +27,15 @@ WALKS = 0.3
 def record_space(
     space: Space, measurer: MeasurerLike, trials: int, about: Mapping[str, Any], *, rounds: int = 2, seed: int = 0
 ) -> Recording:
-    """Measure the seeds, then points of the templates drawn evenly (all of them where they are few), then walks and
+    """Measure the start schedules, then points of the templates drawn evenly (all of them where they are few), then walks and
     mutations of the fastest, `trials` schedules in all. The fastest fifth is measured `rounds` times, and the least time counts.
     `cost_s` is what building and measuring took, in seconds."""
     points, rng = ChoicePoints(space), Random(f"record {seed}")
     entries: dict[str, RecordedEntry] = {}
-    for opts, m, cost in _measured(space, measurer, space.seeds(), entries):
+    for opts, m, cost in _measured(space, measurer, space.starts(), entries):
         _enter(space, points, entries, opts, m, cost)
     drawn = iter(_drawn(points, rng, int(trials * (1 - WALKS))))
-    walks = RandomWalk(space, seed=seed, start=space.seeds())
+    walks = RandomWalk(space, seed=seed, start=space.starts())
     idle = 0
     while len(entries) < trials and idle < 20:
         asked = [o for _, o in zip(range(BATCH), drawn)] or _walked(space, walks, entries, rng)
@@ -50,7 +50,7 @@ def record_space(
                 state = space.state(opts)
                 if state is not None and m.t_min is not None and (old := entries[state.hash].t_min) is not None:
                     entries[state.hash] = replace(entries[state.hash], t_min=min(old, m.t_min))
-    return Recording(about, tuple(space.seeds()), tuple(entries.values()))
+    return Recording(about, tuple(space.starts()), tuple(entries.values()))
 
 
 def _drawn(points: ChoicePoints, rng: Random, count: int) -> Iterator[Schedule]:

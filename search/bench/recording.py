@@ -42,11 +42,11 @@ class RecordedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded space. `about`: kernel, shape, machine …, JSON-able. `seeds`: the start schedules, best guess first.
+    """A recorded space. `about`: kernel, shape, machine …, JSON-able. `starts`: the start schedules, best guess first.
     Also an engine: only recorded schedules are legal."""
 
     about: Mapping[str, Any]
-    seed_list: tuple[Schedule, ...]
+    start_list: tuple[Schedule, ...]
     entries: tuple[RecordedEntry, ...]
     _by_opts: dict[Schedule, RecordedEntry] = field(default_factory=dict, init=False, repr=False, compare=False)
     _after: dict[Schedule, list[Schedule]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -61,8 +61,8 @@ class Recording:
                 self._after.setdefault(opts[:cut], []).append(opts[cut:])
 
     # the engine -----------------------------------------------------------------------------------------------------
-    def seeds(self) -> Sequence[Schedule]:
-        return self.seed_list
+    def starts(self) -> Sequence[Schedule]:
+        return self.start_list
 
     def apply(self, opts: Schedule) -> RecordedEntry:
         found = self._by_opts.get(tuple(opts))
@@ -84,7 +84,7 @@ class Recording:
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """JSON Lines, packed by gzip where the name ends so: a header, then one line an entry. `overwrite`: in the place of any file, else
         only of a recorded space. Raises OSError."""
-        lines = [{"tilewright_space": SCHEMA, "about": dict(self.about), "seeds": [_json(s) for s in self.seed_list]}]
+        lines = [{"tilewright_space": SCHEMA, "about": dict(self.about), "starts": [_json(s) for s in self.start_list]}]
         for e in self.entries:
             line: dict[str, Any] = {
                 "opts": _json(e.opts),
@@ -125,7 +125,7 @@ class Recording:
                 at += 1
                 line = json.loads(text)
                 entries.append(RecordedEntry(**{**line, "opts": parse(line["opts"])}))
-            return Recording(about["about"], tuple(parse(s) for s in about["seeds"]), tuple(entries))
+            return Recording(about["about"], tuple(parse(s) for s in about.get("starts", about.get("seeds", ()))), tuple(entries))
         except (ValueError, KeyError, TypeError, OptError) as e:
             raise UsageError(f"{path}, line {at}: not a recorded space ({type(e).__name__}: {e})") from e
 

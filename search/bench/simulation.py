@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
-    """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), seeds
+    """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), start schedules
     first, without early rejection."""
     from itertools import product
 
@@ -44,7 +44,7 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
             if state is not None:
                 made.setdefault(state.hash, (t.name, params))
     entries: dict[str, RecordedEntry] = {}
-    todo = list(space.seeds())
+    todo = list(space.starts())
     while len(entries) < trials:
         fresh = {s.hash: s for s in map(space.state, todo) if s is not None and s.hash not in entries}
         if not fresh and strategy.done:
@@ -63,7 +63,7 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
         todo = strategy.ask(min(batch, trials - len(entries)))
         if not todo and not fresh:
             break
-    return Recording(about, tuple(space.seeds()), tuple(entries.values()))
+    return Recording(about, tuple(space.starts()), tuple(entries.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def simulate(
     strategy: str | Callable[..., Strategy],
     trials: int = 100,
     seed: int = 0,
-    seeds: str = "auto",
+    begin: str = "auto",
     batch: int | None = None,
     *,
     limit_s: float = math.inf,
@@ -97,9 +97,9 @@ def simulate(
     are made or they would have cost `limit_s` seconds. `batch`: how many are asked for in one go (default: as
     many as suit the number of evaluations, see `strategy.batch`). `wasted` counts what was asked for twice or is not recorded."""
     space = Space(recording)
-    start = space.seeds() if seeds == "auto" else [()]
+    start = space.starts() if begin == "auto" else [()]
     began = time.perf_counter()
-    given = start if seeds == "auto" else []
+    given = start if begin == "auto" else []
     make = strategies.create if isinstance(strategy, str) else None
     s = make(strategy, space, seed=seed, start=given) if make else strategy(space, seed=seed, start=given)  # type: ignore[operator, arg-type]
     cost = fmean(e.cost_s for e in recording.entries) if recording.entries else 0.0

@@ -70,8 +70,8 @@ class Entry:
     budget: float | None = None
     trials: int | None = None
     strategy: str | None = None
-    seeds: str = "auto"
-    seed: int = 0
+    start: str = "auto"
+    random_seed: int = 0
     objective: str = TIME
     made: Kernel | None = field(default=None, compare=False, repr=False)
     record: locks.Record | None = field(default=None, compare=False, repr=False)
@@ -149,9 +149,10 @@ MAX_TEXT = 1000
 """Characters of a device, target or compiler."""
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
-HOW = ("budget", "trials", "strategy", "objective", "start", "random-seed", "seeds", "seed")
-"""How an entry is tuned: keys of [defaults] that a [[kernel]] may override. `seeds` and `seed` are older spellings of
-`start` and `random-seed`."""
+HOW = ("budget", "trials", "strategy", "objective", "start", "random-seed")
+"""How an entry is tuned: keys of [defaults] that a [[kernel]] may override."""
+RENAMED = {"seed": "random-seed", "seeds": "start"}
+"""Keys of older versions, and what they are called now."""
 _TABLES = {
     "": ("defaults", "targets", "kernel"),
     "defaults": ("targets", "dtypes", *HOW),
@@ -350,14 +351,13 @@ class _Reader:
         except UsageError as e:
             at = next((k for k in ("budget", "objective") if k in both and k not in out), "strategy")
             raise fail(at)(str(e)) from None
-        for key, least in (("trials", 1), ("seed", 0), ("random-seed", 0)):
+        for key, least in (("trials", 1), ("random-seed", 0)):
             if key in both:
                 if type(both[key]) is not int or not least <= both[key] <= LARGEST:
                     raise fail(key)(f"{key} must be a whole number of at least {least} (and of 64 bits)")
-                out["seed" if key == "random-seed" else key] = both[key]
-        for key in ("seeds", "start"):
-            if key in both:
-                out["seeds"] = _start(both[key], fail(key))
+                out[key.replace("-", "_")] = both[key]
+        if "start" in both:
+            out["start"] = _start(both["start"], fail("start"))
         return out
 
     # messages -------------------------------------------------------------------------------------------------------
@@ -368,6 +368,8 @@ class _Reader:
 
     def _known(self, table: str, value: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> None:
         for key in value:
+            if key in RENAMED:
+                raise fail(key)(f"{key} is now {RENAMED[key]}")
             if key not in _TABLES[table]:
                 raise fail(key)(f"unknown key {key!r}{near(key, _TABLES[table])}; known: {', '.join(_TABLES[table])}")
 
@@ -380,7 +382,7 @@ class _Reader:
 
 def _start(value: Any, fail: Callable[[str], UsageError]) -> str:
     """What a search begins with, in the words of `tune`: auto, none, or a schedule."""
-    if value in ("seeds", "auto"):
+    if value == "auto":
         return "auto"
     if isinstance(value, str):
         try:
@@ -388,5 +390,5 @@ def _start(value: Any, fail: Callable[[str], UsageError]) -> str:
                 parse(value)
             return value
         except OptError as e:
-            raise fail(f'start is "seeds", "none" or a schedule: {e}') from None
-    raise fail(f'start is "seeds", "none" or a schedule such as "Um8 Un32 Pn", not {value!r}')
+            raise fail(f'start is "auto", "none" or a schedule: {e}') from None
+    raise fail(f'start is "auto", "none" or a schedule such as "Um8 Un32 Pn", not {value!r}')

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .manifest import Entry, Manifest, Place
 
 LEAST_S = 1.0
-"""Seconds that an entry gets at least, however little is left: enough for its seeds."""
+"""Seconds that an entry gets at least, however little is left: enough for its start schedules."""
 TUNED, CACHED, FAILED, ELSEWHERE, INTERRUPTED, LEFT = "tuned", "cached", "failed", "elsewhere", "interrupted", "left"
 """What can come of an entry. 'elsewhere': its target is not here; 'left': not begun before Ctrl-C, or, with
 a message, before the budget was spent."""
@@ -210,8 +210,8 @@ def _tune(
                 Budget(share, most, wish=entry.budget is not None or most is not None),
                 threads=threads,
                 strategy=strategy or entry.strategy,
-                seeds=entry.seeds,
-                seed=entry.seed,
+                start=entry.start,
+                random_seed=entry.random_seed,
                 objective=entry.objective,
                 cache=cache,
                 retune=again,

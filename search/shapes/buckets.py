@@ -126,14 +126,14 @@ class BucketSearch:
         dtype: DTypeLike | None,
         device: str | Device,
         threads: int | None,
-        seed: int,
+        random_seed: int,
         allow: Iterable[str],
         show: Progress,
         allowance: Allowance,
     ) -> None:
         self.kernel, self.shape, self.range = kernel, dict(shape), varying
         self.dtype, self.device, self.threads = dtype, device, threads
-        self.seed, self.allow, self.show, self.allowance = seed, tuple(allow), show, allowance
+        self.random_seed, self.allow, self.show, self.allowance = random_seed, tuple(allow), show, allowance
         self.counts: Counter[str] = Counter()
         self.times: dict[tuple[Schedule, int], float] = {}
         self.built: dict[Schedule, Built | None] = {}
@@ -161,7 +161,7 @@ class BucketSearch:
                 self.device,
                 seconds,
                 threads=self.threads,
-                seed=self.seed,
+                random_seed=self.random_seed,
                 cache=kept,
                 progress=self.show,
                 vars={self.range.name: at},
@@ -180,7 +180,7 @@ class BucketSearch:
             self.device,
             seconds,
             threads=self.threads,
-            seed=self.seed,
+            random_seed=self.random_seed,
             cache=cache,
             progress=self.show,
             allow=self.allow,
@@ -193,7 +193,7 @@ class BucketSearch:
         self.show.phase(f"comparing at {self.range.name}={at}")
         wanted = [s for s in schedules if (s, at) not in self.times]
         began = self.allowance.spent
-        taken, measured = times_of(self.task(self.range, at), wanted, self.seed, self.show, self.built)
+        taken, measured = times_of(self.task(self.range, at), wanted, self.random_seed, self.show, self.built)
         self.allowance.took(at, self.allowance.spent - began, len(wanted))
         self.counts.update(m.outcome.value for m in measured)
         self.times.update({(s, at): t for s, t in taken.items()})
@@ -248,7 +248,7 @@ class BucketSearch:
         times = {v: t for (s, v), t in self.times.items() if s == opts and lo <= v <= hi}
         if part is None:
             given += remembered(task, cache, 1)
-        result = record_given(task, cache, given, self.seed, self.show, facts)
+        result = record_given(task, cache, given, self.random_seed, self.show, facts)
         self.counts.update(result.counts)
         if not (result.found and result.confirmed):
             return Bucket(lo, hi, opts, times, False)
@@ -256,7 +256,7 @@ class BucketSearch:
             return Bucket(lo, hi, result.opts, {lo: result.t_med or math.inf}, True)
         # of the whole range both ends were verified when they were timed: the code is the same
         for end in sorted({lo, hi} - {middle} - ({v for s, v in self.times if s == result.opts} if part == self.range else set())):
-            taken, measured = times_of(self.task(part, end), [result.opts], self.seed + 1, self.show)
+            taken, measured = times_of(self.task(part, end), [result.opts], self.random_seed + 1, self.show)
             self.counts.update(m.outcome.value for m in measured)
             if result.opts not in taken:
                 return Bucket(lo, hi, opts, times, False)
@@ -288,7 +288,7 @@ def tune_buckets(
     most: int = MOST,
     budget: str | float | None = None,
     threads: int | None = None,
-    seed: int = 0,
+    random_seed: int = 0,
     cache: str | os.PathLike[str] | Cache | None = None,
     allow: Iterable[str] = (),
     again: bool = False,
@@ -311,7 +311,7 @@ def tune_buckets(
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
     allowance = Allowance(seconds, started)
-    search = BucketSearch(kernel, shape, varying, dtype, device, threads, seed, allow, show, allowance)
+    search = BucketSearch(kernel, shape, varying, dtype, device, threads, random_seed, allow, show, allowance)
     with contextlib.ExitStack() as stack:
         stack.enter_context(Deadline(seconds, started))
         whole = search.task(varying, varying.lo)
@@ -328,7 +328,7 @@ def tune_buckets(
         try:
             _searched(search, anchors, store, folder, pool, alone)
             legal = space_of(whole)
-            few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
+            few = [s for s in (*pool, *legal.starts()[: 2 if pool else _POOL]) if legal.state(s) is not None]
             schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
             return _concluded(search, store, _timed(search, values, schedules, most), schedules, alone, most, whole, started)
         except OutOfTime as e:
@@ -370,7 +370,7 @@ def _rescued(search: BucketSearch, cache: Cache, best: Sequence[Schedule]) -> No
     whole = search.task(search.range, math.isqrt(search.range.lo * search.range.hi))
     if best and not remembered(whole, cache, 1):
         search.show.phase("saving the best so far")
-        record_given(whole, cache, best, search.seed, search.show, {"buckets": [[search.range.lo, search.range.hi]]})
+        record_given(whole, cache, best, search.random_seed, search.show, {"buckets": [[search.range.lo, search.range.hi]]})
 
 
 def _timed(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule], most: int) -> list[int]:
@@ -467,7 +467,7 @@ def _concluded(
         middle = math.isqrt(search.range.lo * search.range.hi)
         search.show.phase("the whole range")
         bounds = {"buckets": [[b.lo, b.hi] for b in usable]}
-        general = record_given(search.task(search.range, middle), cache, [chosen], search.seed, search.show, bounds)
+        general = record_given(search.task(search.range, middle), cache, [chosen], search.random_seed, search.show, bounds)
         search.counts.update(general.counts)
         found = general.found
     losses = tuple(

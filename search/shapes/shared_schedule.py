@@ -161,10 +161,10 @@ class SharedSearch:
     """One call of `tune_shapes`."""
 
     def __init__(
-        self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, seed: int, show: Progress, allowance: Allowance
+        self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, random_seed: int, show: Progress, allowance: Allowance
     ) -> None:
         self.allowance = allowance
-        self.tasks, self.weights, self.how, self.seed, self.show = tasks, weights, how, seed, show
+        self.tasks, self.weights, self.how, self.random_seed, self.show = tasks, weights, how, random_seed, show
         self.counts: Counter[str] = Counter()
         self.times: dict[tuple[Schedule, int], float] = {}
         self.own: dict[int, Schedule] = {}
@@ -189,7 +189,7 @@ class SharedSearch:
             began = self.allowance.spent
             here = {s: self.space.at(i, s) for s in left}
             own = [self.own[i]] if i in self.own else []
-            taken, measured = times_of(self.tasks[i], [*own, *here.values()], self.seed, self.show, self.built[i])
+            taken, measured = times_of(self.tasks[i], [*own, *here.values()], self.random_seed, self.show, self.built[i])
             self.beside.update({(s, i): taken[own[0]] for s in left if own and own[0] in taken})
             self.allowance.took(i, self.allowance.spent - began)
             self.counts.update(m.outcome.value for m in measured)
@@ -208,7 +208,7 @@ class SharedSearch:
 
     def climb(self) -> None:
         """Try neighbours of the best, until none is better or only the time for the second checks is left."""
-        rng = random.Random(self.seed)
+        rng = random.Random(self.random_seed)
         checks = sum(self.allowance.check(i) for i in range(len(self.tasks)))
         until, longest = min(_COMMON * self.allowance.seconds, self.allowance.seconds - checks), 0.0
         while self.allowance.spent + longest < until:
@@ -232,7 +232,7 @@ def tune_shapes(
     how: How = "geomean",
     budget: str | float | None = None,
     threads: int | None = None,
-    seed: int = 0,
+    random_seed: int = 0,
     cache: str | os.PathLike[str] | Cache | None = None,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
@@ -243,7 +243,7 @@ def tune_shapes(
     The schedule is measured, checked twice and recorded for each shape, beside the best of each that tuning it alone found (which is
     what `best()` goes on to answer where it is faster). `budget`: seconds or text; 60 s by default; it is kept as `tune` keeps it, and a
     MeasureError says so where it is over before the schedule was checked. With too little for searches of the single
-    shapes, seeds and what the cache remembers are compared. Raises what `tune` raises."""
+    shapes, start schedules and what the cache remembers are compared. Raises what `tune` raises."""
     from ... import cache as caches
 
     if how not in HOW:
@@ -260,7 +260,7 @@ def tune_shapes(
         tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
         for task in tasks:
             require_operands(task.kernel, task.vars)
-        search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show, allowance)
+        search = SharedSearch(tasks, [s.weight for s in shapes], how, random_seed, show, allowance)
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
         store.will_write = True
         pool: list[Schedule] = []
@@ -270,15 +270,17 @@ def tune_shapes(
                 pool += search.of(i, remembered(tasks[i], store, 3))
                 continue
             show.phase(f"{s} alone")
-            result = tune(kernel, s.shape, dtype, device, share, threads=threads, seed=seed, cache=store, progress=show, allow=allow)
+            result = tune(
+                kernel, s.shape, dtype, device, share, threads=threads, random_seed=random_seed, cache=store, progress=show, allow=allow
+            )
             search.counts.update(result.counts)
             if result.found:
                 pool += search.of(i, [result.opts, *remembered(tasks[i], store, 3)])
                 search.own[i] = result.opts
-        seeds = [search.of(i, space.seeds()) for i, space in enumerate(search.space.spaces)]
-        pool += [s for found in seeds for s in found[:1]]
+        starts = [search.of(i, space.starts()) for i, space in enumerate(search.space.spaces)]
+        pool += [s for found in starts for s in found[:1]]
         if len(pool) < _POOL:
-            pool += [s for rank in range(1, _POOL) for found in seeds for s in found[rank : rank + 1]]
+            pool += [s for rank in range(1, _POOL) for found in starts for s in found[rank : rank + 1]]
         show.phase("comparing on all shapes")
         search.time(distinct([search.space.fitted(s) for s in pool], allowance.compared(len(shapes), _COMPARED, _POOL)))
         search.climb()
@@ -294,7 +296,9 @@ def _recorded(search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape
     for i, (task, s) in enumerate(zip(search.tasks, shapes, strict=True) if found else ()):
         assert found is not None
         search.show.phase(f"checking {s}")
-        result = record_given(task, cache, [search.space.at(i, found[0])], search.seed, search.show, {"shapes": [str(x) for x in shapes]})
+        result = record_given(
+            task, cache, [search.space.at(i, found[0])], search.random_seed, search.show, {"shapes": [str(x) for x in shapes]}
+        )
         search.counts.update(result.counts)
         if not result.confirmed:
             (late if result.found else bad).append(str(s))

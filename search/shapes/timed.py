@@ -155,7 +155,7 @@ def remembered(task: TuningTask, cache: Cache, top: int) -> list[Schedule]:
 def record_given(
     task: TuningTask, cache: Cache, schedules: Sequence[Schedule], seed: int, show: Progress, facts: Mapping[str, Any] | None = None
 ) -> Result:
-    """Measure `schedules` beside the first seed, decide by duels, check the winner twice, and record it. `facts`: more provenance
+    """Measure `schedules` beside the first start schedule, decide by duels, check the winner twice, and record it. `facts`: more provenance
     of the rows. The first of `schedules` wins where nothing is faster by more than the noise."""
     started = time.monotonic()
     budget = Budget(None, max(1, len(schedules)))

@@ -1,4 +1,4 @@
-"""Which choices of a template make a given schedule, or the one nearest to it: how seeds and cached schedules enter a study.
+"""Which choices of a template make a given schedule, or the one nearest to it: how start schedules and cached schedules enter a study.
 
 Templates only say how choices become options, so this is a search: coordinate descent on a distance between option lists, which costs a
 call of `make` a step and applies nothing.

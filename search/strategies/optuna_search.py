@@ -198,7 +198,7 @@ SAMPLE_S = 0.3
 
 class OptunaSearch(Strategy):
     """One study over all templates: the template's name is a parameter, and its choices are conditional on it where
-    the sampler can take that. What becomes of outcomes: see `OptunaTrials`. The study starts with the start schedules (seeds, cached winners),
+    the sampler can take that. What becomes of outcomes: see `OptunaTrials`. The study starts with the start schedules (those of the rules, cached winners),
     or the instances nearest to them, and, for guided samplers, what the model likes best of a random sample."""
 
     sampler: ClassVar[str]

@@ -492,7 +492,7 @@ class Jitted:
 
     def report(self, measure: bool = False) -> str:
         """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
-        'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        'start'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
         return report(self.name, self.programs, measure)
 
     def missing(self) -> list[Kernel]:

@@ -100,7 +100,7 @@ def _built(kernel: Kernel, place: BuildPlace, check: bool = False) -> CompiledKe
     from ...plan import best
 
     with timed("build", kernel.name, place.device.spec or place.device.name, kernel, place.threads):
-        return best(kernel, device=place.device, threads=place.threads, cache=place.cache, store=place.store, seed="quick", check=check)
+        return best(kernel, device=place.device, threads=place.threads, cache=place.cache, store=place.store, start="quick", check=check)
 
 
 def described(kernel: Kernel, compiled: CompiledKernel, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:

@@ -70,5 +70,5 @@ def compiled_kernel_for(kernel: Kernel, device: str, threads: int | None = None,
     found = known(key)
     if found is None:
         with timed("build", kernel.name, device, kernel):
-            found = keep(key, best(kernel, device=device, threads=threads, cache=cache, seed="quick"))
+            found = keep(key, best(kernel, device=device, threads=threads, cache=cache, start="quick"))
     return found

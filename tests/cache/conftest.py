@@ -23,7 +23,7 @@ def make_row() -> MakeRow:
         given: dict[str, Any] = {
             "kernel": "k" * 8, "target": "llvm:x86_64:znver5:avx2", "threads": 2, "compiler": "llvmlite-0.50", "loose_extents": "le", "loose_epilogue": "lp",
             "name": "matmul", "shape": {"m": 64, "n": 64, "k": 64}, "dtype": "float32", "device": "cpu", "opts": [["UPCAST", "a1", 8]],
-            "opts_display": [["UPCAST", "n", 8]], "t_min": 9e-5, "t_med": 1e-4, "n": 30, "seed_s": 2e-4, "flops": 2 * 64**3, "bytes": 3 * 4 * 64 * 64,
+            "opts_display": [["UPCAST", "n", 8]], "t_min": 9e-5, "t_med": 1e-4, "n": 30, "start_s": 2e-4, "flops": 2 * 64**3, "bytes": 3 * 4 * 64 * 64,
             "roofline_s": 5e-5, "strategy": "beam", "effects": "REASSOC", "verified": True, "source_sha": "ab" * 32, "tool_version": "00" * 8,
             "provenance": {"host": "test", "cores": 2}, "run_id": f"run{next(count)}",
         }  # fmt: skip

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, line_of
+from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, from_dict, line_of
 from tilewright.cache.server.team import RecordDigests, checked
 from tilewright.ir.errors import CacheError
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"name": 'é "\\\n\u2028\U0001f600'}, {"t_med": 1e-300, "t_min": 5e22, "n": 2**62}, {"seed_s": None, "verified": False}],
+    [{}, {"name": 'é "\\\n\u2028\U0001f600'}, {"t_med": 1e-300, "t_min": 5e22, "n": 2**62}, {"start_s": None, "verified": False}],
     ids=["plain", "text", "numbers", "none"],
 )
 def test_both_ways_agree(make_row, fields: dict[str, object]) -> None:
     row = make_row(**fields)
-    assert digest_of_record([getattr(row, c) for c in COLUMNS]) == row.digest
+    assert digest_of_record([*row.to_dict().values()]) == row.digest
 
 
 def test_what_is_no_scalar_has_a_digest_too(make_row) -> None:
-    values = {**make_row().to_dict(), "name": b"bytes", "n": [1]}
+    values = {**make_row().stored(), "name": b"bytes", "n": [1]}
     assert digest_of_record([*values.values()]) == digest_of(values)
 
 
@@ -53,3 +53,10 @@ def test_a_line_has_numbers_of_any_class_and_none_that_json_does_not_have(make_r
     assert line_of(replace(row, t_med=Seconds(0.5))) == line_of(row)
     with pytest.raises(CacheError, match="inf, which JSON does not have"):
         line_of(make_row(t_med=float("inf")))
+
+
+def test_the_names_of_older_versions_are_read(make_row) -> None:
+    row = make_row(provenance={"seed_opts": [["UPCAST", "n", 4]], "seed_value": 2.0})
+    assert from_dict(row.stored()) == row and row.stored()["seed_s"] == row.start_s
+    assert dict(row.facts) == {"start_opts": [["UPCAST", "n", 4]], "start_value": 2.0}
+    assert row.marked(True).marked(False) == row, "what came with a bundle keeps its content"

@@ -61,8 +61,8 @@ def test_the_same_measurement_is_kept_once(store: Cache, make_row) -> None:
 
 
 def test_numbers_and_json_take_one_form(store: Cache, make_row) -> None:
-    a = make_row(run_id="r", when="2025-01-01T00:00:00.000000+00:00", seed_s=1, shape='{"n": 3,  "m": 4}')
-    b = replace(a, seed_s=1.0, shape={"m": 4, "n": 3})
+    a = make_row(run_id="r", when="2025-01-01T00:00:00.000000+00:00", start_s=1, shape='{"n": 3,  "m": 4}')
+    b = replace(a, start_s=1.0, shape={"m": 4, "n": 3})
     assert store.record(a) == 1 and store.record(b) == 0
     assert store.rows()[0].shape == '{"m":4,"n":3}'
 
@@ -193,7 +193,7 @@ def test_a_row_that_was_written_wrong_is_left_out_with_a_warning(store: Cache, m
     row = make_row()
     store.record(row)
     with sqlite3.connect(path) as c:
-        digest = digest_of({**row.to_dict(), "opts": '{"rm": 1}'})
+        digest = digest_of({**row.stored(), "opts": '{"rm": 1}'})
         c.execute("UPDATE measurement SET opts = '{\"rm\": 1}', digest = ?", (digest,))
     with pytest.warns(cache.CacheWarning, match="a row of the cache .* is ignored: row: field opts must hold a JSON list"):
         assert store.best(key) is None

@@ -59,7 +59,7 @@ def row(**fields: Any) -> Row:
         "t_min": 9e-6,
         "t_med": 10e-6,
         "n": 40,
-        "seed_s": 25e-6,
+        "start_s": 25e-6,
         "flops": 2 * 64 * 48 * 32,
         "bytes": 4 * (64 * 32 + 32 * 48 + 64 * 48),
         "roofline_s": 5e-6,

@@ -29,8 +29,8 @@ def test_bench_verifies_and_compares_in_pairs(tune: Tune) -> None:
     assert a["short"] == "Um_n16" and a["beside"] is None and a["t_min"] > 0
     assert b["beside"]["rounds"] == 3 and b["beside"]["noise"] >= 0 and b["beside"]["factor"] > 0 and b["outcome"] == "ok"
     assert c["outcome"] == "illegal" and "no axis 'q'" in c["why"] and c["beside"] is None
-    done = tune("bench", *ADD, "--opts", "Um_n16", "--against", "seed", "--rounds", "3")
-    assert done.code == 0 and "beside seed" in done.out and "paired rounds" in done.out
+    done = tune("bench", *ADD, "--opts", "Um_n16", "--against", "start", "--rounds", "3")
+    assert done.code == 0 and "beside start" in done.out and "paired rounds" in done.out
 
 
 def test_bench_needs_two(tune: Tune) -> None:

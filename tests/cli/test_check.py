@@ -52,7 +52,7 @@ def test_without_oclgrind_the_interpreter_still_checks(tune: Tune, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_every_seed_of_a_kernel_on_another_target(tune: Tune) -> None:
+def test_every_start_schedule_of_a_kernel_on_another_target(tune: Tune) -> None:
     done = tune("check", "--kernel", "softmax", "--target", "sm_80")
     assert done.code == 0 and done.out.count(" ok ") > 5 and "Oclgrind does not check cuda" in done.out
 

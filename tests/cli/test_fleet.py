@@ -104,9 +104,11 @@ def test_the_board_has_a_line_for_each_slot() -> None:
 
     out = StringIO()
     with FleetBoard(Console(file=out, force_terminal=True, width=160, color_system=None), lambda: 110.0) as board:
-        board.show([under_way(phase="seeds"), under_way(top={"t_min": "not a time"})], Overall(2, None))
+        board.show([under_way(phase="start schedules"), under_way(top={"t_min": "not a time"})], Overall(2, None))
         said = out.getvalue()
-    assert said.count("there cuda:0") == 2 and said.count("matmul m=64 float32 for gpu") == 2 and "seeds" in said and "0:50" in said
+    assert (
+        said.count("there cuda:0") == 2 and said.count("matmul m=64 float32 for gpu") == 2 and "start schedules" in said and "0:50" in said
+    )
 
 
 def test_a_port_that_is_taken_is_said(tune: Any) -> None:

@@ -43,9 +43,9 @@ def test_bad_usage(tune: Tune, words: str, said: str) -> None:
 
 def test_older_spellings_are_read_with_a_hint(tune: Tune) -> None:
     args = build_parser().parse_args(["run", "add", "--seed", "7", "--seeds", "none"])
-    assert (args.seed, args.seeds) == (7, "none") and args.hints == ["--seed is now --random-seed", "--seeds is now --start"]
+    assert (args.random_seed, args.start) == (7, "none") and args.hints == ["--seed is now --random-seed", "--seeds is now --start"]
     done = tune(*["show", "add", "--shape", "m=8,n=64", "--target", "avx2", "--seed-schedule", "--stage", "kernel"])
-    assert done.code == 0 and done.err == "note: --seed-schedule is now --opts seed\n"
+    assert done.code == 0 and done.err == "note: --seed-schedule is now --opts start\n"
     assert "--seed-schedule" not in str(build_parser().parse_args(["show", "add"])) and "hints" not in vars(
         build_parser().parse_args(["run", "add"])
     )

@@ -44,7 +44,7 @@ OPENS = "[" * 100_000
         ([*SHOW, "--device", ".:x"], 3, "device '.:x' cannot be made: TypeError"),
         ([*SHOW, "--device", "json:loads"], 3, "device 'json:loads' cannot be made: TypeError"),
         ([*SHOW, "--device", ""], 3, "unknown device ''"),
-        ([*SHOW, "--opts", "seed", "--target", ESCAPE], 3, "unknown target"),
+        ([*SHOW, "--opts", "start", "--target", ESCAPE], 3, "unknown target"),
         # names
         (["show", "--kernel", ESCAPE], 2, r"unknown kernel '\x1b[31mred"),
         (["show", "--kernel", f"{ESCAPE}.py:f"], 2, r"there is no file \x1b[31mred\x07\x9b\u202e.py"),
@@ -84,7 +84,7 @@ def test_names_in_a_kernel_cannot_touch_the_terminal(tune: Tune, tmp_path: Path)
         'from tilewright.ir import KernelBuilder, float32\ndef f(m=8):\n    kb = KernelBuilder("\\x1b]0;title\\x07[bold]")\n    i = kb.axis("m", m)\n'
         '    x = kb.input("x", (m,), float32)\n    kb.store("y", float32, (m,), (i,), x[i] * 2.0)\n    return kb.build()\n'
     )
-    for args in (["show", "--kernel", f"{file}:f", "--opts", "seed"], ["check", "--kernel", f"{file}:f", "--opts", "[]"]):
+    for args in (["show", "--kernel", f"{file}:f", "--opts", "start"], ["check", "--kernel", f"{file}:f", "--opts", "[]"]):
         done = tune(*args)
         assert "\x1b" not in done.out + done.err and r"\x1b]0;title" in done.out and "[bold]" in done.out
 
@@ -122,7 +122,7 @@ CLOSED = "error: cannot write standard output: Bad file descriptor"
     [
         ("{tune} kernels >/dev/full", 2, FULL),
         ("{tune} kernels --format json >/dev/full", 2, FULL),
-        ("{tune} show --kernel add --source --opts seed >/dev/full", 2, FULL),
+        ("{tune} show --kernel add --source --opts start >/dev/full", 2, FULL),
         ("{tune} --help >/dev/full", 2, FULL),
         ("{tune} kernels >&-", 2, CLOSED),
         ("{tune} nonsense 2>&-", 2, ""),

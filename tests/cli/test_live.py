@@ -31,8 +31,8 @@ class Clock:
 
 
 def search(progress: Quiet, clock: Clock) -> None:
-    """Two seeds, a best, then 40 candidates in eight seconds."""
-    progress.phase("seeds")
+    """Two start schedules, a best, then 40 candidates in eight seconds."""
+    progress.phase("start schedules")
     progress.candidate(Measurement((), Outcome.ok, 1e-3, 1e-3, 10))
     progress.candidate(Measurement((), Outcome.wrong))
     progress.best(Best())
@@ -48,7 +48,7 @@ def test_plain_lines_for_phases_bests_and_every_few_seconds() -> None:
         search(progress, clock)
     assert text.getvalue().splitlines() == [
         "tuning matmul on cpu",
-        "   0:30 left  seeds",
+        "   0:30 left  start schedules",
         "   0:30 left  best 1.234 ms  1740 GFLOP/s  10.2 GB/s  87 % of roofline  Um8 Pn",
         "   0:30 left  beam",
         "   0:25 left  27 candidates: ok 1, slow 25, wrong 1",

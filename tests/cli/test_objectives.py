@@ -34,7 +34,7 @@ def fill(cache_file: Path) -> None:
         for opts, t, scratch in (("8", 3e-5, 4096), ("16", 5e-5, 64), ("32", 6e-5, 64)):
             store.record(of(opts, t, objective="time,scratch", scratch=scratch))  # type: ignore[arg-type]
         store.record(of("8", 3e-5))  # type: ignore[arg-type]
-        store.record(of("4", 9e-5, objective="energy", energy=ENERGY, seed_value=3e-3, gain=1.5, paired=True))  # type: ignore[arg-type]
+        store.record(of("4", 9e-5, objective="energy", energy=ENERGY, start_value=3e-3, gain=1.5, paired=True))  # type: ignore[arg-type]
 
 
 def test_reports_say_what_each_row_was_searched_for(tune: Tune, cache_file: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ OTHERS = """account again aggregate against all allow atol before best block buc
 device diff directive dry_run dtype exit_code expr first flag_param flags fleet forget format gpus grid help host hosts idle image
 insecure kernel key_name kind limit machines memory memory_of_job mode model name namespace nest no_device no_pager no_password node
 nondeterministic objective old_tools opts outcome overwrite param port print probe problem queue quiet reader repeats require_signature
-restrict retry retune rounds rtol secret seed seeds setup shape shapes shared shell since slots sort ssh stage stop strategies strategy
+restrict retry retune rounds rtol secret random_seed start setup shape shapes shared shell since slots sort ssh stage stop strategies strategy
 superseded target threads time trials tried trust tune url verbose version wide words writer arguments function source"""
 NO_PATHS = {*OTHERS.split(), "_kernel"}
 """Arguments that name no file (`trust` of a manifest says only yes)."""
@@ -296,7 +296,7 @@ def test_a_foreign_cache_is_refused_and_untouched(tune: Tune, tmp_path: Path, ki
         "device": "cpu",
         "threads": "1",
         "file": str(bundle),
-        "opts": "seed",
+        "opts": "start",
         "into": str(path),
     }
     for place in CACHED:
@@ -305,7 +305,7 @@ def test_a_foreign_cache_is_refused_and_untouched(tune: Tune, tmp_path: Path, ki
         mine = {d: v for d, v in given.items() if any(a.dest == d for a in place.parser._actions)}
         if place.command in (("cache", "list"), ("report",), ("cache", "show"), ("cache", "push"), ("cache", "export"), ("cache", "clear")):
             mine.pop("shape", None)
-        mine |= {"against": "seed"} if place.command == ("bench",) else {}
+        mine |= {"against": "start"} if place.command == ("bench",) else {}
         mine |= {"opts": "best"} if place.command in (("bench",), ("show",), ("explain",)) else {}
         more = ["--all"] if place.command == ("cache", "clear") else []
         done = tune(*words_for(place, str(path), tmp_path, mine), *more)

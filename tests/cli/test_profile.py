@@ -33,13 +33,13 @@ def row(origin: str, seconds: float, roofline_s: float | None, name: str = "k") 
 def test_what_would_gain_most_is_the_distance_to_the_roofline_of_all_calls() -> None:
     rows = [
         row("exact", 9.0, 0.1),
-        row("seed", 1.0, 0.05, "near"),
+        row("start", 1.0, 0.05, "near"),
         row("nearest", 0.9, 0.01, "far"),
         row("NumPy", 5.0, None),
-        row("seed", 0.1, 0.02),
+        row("start", 0.1, 0.02),
     ]
     assert [(r.name, round(s, 6)) for r, s in gains(rows)] == [("far", 0.8), ("near", 0.5)]
-    assert gains([row("seed", 0.5, None)])[0][1] == 0.5 and row("seed", 1e-6, None).gflops == pytest.approx(1.0)
+    assert gains([row("start", 0.5, None)])[0][1] == 0.5 and row("start", 1e-6, None).gflops == pytest.approx(1.0)
 
 
 def test_calls_of_equal_kernels_are_one_row_and_the_rest_is_python() -> None:
@@ -69,9 +69,9 @@ def test_a_script_is_run_as_python_runs_it_and_its_kernels_counted(tune: Tune, t
     trace, figures = tmp_path / "t.json", tmp_path / "f.json"
     done = tune("profile", "--trace", str(trace), "--json", str(figures), str(script), "--fail", "1")
     assert done.code == 7 and "arguments ['--fail', '1'] 3 __main__" in done.out, done.err
-    assert "matmul+add" in done.out and "what" not in done.err and "seed" in done.out and "Python" in done.out
+    assert "matmul+add" in done.out and "what" not in done.err and "start" in done.out and "Python" in done.out
     (kernel,) = json.loads(figures.read_text())["kernels"]
-    assert (kernel["name"], kernel["calls"], kernel["origin"]) == ("matmul+add", 3, "seed") and kernel["roofline_s"] > 0
+    assert (kernel["name"], kernel["calls"], kernel["origin"]) == ("matmul+add", 3, "start") and kernel["roofline_s"] > 0
     assert sum(e["cat"] == "kernel" for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X") == 3
     script.write_text("import beside\nprint('here')\n1 / 0\n")
     done = tune("profile", str(script))

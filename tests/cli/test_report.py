@@ -22,7 +22,7 @@ def mixed(cache_file: Path) -> Path:
     """Two searches of a matmul, a softmax, and a kernel whose names want to be something else."""
     rows = [
         row(run_id="a", when=f"2026-01-01T00:00:0{i}.000000+00:00", t_min=t, t_med=t * 1.1, strategy=s, opts=[["UPCAST", "a0", 2 + i]])
-        for i, (t, s) in enumerate([(9e-5, "seed"), (4e-5, "beam"), (2e-5, "beam")])
+        for i, (t, s) in enumerate([(9e-5, "start"), (4e-5, "beam"), (2e-5, "beam")])
     ]
     rows += [
         row(run_id="a", when="2026-01-01T00:00:04.000000+00:00", outcome=o, t_min=None, t_med=None, verified=False, strategy="beam")
@@ -38,7 +38,7 @@ def mixed(cache_file: Path) -> Path:
             t_med=1e-6,
             flops=2_000,
             bytes=4_000,
-            seed_s=None,
+            start_s=None,
             roofline_s=None,
             strategy="beam",
         )
@@ -63,7 +63,7 @@ def test_json_holds_every_column_and_the_whole_row(tune: Tune, mixed: Path) -> N
     done = tune("report", "--format", "json", "--kernel", "matmul")
     (entry,) = json.loads(done.out)
     assert (entry["time"], entry["tried"], entry["strategy"]) == (2e-5, 7, "beam")
-    assert entry["gain"] == pytest.approx(entry["row"]["seed_s"] / 2e-5) and entry["row"]["shape"] == {"m": 64, "n": 48, "k": 32}
+    assert entry["gain"] == pytest.approx(entry["row"]["start_s"] / 2e-5) and entry["row"]["shape"] == {"m": 64, "n": 48, "k": 32}
     assert entry["gflops"] == pytest.approx(entry["row"]["flops"] / 2e-5 / 1e9)
 
 
@@ -116,7 +116,7 @@ def test_absurd_numbers_are_dashes(tune: Tune, cache_file: Path, tmp_path: Path)
             [
                 {"t_min": 5e-324, "t_med": 5e-324},
                 {"roofline_s": 5e-324},
-                {"roofline_s": 1.7e308, "seed_s": 1.7e308},
+                {"roofline_s": 1.7e308, "start_s": 1.7e308},
                 {"flops": 0, "bytes": 0},
                 {"flops": 2**63 - 1, "bytes": 1},
                 {"t_min": 0.0, "t_med": 0.0},
@@ -191,11 +191,11 @@ def test_roofs_are_the_recorded_limits_and_plain_is_the_empty_schedule(tune: Tun
     assert "300 GFLOP/s and 20 GB/s" in text and "transpose only moves data" in text and "over plain" in text
 
 
-def test_a_seed_that_nothing_beat_says_so(tune: Tune, cache_file: Path) -> None:
+def test_a_start_schedule_that_nothing_beat_says_so(tune: Tune, cache_file: Path) -> None:
     with cache.open(cache_file) as store:
-        store.record(row(provenance={"seed_opts": [["UPCAST", "m", 8]]}))
-        store.record(row(kernel="o" * 64, name="other", provenance={"seed_opts": [["UPCAST", "m", 4]]}))
-    assert {e["kernel"]: e["origin"] for e in json.loads(tune("report", "--format", "json").out)} == {"matmul": "seed", "other": "beam"}
+        store.record(row(provenance={"start_opts": [["UPCAST", "m", 8]]}))
+        store.record(row(kernel="o" * 64, name="other", provenance={"start_opts": [["UPCAST", "m", 4]]}))
+    assert {e["kernel"]: e["origin"] for e in json.loads(tune("report", "--format", "json").out)} == {"matmul": "start", "other": "beam"}
 
 
 def test_an_answer_counts_once_and_ends_its_curve(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_an_answer_counts_once_and_ends_its_curve(tune: Tune, cache_file: Path, 
 
     with cache.open(cache_file) as store:
         store.record(
-            [row(run_id="r", when=at(s), t_min=t, t_med=t, strategy="seed", verified=v) for s, t, v in [(1, 9e-5, False), (2, 8e-5, True)]]
+            [row(run_id="r", when=at(s), t_min=t, t_med=t, strategy="start", verified=v) for s, t, v in [(1, 9e-5, False), (2, 8e-5, True)]]
         )
         store.record(row(run_id="r", when=at(3), t_min=7e-5, t_med=7e-5, strategy="evolve", opts=[], opts_display=[], verified=False))
     (entry,) = json.loads(tune("report", "--format", "json").out)
@@ -322,36 +322,36 @@ def told(tune: Tune, cache_file: Path, *rows: object) -> dict[str, object]:
 
 
 def test_a_gain_is_of_paired_rounds(tune: Tune, cache_file: Path) -> None:
-    # the seed was timed in a slow minute: its time over the answer's says 2.67
-    kept = {"gain": 1.33, "paired": True, "seed_opts": []}
-    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=8e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
+    # the start schedule was timed in a slow minute: its time over the answer's says 2.67
+    kept = {"gain": 1.33, "paired": True, "start_opts": []}
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, start_s=8e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
     assert (entry["gain"], entry["paired"]) == (1.33, True)
     assert "1.33x" in tune("report").out and "~" not in tune("report").out
 
 
 def test_a_gain_of_single_times_is_marked(tune: Tune, cache_file: Path) -> None:
-    kept = {"gain": 9.0, "paired": False, "seed_opts": []}
-    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=6e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
+    kept = {"gain": 9.0, "paired": False, "start_opts": []}
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, start_s=6e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
     assert (entry["gain"], entry["paired"]) == (pytest.approx(2.0), False)
     for form in ("table", "markdown"):
         out = tune("report", "--format", form).out
         assert "~2.00x" in out and "no paired rounds" in out
 
 
-def test_the_seed_itself_gains_nothing(tune: Tune, cache_file: Path) -> None:
+def test_the_start_schedule_itself_gains_nothing(tune: Tune, cache_file: Path) -> None:
     opts = [["UPCAST", "m", 2]]
     entry = told(
         tune,
         cache_file,
-        row(t_min=3e-5, t_med=3.1e-5, seed_s=2.9e-5, opts_display=opts, provenance={"gain": 1.0, "paired": False, "seed_opts": opts}),
+        row(t_min=3e-5, t_med=3.1e-5, start_s=2.9e-5, opts_display=opts, provenance={"gain": 1.0, "paired": False, "start_opts": opts}),
     )
-    assert (entry["gain"], entry["paired"], entry["origin"]) == (1.0, True, "seed")
+    assert (entry["gain"], entry["paired"], entry["origin"]) == (1.0, True, "start")
 
 
 def test_rows_with_scaled_times_are_read_as_they_were_timed(tune: Tune, cache_file: Path) -> None:
-    # an older version wrote the answer's time as it would have been on the day of the answer before, and the seed's as it was
-    kept = {"t_min_as_timed": 6e-5, "t_med_as_timed": 6.2e-5, "paired": False, "seed_opts": []}
-    best = row(t_min=3e-5, t_med=3.1e-5, seed_s=8e-5, roofline_s=1.5e-5, flops=6000, opts_display=[["UPCAST", "m", 2]], provenance=kept)
+    # an older version wrote the answer's time as it would have been on the day of the answer before, and the start schedule's as it was
+    kept = {"t_min_as_timed": 6e-5, "t_med_as_timed": 6.2e-5, "paired": False, "start_opts": []}
+    best = row(t_min=3e-5, t_med=3.1e-5, start_s=8e-5, roofline_s=1.5e-5, flops=6000, opts_display=[["UPCAST", "m", 2]], provenance=kept)
     entry = told(tune, cache_file, best)
     assert entry["gain"] == pytest.approx(8 / 6) and entry["time"] == 6e-5 and entry["median"] == 6.2e-5
     assert entry["roofline"] == pytest.approx(0.25) and entry["gflops"] == pytest.approx(0.1)
@@ -363,7 +363,7 @@ def test_rows_with_scaled_times_are_read_as_they_were_timed(tune: Tune, cache_fi
     "kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}, {"t_min_as_timed": "x"}]
 )
 def test_what_a_row_says_of_itself_is_not_believed_blindly(tune: Tune, cache_file: Path, kept: dict[str, object]) -> None:
-    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=6e-5, provenance=kept))
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, start_s=6e-5, provenance=kept))
     assert (entry["gain"], entry["paired"], entry["time"]) == (pytest.approx(2.0), False, 3e-5)
 
 
@@ -427,7 +427,9 @@ def test_a_narrow_terminal_breaks_no_word(tune: Tune, cache_file: Path, monkeypa
     with cache.open(cache_file) as store:
         store.record(
             row(
-                name="matmul:constant=b", shape={"m": 4096, "n": 4096, "k": 4096}, provenance={"gain": 1.5, "paired": True, "seed_opts": []}
+                name="matmul:constant=b",
+                shape={"m": 4096, "n": 4096, "k": 4096},
+                provenance={"gain": 1.5, "paired": True, "start_opts": []},
             )
         )
     monkeypatch.setenv("COLUMNS", "80")

@@ -25,8 +25,8 @@ FOUND = make(
     t_min=10e-6,
     t_med=11e-6,
     n=40,
-    seed_opts=(opt("UPCAST", "m", 4),),
-    seed_s=25e-6,
+    start_opts=(opt("UPCAST", "m", 4),),
+    start_s=25e-6,
     counts={"ok": 12, "slow": 3, "wrong": 1},
     seconds=2.04,
     verified=True,
@@ -77,7 +77,7 @@ def test_summary(tune: Tune, search: Search) -> None:
     assert [line.strip() for line in said[at + 1 :]] == [
         "best        10 µs  19.7 GFLOP/s  2.66 GB/s  50 % of roofline",
         "timed       min 10 µs, median 11 µs of 40 runs",
-        "seed        25 µs; the best is 2.40x as fast, side by side",
+        "start       25 µs; the best is 2.40x as fast, side by side",
         "opts        Um8 Pn",
         "search      16 candidates in 2.0 s with portfolio: ok 12, slow 3, wrong 1",
         f"look at it  {LOWERED}tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
@@ -133,8 +133,8 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "trials": 9,
         "threads": 1,
         "strategy": "beam",
-        "seeds": "none",
-        "seed": 7,
+        "start": "none",
+        "random_seed": 7,
         "cache": None,
         "mode": "tune",
         "retune": True,
@@ -152,7 +152,7 @@ def test_json_has_the_promised_fields(tune: Tune, search: Search, tmp_path: Path
     assert (
         got["kernel"] == "matmul" and got["shape"] == {"m": 64, "n": 48, "k": 32} and got["dtype"] == "float32" and got["device"] == "cpu"
     )
-    assert got["strategy"] == "portfolio" and got["seed_opts"] == [["UPCAST", "m", 4]] and got["seed_s"] == 25e-6
+    assert got["strategy"] == "portfolio" and got["start_opts"] == [["UPCAST", "m", 4]] and got["start_s"] == 25e-6
     assert got["opts"] == [["UPCAST", "m", 8], ["PARALLEL", "n"]] and (got["t_min"], got["t_med"], got["n"]) == (10e-6, 11e-6, 40)
     assert (
         got["gflops"] == pytest.approx(19.66, rel=1e-3)

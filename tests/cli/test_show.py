@@ -35,7 +35,7 @@ def test_every_kind_in_a_nest_has_a_colour(request: pytest.FixtureRequest) -> No
     target = targets.named("avx2")
     for name in kernels.NAMES[:: amount(request, 4, 1)]:
         kernel = kernels.make(name)
-        for schedule in ((), *heuristics.seeds(kernel, target, 2)):
+        for schedule in ((), *heuristics.starts(kernel, target, 2)):
             kinds = {line.kind for line in opts.nest_lines(opts.apply(kernel, schedule, target))}
             assert kinds <= set(KINDS), (name, schedule)
 
@@ -53,7 +53,7 @@ def test_the_nest_is_coloured_on_a_terminal() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("target", sorted(targets.NAMES))
 def test_source_for_a_machine_that_is_not_here(tune: Tune, target: str) -> None:
-    done = tune(*MATMUL, "--target", target, "--opts", "seed", "--source")
+    done = tune(*MATMUL, "--target", target, "--opts", "start", "--source")
     assert done.code == 0, done.err
     head, word = {"llvm": (";", "define "), "opencl": ("//", "__kernel "), "cuda": ("//", "__global__ "), "hip": ("//", "__global__ ")}[
         targets.named(target).lang
@@ -65,13 +65,13 @@ def test_c_for_this_machine_and_for_another(tune: Tune) -> None:
     here = tune(*MATMUL, "--device", "cpu:c", "--opts", OPTS)
     assert here.code == 0, here.err
     assert "// matmul for " in here.out and "\nvoid matmul_p0(void **bufs" in here.out
-    other = tune(*MATMUL, "--device", "cpu:c", "--target", "neon", "--opts", "seed", "--source")
+    other = tune(*MATMUL, "--device", "cpu:c", "--target", "neon", "--opts", "start", "--source")
     assert other.code == 0, other.err
     assert other.out.startswith("// matmul for neon\n") and "f32x4" in other.out
 
 
-def test_without_a_cached_result_it_shows_the_seed_and_says_so(tune: Tune) -> None:
-    assert "seed schedule: the cache has nothing" in tune(*MATMUL).out
+def test_without_a_cached_result_it_shows_the_start_schedule_and_says_so(tune: Tune) -> None:
+    assert "start schedule: the cache has nothing" in tune(*MATMUL).out
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_without_a_cached_result_it_shows_the_seed_and_says_so(tune: Tune) -> No
         ([*MATMUL, "--opts", "[[]"], 2, "options are not JSON"),
         ([*MATMUL, "--opts", '[["TILES","m",8]]'], 2, "did you mean TILE?"),
         ([*MATMUL, "--opts", '[["UPCAST","q",8]]'], 2, "no axis 'q'"),
-        ([*MATMUL, "--target", "znver5"], 2, "add --opts seed, or a schedule"),
-        ([*MATMUL, "--target", "znver55", "--opts", "seed"], 3, "znver5"),
+        ([*MATMUL, "--target", "znver5"], 2, "add --opts start, or a schedule"),
+        ([*MATMUL, "--target", "znver55", "--opts", "start"], 3, "znver5"),
         (["show", "--kernel", "matmul", "--shape", "m=0"], 2, "must be at least 1"),
         (["show", "--kernel", "matmul", "--shape", "q=3"], 2, "no size 'q'"),
         (["show", "--kernel", "matmul", "--dtype", "float33"], 2, "unknown dtype 'float33'"),

@@ -9,7 +9,7 @@ import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
 from tilewright import kernels, lower, opts, targets
 from tilewright.devices.cuda import machine_code as sass
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.normalise import normalise
@@ -20,7 +20,7 @@ from tilewright.program.text import show
 
 from .conftest import Tune
 
-SOFTMAX = ["show", "--kernel", "softmax", "--shape", "m=8,n=64", "--opts", "seed"]
+SOFTMAX = ["show", "--kernel", "softmax", "--shape", "m=8,n=64", "--opts", "start"]
 
 
 def stage(tune: Tune, name: str, *args: str) -> str:
@@ -59,7 +59,7 @@ def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
 
 def test_the_program_is_what_is_rendered(tune: Tune) -> None:
     target, kernel = targets.named("avx2"), normalise(kernels.make("softmax", {"m": 8, "n": 64}))
-    program = lower.lower(opts.apply(kernel, seeds(kernel, target, target.cores)[0], target))
+    program = lower.lower(opts.apply(kernel, starts(kernel, target, target.cores)[0], target))
     assert stage(tune, "program", "--target", "avx2") == show(program)
 
 

@@ -90,11 +90,11 @@ def test_no_word_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case
 
 RESULT: dict[str, Any] = {
     "kernel": "softmax", "shape": {"m": 4096, "n": 4096}, "dtype": "float32", "device": "cpu", "threads": 2, "strategy": "portfolio",
-    "opts": parse("Un16 Pm Se@m"), "t_min": 1.234e-3, "t_med": 1.3e-3, "n": 7, "seed_s": 2e-3, "gain": 1.4, "verified": True, "confirmed": True,
+    "opts": parse("Un16 Pm Se@m"), "t_min": 1.234e-3, "t_med": 1.3e-3, "n": 7, "start_s": 2e-3, "gain": 1.4, "verified": True, "confirmed": True,
     "gflops": 12.5, "gbytes_s": 3.25, "roofline_pct": 81.0, "counts": {"ok": 72, "slow": 29, "wrong": 1}, "seconds": 19.1,
     "failures": {"wrong": "Un16 Pm: element 17 of y is 3 and not 4, and three others likewise"}, "scratch": 1088, "objective": "time,energy",
     "energy": {"joules": 1.5e-3, "spread": 0.02, "resolution": 0.03, "watts": 45.0, "idle_w": None, "source": "RAPL: package-0, dram"},
-    "message": "the time budget is spent; no significant win: the answer is the seed schedule (best candidate / seed = 1.039 in 9 paired rounds)",
+    "message": "the time budget is spent; no significant win: the answer is the start schedule (best candidate / start = 1.039 in 9 paired rounds)",
     "front": tuple({"t_min": t, "t_med": t, "joules": j, "scratch": 64, "opts": [["UPCAST", "n", 16]], "confirmed": True} for t, j in ((1e-3, 2.0), (2e-3, 1.0))),
 }  # fmt: skip
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_build import needs_cxx
-from cuda_text import SEEDED, sources
+from cuda_text import STARTS, sources
 from tilewright import devices, kernels
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.executable import _STORED
 from tilewright.devices.cuda.host import run_on_host
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.node import const
@@ -40,12 +40,12 @@ def gpu() -> CudaDevice:
     return device
 
 
-@pytest.mark.parametrize("name", SEEDED)
-def test_seed_schedules_are_right(gpu: CudaDevice, name: str) -> None:
+@pytest.mark.parametrize("name", STARTS)
+def test_start_schedules_are_right(gpu: CudaDevice, name: str) -> None:
     """Verified on the whole output and timed, by the worker; the schedules of the usual size."""
-    kernel = kernels.make(name, None, SEEDED[name])
+    kernel = kernels.make(name, None, STARTS[name])
     with Measurer(kernel, "cuda", builders=4) as m:
-        for got in m.measure([compile(kernel, opts, gpu) for opts in seeds(kernel, gpu.target)[:4]]):
+        for got in m.measure([compile(kernel, opts, gpu) for opts in starts(kernel, gpu.target)[:4]]):
             assert got.ok and got.t_min is not None and got.t_min > 0, got
 
 
@@ -54,11 +54,11 @@ APPROXIMATE = "exp2_approx("
 
 
 @needs_cxx
-@pytest.mark.parametrize("name", SEEDED)
+@pytest.mark.parametrize("name", STARTS)
 def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str) -> None:
-    kernel = kernels.make(name, kernels.get(name).odd_shape, SEEDED[name])
+    kernel = kernels.make(name, kernels.get(name).odd_shape, STARTS[name])
     inputs = generate(kernel, {}, 3)
-    for _, source in sources(kernel, seeds(kernel, gpu.target)[:2], gpu.target):
+    for _, source in sources(kernel, starts(kernel, gpu.target)[:2], gpu.target):
         here = {b.name: np.zeros(shape(b, kernel, {}), b.dtype.np) for b in kernel.outputs}
         there = {n: a.copy() for n, a in here.items()}
         run_on_host(source, {**inputs, **here})
@@ -74,7 +74,7 @@ def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str
 
 def test_a_fault_costs_one_worker(gpu: CudaDevice) -> None:
     kernel = kernels.make("add", {"n": 4096}, "float32")
-    good = compile(kernel, seeds(kernel, gpu.target)[0], gpu)
+    good = compile(kernel, starts(kernel, gpu.target)[0], gpu)
     bad = _hand(gpu, good, "p[(1ll << 44) + threadIdx.x] = 1.0f;")
     endless = _hand(gpu, good, "while (*(volatile float*)p != 1e30f) {}")
     with Measurer(kernel, "cuda", builders=1, deadline_s=3.0) as m:
@@ -129,5 +129,5 @@ def test_a_heavy_reference_is_computed_on_the_gpu(gpu: CudaDevice) -> None:
     inputs = generate(kernel, {}, 0)
     assert plan(kernel, gpu, inputs, False) is not None
     with Measurer(kernel, "cuda", builders=4) as m:
-        (got,) = m.measure([compile(kernel, seeds(kernel, gpu.target)[0], gpu)])
+        (got,) = m.measure([compile(kernel, starts(kernel, gpu.target)[0], gpu)])
     assert got.ok and got.error is not None and 0 < got.error <= 1, got

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import random_schedules
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
-from cuda_text import SEEDED, check_cuda, check_nvrtc, run_both_ways, sources, together
+from cuda_text import STARTS, check_cuda, check_nvrtc, run_both_ways, sources, together
 from thorough import amount
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram, entries
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import VerifyError
 from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate
@@ -41,10 +41,10 @@ RANDOM = (
 
 @pytest.mark.slow
 @needs_cxx
-@pytest.mark.parametrize("name", SEEDED)
-def test_seed_schedules_agree_with_the_reference(name: str, request: pytest.FixtureRequest) -> None:
-    kernel, target = kernels.make(name, kernels.get(name).odd_shape, SEEDED[name]), targets.named("sm_90a")
-    schedules = seeds(kernel, target)[:1] if name == "attention" else [(), *seeds(kernel, target)[: amount(request, 1, 2)]]
+@pytest.mark.parametrize("name", STARTS)
+def test_start_schedules_agree_with_the_reference(name: str, request: pytest.FixtureRequest) -> None:
+    kernel, target = kernels.make(name, kernels.get(name).odd_shape, STARTS[name]), targets.named("sm_90a")
+    schedules = starts(kernel, target)[:1] if name == "attention" else [(), *starts(kernel, target)[: amount(request, 1, 2)]]
     made = sources(kernel, schedules, target)
     module = together([s for _, s in made])
     inputs = generate(kernel, {}, 1)
@@ -55,7 +55,7 @@ def test_seed_schedules_agree_with_the_reference(name: str, request: pytest.Fixt
             verdict = check(want, outputs[out].ctypes.data)
             assert verdict.ok, f"{program.name}: {verdict.detail}"
     if not nvrtc_is_missing():
-        some = list(SEEDED).index(name)  # one architecture each, or all
+        some = list(STARTS).index(name)  # one architecture each, or all
         for arch in (*ARCHITECTURES, *ARCHITECTURES)[some % len(ARCHITECTURES) :][: amount(request, 1, len(ARCHITECTURES))]:
             _, log = nvrtc.compile(made[-1][1].text, arch)
             assert set(nvrtc.resources(log)) == set(entries(made[-1][1]))

@@ -17,7 +17,7 @@ from tilewright.devices.cpu import pool as pool_ir
 from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.engine import compile_text
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import dtype
 from tilewright.lower import lower
@@ -89,7 +89,7 @@ def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.Fixt
     step = amount(request, 2, 1) if name == "cpu:c" else 1
     for kernel_name, of in NAMED[LEVELS.index(request.node.callspec.params["target"]) % step :: step]:
         kernel = kernels.make(kernel_name, kernels.get(kernel_name).odd_shape, of)
-        for schedule in seeds(kernel, device.target)[: 2 if name == "cpu" else amount(request, 1, 2)]:
+        for schedule in starts(kernel, device.target)[: 2 if name == "cpu" else amount(request, 1, 2)]:
             objs += elves_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target)))
     for of in ("float32", "bfloat16", "int8"):
         made = compare.program(dtype(of), 5001, target.vector_bytes // 8)

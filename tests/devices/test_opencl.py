@@ -11,7 +11,7 @@ from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, kernels
 from tilewright.devices import BoundCall
 from tilewright.devices.opencl.device import OpenClDevice
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError, const
 from tilewright.ir.index import add
 from tilewright.ir.node import sym
@@ -297,8 +297,8 @@ def agrees(device: OpenClDevice, name: str, dtype: str, schedules: Sequence[Any]
     return groups
 
 
-def seeded(name: str, dtype: str, target: Target) -> list[Any]:
-    return list(seeds(normalise(kernels.make(name, kernels.get(name).odd_shape, dtype)), target, target.cores))
+def starts_of(name: str, dtype: str, target: Target) -> list[Any]:
+    return list(starts(normalise(kernels.make(name, kernels.get(name).odd_shape, dtype)), target, target.cores))
 
 
 @pytest.mark.many
@@ -314,7 +314,7 @@ def seeded(name: str, dtype: str, target: Target) -> list[Any]:
     ],
 )
 def test_schedules_for_processors_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
-    agrees(device, name, dtype, seeded(name, dtype, device.target)[:1], device.target)
+    agrees(device, name, dtype, starts_of(name, dtype, device.target)[:1], device.target)
 
 
 @pytest.mark.many
@@ -325,7 +325,7 @@ def test_schedules_for_gpus_agree_with_the_reference(device: OpenClDevice, name:
     from tilewright.targets import named
 
     target = named("opencl-gpu")
-    shared = [s for s in seeded(name, dtype, target) if any(o.op in ("LOCAL", "GROUP") for o in s)]
+    shared = [s for s in starts_of(name, dtype, target) if any(o.op in ("LOCAL", "GROUP") for o in s)]
     assert agrees(device, name, dtype, shared[:1], target) == 1
 
 

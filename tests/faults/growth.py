@@ -70,7 +70,7 @@ def work(folder: Path, until: float, seed: int) -> None:
                 trials=TRIALS,
                 budget=BUDGET_S,
                 threads=1,
-                seed=rng.randrange(1000),
+                random_seed=rng.randrange(1000),
                 cache=path,
                 retune=True,
             )

@@ -23,7 +23,7 @@ import numpy as np
 import tilewright as tw
 from tilewright.cli import main
 assert (tw.jit(lambda x: x * 2)(tw.Tensor(np.ones(4, np.float32))).numpy() == 2).all()
-assert tw.best("add", {"m": 8, "n": 8}).origin == "seed"
+assert tw.best("add", {"m": 8, "n": 8}).origin == "start"
 sys.exit(main(["cache", "list"]) or main(["devices"]) or main(["run", "add", "--shape", "m=8,n=8", "--trials", "1", "--quiet"]))
 """
 

@@ -107,7 +107,7 @@ def test_a_source_with_a_mark_is_tuned(tmp_path: Path, monkeypatch: pytest.Monke
         assert "give a finite number that is not negative" in capsys.readouterr().err
 
 
-def test_a_manifests_seed_has_64_bits(tmp_path: Path) -> None:
+def test_a_manifests_start_schedule_has_64_bits(tmp_path: Path) -> None:
     from tilewright.ir.errors import UsageError
     from tilewright.search.manifest import manifest as manifests
 

@@ -17,7 +17,7 @@ ENTRY = Entry("add", SHAPE, "float32", Place("here"), 1, made=kernels.make("add"
 WIDE = parse("Un8")
 POINT = {"t_min": 1e-6, "opts": [o.json for o in WIDE]}
 FULL = {
-    "t_min": 1e-6, "t_med": 2e-6, "n": 9, "opts": WIDE, "seed_opts": (), "counts": {"ok": 3}, "failures": {"wrong": "an element"}, "gain": 1.5,
+    "t_min": 1e-6, "t_med": 2e-6, "n": 9, "opts": WIDE, "start_opts": (), "counts": {"ok": 3}, "failures": {"wrong": "an element"}, "gain": 1.5,
     "history": ({"seconds": 1.0, "trials": 2, **POINT},), "front": ({**POINT, "joules": 1e-9, "scratch": 64, "confirmed": True},),
     "energy": {"joules": 1e-9, "watts": 3.0}, "scratch": 64, "source_sha": "a" * 16,
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import bulk, seeds
+from tilewright.heuristics import bulk, starts
 from tilewright.ir import KernelBuilder, float32, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -47,7 +47,7 @@ def test_what_is_gathered_takes_an_instruction_a_lane() -> None:
 
 def test_phases_are_added_up() -> None:
     softmax = normalise(kernels.make("softmax", {"m": 8, "n": 64}))
-    found = next(s for o in seeds(softmax, AVX2, 2) if (s := apply(softmax, o, AVX2)).nests)
+    found = next(s for o in starts(softmax, AVX2, 2) if (s := apply(softmax, o, AVX2)).nests)
     assert bulk(found) > 0
     cumsum = normalise(kernels.make("cumsum", {"m": 2, "n": 64}))
     split = apply(cumsum, parse([["SPLITSCAN", "n", 4]]), AVX2)
@@ -60,7 +60,7 @@ def test_longer_is_longer(name: str) -> None:
     """Twice as much of it and more is more lines of source."""
     kernel = normalise(kernels.make(name))
     lines = {}
-    for opts in seeds(kernel, AVX2, 1)[:8]:
+    for opts in starts(kernel, AVX2, 1)[:8]:
         s = apply(kernel, opts, AVX2)
         lines[bulk(s)] = len(render(lower(s), AVX2).text.splitlines())
     pairs = [(a, b) for a in lines for b in lines if b > 3 * a]
@@ -69,4 +69,4 @@ def test_longer_is_longer(name: str) -> None:
 
 def test_gpus_have_it_too() -> None:
     matmul = normalise(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}))
-    assert bulk(apply(matmul, seeds(matmul, SM80, 1)[0], SM80)) > 0
+    assert bulk(apply(matmul, starts(matmul, SM80, 1)[0], SM80)) > 0

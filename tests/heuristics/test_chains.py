@@ -1,4 +1,4 @@
-"""Chains of stencils: what seeds and templates make of them, and what the model knows of them."""
+"""Chains of stencils: what start schedules and templates make of them, and what the model knows of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 import pytest
 from chains import blur, blur_sums, clamped, halved, total
 from checks import check_compiled
-from tilewright.heuristics import seeds, templates
+from tilewright.heuristics import starts, templates
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.compute import compute_cycles
-from tilewright.heuristics.seeds import quick_seeds
+from tilewright.heuristics.start import quick_starts
 from tilewright.ir import KernelBuilder, OptError, clip, exp, float32
 from tilewright.opts import apply, parse
 from tilewright.targets import named
@@ -21,9 +21,9 @@ TARGET = named("cascadelake")
 
 @pytest.mark.parametrize("make", [blur_sums, halved])
 def test_what_no_loop_could_spread_is_parallel(make: object) -> None:
-    """Nothing is shared by all loops of these kernels, but the first and the last phase of their seeds have grids and lanes."""
+    """Nothing is shared by all loops of these kernels, but the first and the last phase of their start schedules have grids and lanes."""
     kernel = make(512, 1024)  # type: ignore[operator]
-    for found in (seeds(kernel, TARGET, 2), quick_seeds(kernel, TARGET, 2)):
+    for found in (starts(kernel, TARGET, 2), quick_starts(kernel, TARGET, 2)):
         scheduled = apply(kernel, found[0], TARGET)
         assert any(o.op in ("HALO", "PHASE") for o in found[0])
         ends = (scheduled.phases[0], scheduled.phases[-1])  # (between them, a single thread adds up what SPLITK left)
@@ -42,7 +42,7 @@ def test_phases_have_lanes_where_a_value_has_sites_of_its_own() -> None:
     near = rows[clip((i + 1) // 2 - 1 + i % 2, 0, h - 1), j]
     kb.store("y", float32, (2 * h, 2 * w), (i, j), 0.75 * rows[i // 2, j] + 0.25 * near)
     kernel = kb.build()
-    phased = [opts for opts in seeds(kernel, TARGET, 1) if any(o.op == "PHASE" for o in opts)]
+    phased = [opts for opts in starts(kernel, TARGET, 1) if any(o.op == "PHASE" for o in opts)]
     for opts in phased:
         for phase in apply(kernel, opts, TARGET).phases:
             lanes = [phase.lanes(n).lane for n in phase.nests]
@@ -62,7 +62,7 @@ def test_a_total_may_stand_beside_a_chain_or_at_its_end(picture: bool) -> None:
     if picture:
         kb.store("y", float32, (64,), (k,), v[k] - v[clip(k - 1, 0, 63)])
     kernel = kb.build()
-    for found in (seeds(kernel, TARGET, 2), quick_seeds(kernel, TARGET, 2)):
+    for found in (starts(kernel, TARGET, 2), quick_starts(kernel, TARGET, 2)):
         check_compiled(kernel, found[0], named("avx2"), threads=2)
     (chain,) = (t for t in templates(kernel, TARGET, 2) if t.name == "chain")
     assert any(chain.make({k: v[at] for k, v in chain.params.items()}) for at in (0, -1))
@@ -70,13 +70,13 @@ def test_a_total_may_stand_beside_a_chain_or_at_its_end(picture: bool) -> None:
 
 def test_groups_of_threads_get_phases() -> None:
     kernel, target = blur_sums(256, 256), named("sm_80")
-    for found in (seeds(kernel, target), quick_seeds(kernel, target)):
+    for found in (starts(kernel, target), quick_starts(kernel, target)):
         assert all(p.grid and p.group > 1 for p in apply(kernel, found[0], target).phases)
 
 
-def test_seeds_of_small_chains_are_right() -> None:
+def test_start_schedules_of_small_chains_are_right() -> None:
     kernel = clamped(12, 40)
-    for opts in seeds(kernel, named("avx2"), 2)[:2]:
+    for opts in starts(kernel, named("avx2"), 2)[:2]:
         check_compiled(kernel, opts, threads=2)
 
 

@@ -1,9 +1,9 @@
-"""Seeds for statistics down the columns, and for extremes of windows that slide over rows."""
+"""Start schedules for statistics down the columns, and for extremes of windows that slide over rows."""
 
 from __future__ import annotations
 
 import pytest
-from tilewright.heuristics import estimate, quick_seeds, seeds
+from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.model.alike import times_computed
 from tilewright.ir import KernelBuilder, exp, float32, sqrt, where
 from tilewright.ir.kernel import Kernel
@@ -29,12 +29,12 @@ def named_options(opts: Opts, op: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("level", ["haswell", "cascadelake"])
 def test_columns_are_gone_through_row_by_row(level: str) -> None:
-    for first in (make(column_lse(2048, 1024), named(level), 1)[0] for make in (seeds, quick_seeds)):
+    for first in (make(column_lse(2048, 1024), named(level), 1)[0] for make in (starts, quick_starts)):
         assert set(named_options(first, "MOVE")) == {"n@top", "n@sum"} and not named_options(first, "TILE")
 
 
 def test_threads_share_the_rows_in_strips() -> None:
-    first = seeds(column_lse(2048, 8192), named("cascadelake"), 2)[0]
+    first = starts(column_lse(2048, 8192), named("cascadelake"), 2)[0]
     assert set(named_options(first, "MOVE")) == {"n@top", "n@sum"}
     assert set(named_options(first, "PARALLEL")) == {"c"} == set(named_options(first, "TILE"))
 
@@ -45,7 +45,7 @@ def test_windows_over_rows_are_spelled_out(level: str) -> None:
     i, j, p, q = kb.axis("h", 512), kb.axis("w", 512), kb.axis("p", 5), kb.axis("q", 5)
     x = kb.input("x", (516, 516), float32)
     kb.store("y", float32, (512, 512), (i, j), kb.max("top", (i, j), (p, q), x[i + p, j + q])[i, j])
-    first = seeds(kb.build(), named(level), 1)[0]
+    first = starts(kb.build(), named(level), 1)[0]
     assert named_options(first, "UNROLL") == {"p": 5, "q": 5} and named_options(first, "UPCAST")["h"] in (4, 8)
 
 
@@ -54,7 +54,7 @@ def test_rows_of_sums_share_what_their_windows_read() -> None:
     i, j, p, q = kb.axis("h", 512), kb.axis("w", 512), kb.axis("p", 5), kb.axis("q", 5)
     x = kb.input("x", (516, 516), float32)
     kb.store("y", float32, (512, 512), (i, j), kb.sum("total", (i, j), (p, q), x[i + p, j + q])[i, j])
-    first = seeds(kb.build(), named("haswell"), 1)[0]
+    first = starts(kb.build(), named("haswell"), 1)[0]
     assert named_options(first, "UNROLL") == {"p": 5, "q": 5} and named_options(first, "UPCAST")["h"] == 4
 
 
@@ -92,7 +92,7 @@ def test_windows_over_a_signal_are_spelled_out_in_one_loop(level: str, k: int) -
     i, a, b = kb.axis("n", 300_000), kb.axis("k@high", k), kb.axis("k@low", k)
     x = kb.input("x", (300_000 + k - 1,), float32)
     kb.store("y", float32, (300_000,), (i,), kb.max("high", (i,), a, x[i + a])[i] - kb.min("low", (i,), b, x[i + b])[i])
-    first = seeds(kb.build(), named(level), 1)[0]
+    first = starts(kb.build(), named(level), 1)[0]
     assert named_options(first, "UNROLL") == {"k@high": k, "k@low": k} and "k" in named_options(first, "FUSE")
 
 
@@ -105,4 +105,4 @@ def test_strips_of_a_scan_are_no_wider_than_what_it_hands_on_has_registers() -> 
     kernel, target = kb.build(), named("haswell")
     times = {width: estimate(apply(kernel, parse(f"Un{width}"), target)) for width in (32, 64, 128)}
     assert times[128] > 1.05 * times[64]
-    assert named_options(seeds(kernel, target, 1)[0], "UPCAST")["n"] == 64
+    assert named_options(starts(kernel, target, 1)[0], "UPCAST")["n"] == 64

@@ -1,14 +1,14 @@
-"""Seeds of sums whose operands both lie along them: lanes along the sum, results of both axes in registers."""
+"""Start schedules of sums whose operands both lie along them: lanes along the sum, results of both axes in registers."""
 
 from __future__ import annotations
 
 import pytest
 from checks import check_compiled
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.model.near_lanes import near_lanes
-from tilewright.heuristics.seeds.dotted_rows import dotted_rows
-from tilewright.heuristics.seeds.legal import legal_prefix
+from tilewright.heuristics.start.dotted_rows import dotted_rows
+from tilewright.heuristics.start.legal import legal_prefix
 from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import dtype
@@ -33,7 +33,7 @@ def layer(m: int, n: int, k: int, g: int) -> Kernel:
 @pytest.mark.parametrize("m", [4, 16])
 def test_weights_that_are_unpacked_have_lanes_along_the_sum(level: str, m: int) -> None:
     target = targets.named(level)
-    first = seeds(layer(m, 512, 1024, 64), target, 1)[0]
+    first = starts(layer(m, 512, 1024, 64), target, 1)[0]
     copies = {o.on: o.arg for o in first if o.op == "UPCAST"}
     assert copies["k"] == target.lanes(float32) and copies["m"] * copies["n"] >= 6
 
@@ -42,9 +42,9 @@ def test_weights_that_are_unpacked_have_lanes_along_the_sum(level: str, m: int) 
 def test_few_rows_against_rows_are_not_packed(level: str) -> None:
     target = targets.named(level)
     kernel = normalise(kernels.make("matmul_nt", {"m": 4, "n": 1024, "k": 1024}))
-    assert any(o.op == "UPCAST" and o.on == "k" for o in seeds(kernel, target, 1)[0])
+    assert any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0])
     kernel = normalise(kernels.make("matmul_nt", {"m": 192, "n": 192, "k": 192}))
-    assert not any(o.op == "UPCAST" and o.on == "k" for o in seeds(kernel, target, 1)[0]), "a packed panel is used often enough"
+    assert not any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0]), "a packed panel is used often enough"
 
 
 def test_none_where_an_operand_lies_across_the_sum() -> None:

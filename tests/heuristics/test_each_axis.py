@@ -21,5 +21,5 @@ def memberships(n: int = 2000, k: int = 12, d: int = 6) -> Kernel:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 def test_few_coordinates_are_spelled_out(target: targets.Target) -> None:
-    found = {(o.op, o.on): o.arg for o in heuristics.seeds(memberships(), target, 1)[0]}
+    found = {(o.op, o.on): o.arg for o in heuristics.starts(memberships(), target, 1)[0]}
     assert found["UNROLL", "d"] == 6

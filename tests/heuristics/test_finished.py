@@ -1,9 +1,9 @@
-"""What is added to the likeliest seeds."""
+"""What is added to the likeliest start schedules."""
 
 from __future__ import annotations
 
 from tilewright import kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32
 from tilewright.ir.kernel import Kernel
@@ -11,8 +11,8 @@ from tilewright.targets import named
 
 
 def ops(kernel: Kernel, level: str = "haswell") -> list[set[tuple[str, str]]]:
-    """Of each seed, which options it has, and on what."""
-    return [{(o.op, str(o.on)) for o in opts} for opts in seeds(kernel, named(level), 1)]
+    """Of each start schedule, which options it has, and on what."""
+    return [{(o.op, str(o.on)) for o in opts} for opts in starts(kernel, named(level), 1)]
 
 
 def tripled(n: int) -> Kernel:
@@ -34,7 +34,7 @@ def centred_products(n: int, d: int) -> Kernel:
     return kb.build()
 
 
-def test_an_output_beyond_the_second_cache_is_stored_past_it_by_the_second_seed_and_not_by_the_first() -> None:
+def test_an_output_beyond_the_second_cache_is_stored_past_it_by_the_second_start_schedule_and_not_by_the_first() -> None:
     first, second, *_ = ops(tripled(512))
     assert ("NT", "y") not in first, "what reads it next finds it in the last cache"
     assert second == first | {("NT", "y")}
@@ -55,7 +55,7 @@ def test_a_nest_beside_a_contraction_gets_lanes_too() -> None:
 
 
 def test_a_transposed_output_may_leave_in_whole_lines() -> None:
-    found = seeds(kernels.make("transpose", {"m": 512, "n": 512}, "float32"), named("haswell"), 1)
+    found = starts(kernels.make("transpose", {"m": 512, "n": 512}, "float32"), named("haswell"), 1)
     past = [opts for opts in found[:4] if any(o.op == "NT" for o in opts)]
     assert past and found[0] not in past
     assert ("UPCAST", "m", 16) in {(o.op, str(o.on), o.arg) for o in past[0]}, "64 bytes of float32"

@@ -1,4 +1,4 @@
-"""Seeds with phases for functions of sums that each row would compute again, and for sums whose lanes are others' rows; stamps in vectors."""
+"""Start schedules with phases for functions of sums that each row would compute again, and for sums whose lanes are others' rows; stamps in vectors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tilewright import targets
-from tilewright.heuristics import quick_seeds, seeds
-from tilewright.heuristics.seeds.hoisted import across, again, kept
-from tilewright.heuristics.seeds.legal import Trials
+from tilewright.heuristics import quick_starts, starts
+from tilewright.heuristics.start.hoisted import across, again, kept
+from tilewright.heuristics.start.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply
@@ -45,9 +45,9 @@ def test_a_function_of_a_columns_sum_has_a_phase(named: bool) -> None:
     kernel = normalise(terms(named=named))
     name = "weight" if named else "p0"
     assert again(kernel) == {name}
-    first = seeds(kernel, TARGET, 1)[0]
+    first = starts(kernel, TARGET, 1)[0]
     assert any(o.op == "PHASE" and o.on == name for o in first)
-    assert any(o.op == "PHASE" for o in quick_seeds(kernel, TARGET, 1)[0])
+    assert any(o.op == "PHASE" for o in quick_starts(kernel, TARGET, 1)[0])
     assert len(apply(kernel, first, TARGET).phases) == 2
 
 
@@ -75,5 +75,5 @@ def test_rows_of_stamps_are_filled_up() -> None:
     w = kb.input("w", (500, 6), float32)
     kb.store("out", float32, (96, 96), (i, a, b), w[i, a] * w[i, b], (cast(y[i], "int64") + a, cast(x[i], "int64") + b), combine="add")
     kernel = normalise(kb.build())
-    widths = {o.arg for s in seeds(kernel, TARGET, 1) for o in s if o.op == "UPCAST" and o.on.startswith("b")}
+    widths = {o.arg for s in starts(kernel, TARGET, 1) for o in s if o.op == "UPCAST" and o.on.startswith("b")}
     assert widths & {6, 8}, widths

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 from checks import check_compiled, check_floats
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.opts import apply
 from tilewright.targets import named
 from written_attention import attention, plain, single
 
 
 @pytest.mark.parametrize("shared", [1, 2])
-def test_results_of_seeds(shared: int) -> None:
+def test_results_of_start_schedules(shared: int) -> None:
     kernel = single(shared=shared)
-    for opts in seeds(kernel, named("avx2"), 1)[:3]:
+    for opts in starts(kernel, named("avx2"), 1)[:3]:
         check_floats(kernel, opts, named("avx2"))
         check_compiled(kernel, opts, threads=2)
 
@@ -21,7 +21,7 @@ def test_results_of_seeds(shared: int) -> None:
 @pytest.mark.parametrize("target", ["avx2", "znver5"])
 def test_every_reduction_has_lanes(target: str) -> None:
     kernel = single(h=16, shared=4, t=1024, d=64)
-    for found in (seeds(kernel, named(target), 1)[0], quick_seeds(kernel, named(target), 1)[0]):
+    for found in (starts(kernel, named(target), 1)[0], quick_starts(kernel, named(target), 1)[0]):
         assert found[0].op == "FOLD"
         (phase,) = apply(kernel, found, named(target)).phases
         reducing = [n for n in phase.nests if n.kind == "reduce"]
@@ -31,7 +31,7 @@ def test_every_reduction_has_lanes(target: str) -> None:
 @pytest.mark.parametrize(("shared", "together"), [(4, 4), (8, 4), (2, 2), (6, 3), (5, None), (1, None)])
 def test_heads_that_share_keys_are_in_registers_together(shared: int, together: int | None) -> None:
     kernel = single(h=2 * shared, shared=shared, t=512, d=64)
-    upcast = {o.on: o.arg for o in seeds(kernel, named("avx2"), 1)[0] if o.op == "UPCAST"}
+    upcast = {o.on: o.arg for o in starts(kernel, named("avx2"), 1)[0] if o.op == "UPCAST"}
     assert upcast.get("h") == together
 
 
@@ -39,7 +39,7 @@ def test_heads_that_share_keys_are_in_registers_together(shared: int, together: 
 def test_few_rows_and_those_that_are_no_whole_vectors(rows: int) -> None:
     """Every reduction has lanes, and several rows read a key together in registers."""
     kernel, target = attention(plain, s=rows, t=512, d=64), named("avx2")
-    found = seeds(kernel, target, 1)[0]
+    found = starts(kernel, target, 1)[0]
     assert found[0].op == "FOLD"
     (phase,) = apply(kernel, found, target).phases
     assert all(phase.lanes(n).width > 4 for n in phase.nests if n.kind == "reduce")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, gpu_machine, machine, seeds
+from tilewright.heuristics import estimate, gpu_machine, machine, starts
 from tilewright.heuristics import machine as core_machine
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.machine_file import from_json, load, to_json
@@ -74,7 +74,7 @@ def test_a_slower_machine_takes_longer() -> None:
     target = targets.named("cascadelake")
     for name in ("matmul", "softmax", "add"):
         kernel = kernels.make(name)
-        s = apply(kernel, seeds(kernel, target, 1)[0], target)
+        s = apply(kernel, starts(kernel, target, 1)[0], target)
         one, two = estimate(s), estimate(s, machine=slow)
         assert 1.9 * (one - DEFAULT.caches.item * 5000) <= two <= 2.0 * one
 
@@ -94,5 +94,5 @@ def test_fields_are_used(kernel: str, part: str, field: str) -> None:
     target, made = targets.named("cascadelake"), kernels.make(kernel)
     old = getattr(getattr(DEFAULT, part), field)
     changed = replace(DEFAULT, **{part: replace(getattr(DEFAULT, part), **{field: old * 4})})
-    found = [apply(made, o, target) for o in seeds(made, target, 1)]
+    found = [apply(made, o, target) for o in starts(made, target, 1)]
     assert any(estimate(s, machine=changed) != estimate(s) for s in found)

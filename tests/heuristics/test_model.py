@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.cost import cost as cost_of
@@ -24,17 +24,17 @@ def cost(name: str | Kernel, opts: list[Any], threads: int = 1, **shape: Any) ->
 
 
 @cache
-def seeded(name: str) -> tuple[Kernel, list[Opts]]:
-    """A kernel of its default shape, and its seeds for one thread."""
+def kernel_and_starts(name: str) -> tuple[Kernel, list[Opts]]:
+    """A kernel of its default shape, and its start schedules for one thread."""
     kernel = kernels.make(name)
-    return kernel, seeds(kernel, TARGET, 1)
+    return kernel, starts(kernel, TARGET, 1)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 @pytest.mark.covering(each=2)
 def test_positive_finite_and_the_same_every_time(name: str) -> None:
-    kernel, found = seeded(name)
+    kernel, found = kernel_and_starts(name)
     for opts in [(), *found[:3], *actions(apply(kernel, (), TARGET))[::10]]:
         scheduled = apply(kernel, opts, TARGET)
         first = estimate(scheduled, 2)
@@ -44,9 +44,9 @@ def test_positive_finite_and_the_same_every_time(name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
-def test_seeds_are_far_ahead_of_plain_loops(name: str) -> None:
+def test_start_schedules_are_far_ahead_of_plain_loops(name: str) -> None:
     """Half as fast again at least, or near what memory lets any schedule be: then plain loops wait for it as well."""
-    kernel, found = seeded(name)
+    kernel, found = kernel_and_starts(name)
     best, plain = (estimate(apply(kernel, o, TARGET)) for o in (found[0], ()))
     written = sum(math.prod(b.shape) * b.dtype.size for b in kernel.outputs)  # passes once more: it is read before it is written
     memory_s = (cost_of(kernel).bytes + written) / (DEFAULT.caches.dram * DEFAULT.core.clock)

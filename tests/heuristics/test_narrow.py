@@ -1,10 +1,10 @@
-"""Seeds for sums of whole numbers that are computed of bytes."""
+"""Start schedules for sums of whole numbers that are computed of bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 from tilewright import targets
-from tilewright.heuristics import ranked_seeds, seeds
+from tilewright.heuristics import ranked_starts, starts
 from tilewright.ir import KernelBuilder, cast, int32
 from tilewright.ir.dtypes import uint8
 from tilewright.ir.kernel import Kernel
@@ -27,7 +27,7 @@ def test_lanes_lie_along_what_is_consecutive() -> None:
     kernel = zero_points(512, 512)
     for name in ("avx2", "znver3", "cascadelake"):
         target = targets.named(name)
-        for found in (ranked_seeds(kernel, target, 1), seeds(kernel, target, 1)):
+        for found in (ranked_starts(kernel, target, 1), starts(kernel, target, 1)):
             assert any(o.op == "UPCAST" and o.on == "k" for o in found[0])
     rng = np.random.default_rng(0)
     small = zero_points(21, 67)

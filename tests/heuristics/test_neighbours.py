@@ -1,12 +1,12 @@
-"""Seeds and estimates of stencils: rows that share what they read, looked at away from borders."""
+"""Start schedules and estimates of stencils: rows that share what they read, looked at away from borders."""
 
 from __future__ import annotations
 
 import pytest
 from odd_borders import borders
 from tilewright import targets
-from tilewright.heuristics import estimate, seeds
-from tilewright.heuristics.seeds.neighbours import neighbour_tiles
+from tilewright.heuristics import estimate, starts
+from tilewright.heuristics.start.neighbours import neighbour_tiles
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import maximum, minimum
 from tilewright.ir.kernel import Kernel
@@ -36,7 +36,7 @@ def heat(n: int, w: int, clamps: bool = True) -> Kernel:
 
 
 def test_planes_side_by_side_come_first() -> None:
-    first = seeds(heat(160, 176), AVX2, 1)[0]  # (planes of 160 by 160 meet in the sets of the first cache)
+    first = starts(heat(160, 176), AVX2, 1)[0]  # (planes of 160 by 160 meet in the sets of the first cache)
     assert opt("UPCAST", "d", 4) in first and first[0] == opt("UPCAST", "w", 16), "two vectors are a line"
 
 
@@ -56,7 +56,7 @@ def test_rows_that_are_no_whole_lines_are_stored_in_turns_where_they_share_much(
         opt("UPCAST", "m", 4),
         opt("UPCAST", "m", 2),
     }
-    assert opt("UPCAST", "m", 4) in seeds(kernel, AVX2, 1)[0]
+    assert opt("UPCAST", "m", 4) in starts(kernel, AVX2, 1)[0]
 
 
 def test_several_outputs_are_not_stored_in_pieces_of_lines() -> None:
@@ -100,7 +100,7 @@ def test_a_pooling_has_its_lanes_over_the_results() -> None:
     x = kb.input("x", (8, 64, 128), float32)
     most = kb.max("most", (c, i, j), (p, q), x[c, 2 * i + p, 2 * j + q])
     kb.store("y", float32, (8, 32, 64), (c, i, j), most[c, i, j])
-    first = seeds(normalise(kb.build()), AVX2, 1)[0]
+    first = starts(normalise(kb.build()), AVX2, 1)[0]
     assert any(o.op == "UPCAST" and o.on == "w" and isinstance(o.arg, int) and o.arg >= 8 for o in first)
     assert not any(o.op == "UPCAST" and o.on == "q" for o in first)
 
@@ -109,7 +109,7 @@ def test_the_window_of_a_signal_is_spelled_out() -> None:
     kb = KernelBuilder("highest")
     i, k = kb.axis("n", 4096), kb.axis("k", 9)
     kb.store("y", float32, (4096,), (i,), kb.max("most", (i,), k, kb.input("x", (4104,), float32)[i + k])[i])
-    assert any(opt("UNROLL", "k", 9) in s for s in seeds(normalise(kb.build()), AVX2, 1))
+    assert any(opt("UNROLL", "k", 9) in s for s in starts(normalise(kb.build()), AVX2, 1))
 
 
 def test_every_fourth_sample_of_a_filter_has_lanes_along_the_window() -> None:
@@ -117,5 +117,5 @@ def test_every_fourth_sample_of_a_filter_has_lanes_along_the_window() -> None:
     i, k = kb.axis("n", 4096), kb.axis("k", 48)
     x, w = kb.input("x", (4 * 4096 + 48,), float32), kb.input("w", (48,), float32)
     kb.store("y", float32, (4096,), (i,), kb.sum("total", (i,), k, x[4 * i + k] * w[k])[i])
-    first = seeds(normalise(kb.build()), AVX2, 1)[0]
+    first = starts(normalise(kb.build()), AVX2, 1)[0]
     assert opt("UPCAST", "k", 16) in first and opt("UPCAST", "n", 4) in first

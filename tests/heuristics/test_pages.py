@@ -6,7 +6,7 @@ import pytest
 from tilewright import kernels
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.pages import jumps
-from tilewright.heuristics.seeds import seeds
+from tilewright.heuristics.start import starts
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import opt
 from tilewright.opts.apply_options import apply
@@ -59,6 +59,6 @@ def test_a_wide_operand_is_best_read_along_its_rows():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5, 16])
-def test_seeds_of_few_rows_read_rows_side_by_side(rows):
-    first = seeds(thin(rows), named("cascadelake"), 2)[0]
+def test_start_schedules_of_few_rows_read_rows_side_by_side(rows):
+    first = starts(thin(rows), named("cascadelake"), 2)[0]
     assert any(o.op == "MOVE" and o.on == "k" for o in first) and not any(o.op == "STAGE" for o in first)

@@ -1,10 +1,10 @@
-"""Seeds for long filters over groups of neighbours: lanes over the results, components in one loop."""
+"""Start schedules for long filters over groups of neighbours: lanes over the results, components in one loop."""
 
 from __future__ import annotations
 
 import pytest
 from tilewright import targets
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, float32, int16
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
@@ -26,7 +26,7 @@ def complex_filter(n: int, k: int) -> Kernel:
 @pytest.mark.parametrize("target", ["x86-64-v2", "avx2", "x86-64-v4"])
 def test_lanes_are_over_results(target: str) -> None:
     kernel, at = complex_filter(4096, 32), targets.named(target)
-    for found in (seeds(kernel, at), quick_seeds(kernel, at)):
+    for found in (starts(kernel, at), quick_starts(kernel, at)):
         s = apply(kernel, found[0], at)
         lanes = {str(s.lanes(n).lane.axis.arg.name) for n in s.nests if n.kind == "reduce" and s.lanes(n).lane is not None}
         assert lanes == {"n"} and s.siblings == (("re", "im"),)

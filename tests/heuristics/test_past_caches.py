@@ -1,10 +1,10 @@
-"""Seeds of groups of neighbours store past the caches what will not stay there."""
+"""Start schedules of groups of neighbours store past the caches what will not stay there."""
 
 from __future__ import annotations
 
 import pytest
 from tilewright import targets
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply
@@ -33,6 +33,6 @@ def test_what_the_last_cache_keeps_is_not_stored_past_it(n: int, past: set[str])
 
 
 def first(kernel: Kernel, level: str) -> list[set[str]]:
-    """The outputs that the first of the ranked and of the quick seeds store past the caches."""
+    """The outputs that the first of the ranked and of the quick start schedules store past the caches."""
     target = targets.named(level)
-    return [set(apply(kernel, make(kernel, target)[0], target).nt) for make in (seeds, quick_seeds)]
+    return [set(apply(kernel, make(kernel, target)[0], target).nt) for make in (starts, quick_starts)]

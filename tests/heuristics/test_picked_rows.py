@@ -1,9 +1,9 @@
-"""Seeds of sums along rows that are picked."""
+"""Start schedules of sums along rows that are picked."""
 
 from __future__ import annotations
 
 import pytest
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, int32, maximum, where
 from tilewright.ir.dtypes import DType
 from tilewright.ir.operators import cast
@@ -24,7 +24,7 @@ def sampled(dtype: DType, pairs: int = 5000, wide: int = 64) -> Kernel:
 @pytest.mark.parametrize("dtype", [float32, float64])
 def test_lanes_lie_along_the_rows(level: str, dtype: DType) -> None:
     target = named(level)
-    for found in (seeds(sampled(dtype), target, 1), quick_seeds(sampled(dtype), target, 1)):
+    for found in (starts(sampled(dtype), target, 1), quick_starts(sampled(dtype), target, 1)):
         copies = {o.on: o.arg for o in found[0] if o.op == "UPCAST"}
         assert isinstance(copies["wide"], int) and copies["wide"] % target.lanes(dtype) == 0
 
@@ -39,6 +39,6 @@ def test_rows_that_are_added_up_are_whole_in_registers(level: str, wide: int) ->
     kb.store("y", float32, (4208, wide), (i, d), kb.sum("s", (i, d), k, there)[i, d])
     target = named(level)
     whole = -(-wide // target.lanes(float32)) * target.lanes(float32)
-    found = seeds(kb.build(), target, 1)[0]
+    found = starts(kb.build(), target, 1)[0]
     assert {o.arg for o in found if o.op == "UPCAST" and o.on == "wide"} == {whole}
     assert {o.arg for o in found if o.op == "PADTO"} == ({whole} if whole > wide else set())

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, quick_seeds, seeds
-from tilewright.heuristics.seeds import legal, quick
-from tilewright.heuristics.seeds.legal import Trials
+from tilewright.heuristics import estimate, quick_starts, starts
+from tilewright.heuristics.start import legal, quick
+from tilewright.heuristics.start.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
@@ -26,7 +26,7 @@ WHERE = [
     ("sm_90a", "odd", 1),
 ]
 SHARE = 0.7
-"""Of the named kernels at odd sizes, those whose quick seed has the loops of the ranked one, at least (measured: over 0.9)."""
+"""Of the named kernels at odd sizes, those whose quick start schedule has the loops of the ranked one, at least (measured: over 0.9)."""
 
 
 def made(name: str, size: str) -> Kernel:
@@ -37,7 +37,7 @@ def made(name: str, size: str) -> Kernel:
 @cache
 def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list[Opts]]:
     kernel = made(name, size)
-    return kernel, quick_seeds(kernel, targets.named(where), threads)
+    return kernel, quick_starts(kernel, targets.named(where), threads)
 
 
 @pytest.mark.many
@@ -57,7 +57,7 @@ def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: s
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_it_is_the_same_every_time(name: str) -> None:
     first = [dumps(o) for o in chosen(name, "avx2", "odd", 2)[1]]
-    assert [dumps(o) for o in quick_seeds(made(name, "odd"), targets.named("avx2"), 2)] == first
+    assert [dumps(o) for o in quick_starts(made(name, "odd"), targets.named("avx2"), 2)] == first
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_it_is_mostly_what_the_ranking_picks() -> None:
     target, same, ratios = targets.named("znver5"), 0, []
     for name in kernels.NAMES:
         kernel, found = chosen(name, "znver5", "odd", 1)
-        mine, best = (apply(kernel, o, target) for o in (found[0], seeds(kernel, target, 1)[0]))
+        mine, best = (apply(kernel, o, target) for o in (found[0], starts(kernel, target, 1)[0]))
         same += mine.hash == best.hash
         ratios.append(estimate(mine) / estimate(best))
     assert same >= SHARE * len(kernels.NAMES)
@@ -76,7 +76,7 @@ def test_it_is_mostly_what_the_ranking_picks() -> None:
 def test_the_model_is_asked_a_few_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(quick, "estimate", lambda s, threads: asked.append(s.hash) or estimate(s, threads))
-    quick_seeds(made(name, "default"), targets.named("znver5"), 2)
+    quick_starts(made(name, "default"), targets.named("znver5"), 2)
     assert 1 < len(asked) <= quick.MOST
 
 
@@ -124,7 +124,7 @@ def test_empty_products(empty: str, where: str) -> None:
     a, b = kb.input("a", (m, k), float32), kb.input("b", (k, n), float32)
     kb.store("c", float32, (m, n), (i, j), kb.sum("acc", (i, j), r, a[i, r] * b[r, j])[i, j])
     kernel = normalise(kb.build())
-    found = quick_seeds(kernel, targets.named(where), 2)
+    found = quick_starts(kernel, targets.named(where), 2)
     assert lower(apply(kernel, found[0], targets.named(where))).phases
 
 
@@ -136,18 +136,18 @@ def test_empty_products(empty: str, where: str) -> None:
     ids=["one element", "many inputs", "middle axis", "outer axes", "all axes", "nothing to sum", "gather", "symbolic product"],
 )
 @pytest.mark.covering
-def test_pulled_kernels_have_a_seed_that_lowers(kernel: Kernel, where: str) -> None:
-    found = quick_seeds(kernel, targets.named(where), 2)
+def test_pulled_kernels_have_a_start_schedule_that_lowers(kernel: Kernel, where: str) -> None:
+    found = quick_starts(kernel, targets.named(where), 2)
     assert lower(apply(kernel, found[0], targets.named(where))).phases
 
 
 def test_a_large_chain_gets_lanes_and_threads() -> None:
-    first = quick_seeds(chain(3, 1 << 20), targets.named("znver5"), 2)[0]
+    first = quick_starts(chain(3, 1 << 20), targets.named("znver5"), 2)[0]
     assert {o.op for o in first} >= {"UPCAST", "PARALLEL"}
 
 
 def test_constant_inputs_are_packed_once() -> None:
-    first = quick_seeds(normalise(kernels.make("matmul:constant=b", {"m": 64, "n": 96, "k": 48})), targets.named("znver5"), 1)[0]
+    first = quick_starts(normalise(kernels.make("matmul:constant=b", {"m": 64, "n": 96, "k": 48})), targets.named("znver5"), 1)[0]
     assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in first), dumps(first)
 
 

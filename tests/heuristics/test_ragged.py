@@ -1,9 +1,9 @@
-"""Seeds and estimates of sums of which data says how far they go."""
+"""Start schedules and estimates of sums of which data says how far they go."""
 
 from __future__ import annotations
 
 from tilewright import targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, float32, where
 from tilewright.ir.kernel import Kernel
@@ -37,14 +37,14 @@ def picked() -> Kernel:
     return kb.build()
 
 
-def test_the_first_seed_takes_one_row_at_a_time() -> None:
-    first = seeds(means(), TARGET)[0]
+def test_the_first_start_schedule_takes_one_row_at_a_time() -> None:
+    first = starts(means(), TARGET)[0]
     assert [(o.op, o.on) for o in first] == [("UPCAST", "f")]
-    assert any(o.op == "PARALLEL" for o in seeds(means(), TARGET, 4)[0])
+    assert any(o.op == "PARALLEL" for o in starts(means(), TARGET, 4)[0])
 
 
 def test_few_elements_are_picked_at_once() -> None:
-    (lanes,) = [o.amount for o in seeds(picked(), TARGET)[0] if o.op == "UPCAST"]
+    (lanes,) = [o.amount for o in starts(picked(), TARGET)[0] if o.op == "UPCAST"]
     assert lanes == 4
 
 

@@ -1,12 +1,12 @@
-"""Seeds of reductions whose results read the same: register tiles, wider than the columns where that is worth it."""
+"""Start schedules of reductions whose results read the same: register tiles, wider than the columns where that is worth it."""
 
 from __future__ import annotations
 
 import pytest
 from checks import check_compiled
 from tilewright import targets
-from tilewright.heuristics import seeds
-from tilewright.heuristics.seeds.gathered import reused_reads
+from tilewright.heuristics import starts
+from tilewright.heuristics.start.gathered import reused_reads
 from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply
@@ -27,7 +27,7 @@ def below(n: int, c: int, t: int, gathered: bool = False) -> Kernel:
 @pytest.mark.parametrize("c", [50, 64])
 def test_an_element_is_loaded_once_for_several_thresholds(name: str, c: int) -> None:
     kernel, target = below(4000, c, 33), targets.named(name)
-    plans = {p.axis.arg.name: p for p in apply(kernel, seeds(kernel, target)[0], target).plans.values()}
+    plans = {p.axis.arg.name: p for p in apply(kernel, starts(kernel, target)[0], target).plans.values()}
     assert plans["t"].upcast >= 2
     assert plans["t"].upcast * plans["c"].upcast >= 4 * target.lanes(float32), "50 columns are filled up to whole vectors"
 
@@ -67,7 +67,7 @@ def far(m: int, n: int) -> Kernel:
 @pytest.mark.parametrize("name", ["x86-64-v2", "avx2", "cascadelake"])
 def test_all_pairs_load_what_is_of_one_for_several_others(name: str) -> None:
     kernel, target = overlaps(128, 512), targets.named(name)
-    plans = {p.axis.arg.name: p for p in apply(kernel, seeds(kernel, target)[0], target).plans.values()}
+    plans = {p.axis.arg.name: p for p in apply(kernel, starts(kernel, target)[0], target).plans.values()}
     assert plans["m"].upcast >= 2 and plans["n"].upcast >= target.lanes(float32)
 
 

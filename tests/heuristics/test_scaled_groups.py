@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from checks import check_compiled
 from tilewright import interp
-from tilewright.heuristics.seeds.gathered import seeds
+from tilewright.heuristics.start.gathered import starts
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, int32, uint8
 from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
@@ -38,15 +38,15 @@ def halves(n: int, k: int, g: int) -> Kernel:
 @pytest.mark.parametrize("k", [2048, 1528])
 def test_a_vector_may_have_several_groups(target: str, g: int, k: int) -> None:
     kernel, lanes = halves(256, k, g), named(target).lanes(float32)
-    copies = {o.on: o.arg for o in seeds(kernel, named(target), 1)[0] if o.op == "UPCAST"}
+    copies = {o.on: o.arg for o in starts(kernel, named(target), 1)[0] if o.op == "UPCAST"}
     assert copies["k"] == lanes
     check_compiled(kernel, parse(f"Uk{lanes} Un4 Pn"))
 
 
 @pytest.mark.parametrize("target", ["avx2", "cascadelake"])
-def test_the_first_seed_has_its_lanes_over_the_group(target: str) -> None:
+def test_the_first_start_schedule_has_its_lanes_over_the_group(target: str) -> None:
     kernel = matvec(256, 2048, 64)
-    first = seeds(kernel, named(target), 1)[0]
+    first = starts(kernel, named(target), 1)[0]
     (amount,) = (o.arg for o in first if o.op == "UPCAST" and o.on == "k")
     assert 64 % amount == 0, "the scale is one number for all lanes"
     scheduled = apply(kernel, first, named(target))

@@ -1,4 +1,4 @@
-"""Seeds of kernels with many short rows, short sums, two sums with computed operands, and much arithmetic."""
+"""Start schedules of kernels with many short rows, short sums, two sums with computed operands, and much arithmetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import KernelBuilder, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import exp, float32, int32, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -30,9 +30,9 @@ TARGET = targets.named("avx2")
         ("gradient_noise", "Uw64"),  # scattered reads, but much arithmetic
     ],
 )
-def test_the_first_seed(name: str, begins: str) -> None:
+def test_the_first_start_schedule(name: str, begins: str) -> None:
     kernel = cases()[name].make()
-    assert short(seeds(kernel, TARGET)[0]).startswith(begins)
+    assert short(starts(kernel, TARGET)[0]).startswith(begins)
 
 
 def rows(reductions: str, e: int = 16, n: int = 4096) -> Kernel:
@@ -75,6 +75,6 @@ def rows(reductions: str, e: int = 16, n: int = 4096) -> Kernel:
 )
 def test_several_reductions_of_short_rows_have_lanes_over_the_rows(reductions: str, e: int, target: str, over: bool) -> None:
     kernel, t = rows(reductions, e), targets.named(target)
-    s = apply(kernel, seeds(kernel, t)[0], t)
+    s = apply(kernel, starts(kernel, t)[0], t)
     found = {n.name: s.lanes(n).lane for n in s.nests if n.kind == "reduce"}
     assert found and all(lane is not None and (lane.axis.arg.name == "n") == over for lane in found.values())

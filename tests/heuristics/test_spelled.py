@@ -1,9 +1,9 @@
-"""Seeds of short sums whose steps are far apart, or looked up; and lanes that cost no registers of sums."""
+"""Start schedules of short sums whose steps are far apart, or looked up; and lanes that cost no registers of sums."""
 
 from __future__ import annotations
 
 import pytest
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import Kernel, KernelBuilder, float32, int16, int32, uint8
 from tilewright.ir.operators import cast
 from tilewright.opts.opt import Opts
@@ -11,7 +11,7 @@ from tilewright.targets import named
 
 
 def first(kernel: Kernel, level: str) -> Opts:
-    return seeds(kernel, named(level), 1)[0]
+    return starts(kernel, named(level), 1)[0]
 
 
 def frames(steps: int, n: int, near: bool = False) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import targets
-from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model.compute import stalled
 from tilewright.ir import Kernel, KernelBuilder, float32
@@ -31,7 +31,7 @@ def test_a_short_row_that_is_read_shifted_is_waited_for(k: int, by: int, waits: 
 
 def test_what_is_computed_again_does_not_wait() -> None:
     kernel = rings(16384, 48, 1)
-    s = apply(kernel, seeds(kernel, TARGET, 1)[0], TARGET)
+    s = apply(kernel, starts(kernel, TARGET, 1)[0], TARGET)
     assert all(stalled(s, n, DEFAULT.core) == 0.0 for n in s.nests)
     kept, again = (estimate(apply(kernel, parse(o), TARGET)) for o in ("Uk16 Pn Smid@n", "Uk16 Pn"))
     assert again < kept

@@ -1,10 +1,10 @@
-"""Seeds that store large outputs past the caches."""
+"""Start schedules that store large outputs past the caches."""
 
 from __future__ import annotations
 
 import pytest
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32
 from tilewright.ir.kernel import Kernel
@@ -20,9 +20,9 @@ def doubled(h: int, w: int) -> Kernel:
 
 
 def past(kernel: Kernel, level: str) -> list[bool]:
-    """Of the ranked and the quick seeds' first, whether it has NT."""
+    """Of the ranked and the quick start schedules' first, whether it has NT."""
     target = named(level)
-    return [any(o.op == "NT" for o in make(kernel, target, 1)[0]) for make in (seeds, quick_seeds)]
+    return [any(o.op == "NT" for o in make(kernel, target, 1)[0]) for make in (starts, quick_starts)]
 
 
 @pytest.mark.parametrize("level", ["haswell", "cascadelake", "neoverse-n1"])
@@ -33,12 +33,12 @@ def test_large_outputs_are_stored_past_the_caches(level: str) -> None:
 
 def test_products_keep_their_tiles() -> None:
     target = named("haswell")
-    with_nt = [o for o in seeds(kernels.make("matmul", {"m": 2048, "n": 2048, "k": 16}), target, 1) if any(x.op == "NT" for x in o)]
+    with_nt = [o for o in starts(kernels.make("matmul", {"m": 2048, "n": 2048, "k": 16}), target, 1) if any(x.op == "NT" for x in o)]
     assert with_nt == []
 
 
 def test_the_same_without_comes_next() -> None:
-    first, second, *_ = seeds(doubled(4096, 4096), named("haswell"), 1)
+    first, second, *_ = starts(doubled(4096, 4096), named("haswell"), 1)
     assert [o for o in first if o.op != "NT"] == list(second)
 
 
@@ -46,4 +46,4 @@ def test_what_is_not_legal_is_not_asked_about() -> None:
     kb = KernelBuilder("turned")
     i, j = kb.axis("i", 1 << 25), kb.axis("j", 9)
     kb.store("y", float32, (9, 1 << 25), (i, j), kb.input("x", (1 << 25, 9), float32)[i, j], indices=(j, i))
-    assert seeds(kb.build(), named("avx2"), 1)
+    assert starts(kb.build(), named("avx2"), 1)

@@ -1,12 +1,12 @@
-"""Seeds of kernels with a tiny axis: which axes count, and that they stay in registers beside long lanes."""
+"""Start schedules of kernels with a tiny axis: which axes count, and that they stay in registers beside long lanes."""
 
 from __future__ import annotations
 
 from checks import check_floats, check_twin
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, ranked_seeds, seeds
-from tilewright.heuristics.seeds.scatters import thread_copies
-from tilewright.heuristics.seeds.tiny_axes import in_registers, tiny_axes
+from tilewright.heuristics import quick_starts, ranked_starts, starts
+from tilewright.heuristics.start.scatters import thread_copies
+from tilewright.heuristics.start.tiny_axes import in_registers, tiny_axes
 from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
@@ -39,10 +39,10 @@ def test_axes_that_share_work() -> None:
     assert tiny_axes(kernels.make("add", {"m": 3, "n": 8})) == []
 
 
-def test_first_seeds_have_them_in_registers() -> None:
+def test_first_start_schedules_have_them_in_registers() -> None:
     kernel = gravity(1024)
     for target in (AVX2, GPU):
-        for found in (seeds(kernel, target), quick_seeds(kernel, target)):
+        for found in (starts(kernel, target), quick_starts(kernel, target)):
             assert any(o.op == "UPCAST" and o.on == "c" and o.amount == 3 for o in found[0]), target.name
 
 
@@ -63,7 +63,7 @@ def test_lanes_go_along_what_a_few_share_out() -> None:
     """Long sums for each of a few clusters read what was computed of each point: lanes over points, all clusters beside them."""
     kernel = soft_counts(5000, 5)
     assert [a.arg.name for a in tiny_axes(kernel)] == ["c"]
-    found = apply(normalise(kernel), ranked_seeds(kernel, AVX2)[0], AVX2)
+    found = apply(normalise(kernel), ranked_starts(kernel, AVX2)[0], AVX2)
     sums = [n for n in found.nests if n.name in ("many", "much")]
     assert len(sums) == 2
     for n in sums:
@@ -88,6 +88,6 @@ def test_a_copy_for_each_thread_of_a_gpu() -> None:
     first = next(iter(thread_copies(kernel, GPU)))
     assert [o.op for o in first] == ["PRIVATE", "LOCAL"]
     assert apply(kernel, first, GPU).phases[0].group == 32
-    assert seeds(kernel, GPU)[0][0].op == "PRIVATE"
+    assert starts(kernel, GPU)[0][0].op == "PRIVATE"
     table = kernels.make("embedding_grad")  # its rows are long enough to share
-    assert not any(o.op == "PRIVATE" for o in seeds(table, GPU)[0])
+    assert not any(o.op == "PRIVATE" for o in starts(table, GPU)[0])

@@ -1,4 +1,4 @@
-"""Seeds of transpositions: which way they go where rows crowd the sets of the caches."""
+"""Start schedules of transpositions: which way they go where rows crowd the sets of the caches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, float32
 from tilewright.opts import apply, short
 
@@ -25,7 +25,7 @@ TARGET = replace(targets.named("avx2"), l2=1 << 20, l3=1 << 25)
 )
 def test_rows_that_crowd_sets_are_not_gone_down(m: int, n: int, first: str) -> None:
     kernel = kernels.make("transpose", {"m": m, "n": n})
-    for found in (seeds(kernel, TARGET), quick_seeds(kernel, TARGET)):
+    for found in (starts(kernel, TARGET), quick_starts(kernel, TARGET)):
         assert short(found[0]) == first
         apply(kernel, found[0], TARGET)
 
@@ -37,6 +37,6 @@ def test_a_matrix_beside_its_transpose_is_cut_into_blocks() -> None:
     a = kb.input("a", (256, 256), float32)
     kb.store("y", float32, (256, 256), (i, j), 0.5 * (a[i, j] + a[j, i]))
     kernel = kb.build()
-    for found in (seeds(kernel, TARGET), quick_seeds(kernel, TARGET)):
+    for found in (starts(kernel, TARGET), quick_starts(kernel, TARGET)):
         plans = apply(kernel, found[0], TARGET).plans
         assert [p.upcast for p in plans.values()] == [8, 8]

@@ -41,7 +41,7 @@ def test_a_triangle_takes_about_half_of_the_time() -> None:
     assert 0.4 < half / whole < 0.75
 
 
-def test_seeds_of_a_triangle_keep_their_steps_short_enough_for_limits() -> None:
+def test_start_schedules_of_a_triangle_keep_their_steps_short_enough_for_limits() -> None:
     kernel = product("below")
-    s = apply(kernel, heuristics.seeds(kernel, TARGET, 1)[0], TARGET)
+    s = apply(kernel, heuristics.starts(kernel, TARGET, 1)[0], TARGET)
     assert triangles.triangles(s, s.nests[0])

@@ -1,11 +1,11 @@
-"""Seeds of sums of which a few lie side by side, of few columns, and of scans along groups of neighbours."""
+"""Start schedules of sums of which a few lie side by side, of few columns, and of scans along groups of neighbours."""
 
 from __future__ import annotations
 
 import pytest
 from checks import check_twin
 from tilewright import heuristics, targets
-from tilewright.heuristics.seeds.short_rows import reduced_rows
+from tilewright.heuristics.start.short_rows import reduced_rows
 from tilewright.ir import KernelBuilder, float32, int16, int32, where
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel
@@ -27,7 +27,7 @@ def phases(few: int, n: int, k: int, dtype: object = float32) -> Kernel:
 
 
 def first(kernel: Kernel, target: targets.Target, threads: int = 1) -> list[tuple[str, str, object]]:
-    return [(o.op, o.on, o.arg) for o in heuristics.seeds(kernel, target, threads)[0]]
+    return [(o.op, o.on, o.arg) for o in heuristics.starts(kernel, target, threads)[0]]
 
 
 @pytest.mark.parametrize("few", [2, 3, 4])
@@ -36,17 +36,17 @@ def test_lanes_lie_over_the_places(few: int, threads: int) -> None:
     kernel = phases(few, 1 << 16, 31)
     found = first(kernel, AVX2, threads)
     assert ("UPCAST", "phase", few) in found and ("PARALLEL", "n", None) in found
-    s = apply(kernel, heuristics.seeds(kernel, AVX2, threads)[0], AVX2)
+    s = apply(kernel, heuristics.starts(kernel, AVX2, threads)[0], AVX2)
     lane = s.lanes(s.nests[0]).lane
     assert lane is not None and lane.axis.arg.name == "n"
     small = phases(few, 100, 17)
-    check_twin(small, heuristics.seeds(small, AVX2, threads)[0], AVX2)
+    check_twin(small, heuristics.starts(small, AVX2, threads)[0], AVX2)
 
 
 @pytest.mark.parametrize(("target", "k", "along"), [(AVX2, 32, "k"), (AVX2, 24, "n"), (AVX512, 32, "n"), (AVX512, 64, "k")])
 def test_neighbours_are_joined_where_sums_are_long_enough(target: targets.Target, k: int, along: str) -> None:
     kernel = phases(2, 1 << 16, k, int16)
-    s = apply(kernel, heuristics.seeds(kernel, target, 1)[0], target)
+    s = apply(kernel, heuristics.starts(kernel, target, 1)[0], target)
     lane = s.lanes(s.nests[0]).lane
     assert lane is not None and lane.axis.arg.name == along
 
@@ -54,14 +54,14 @@ def test_neighbours_are_joined_where_sums_are_long_enough(target: targets.Target
 def test_few_phases_are_no_short_rows() -> None:
     kernel = phases(2, 10007, 16)
     assert reduced_rows(kernel) is None
-    s = apply(kernel, heuristics.seeds(kernel, AVX512, 1)[0], AVX512)
+    s = apply(kernel, heuristics.starts(kernel, AVX512, 1)[0], AVX512)
     lane = s.lanes(s.nests[0]).lane
     assert lane is not None and lane.axis.arg.name == "n"
 
 
 def test_items_of_joined_sums_are_more_than_a_few_results() -> None:
     kernel = phases(2, 1 << 16, 64, int16)
-    s = apply(kernel, heuristics.seeds(kernel, AVX2, 2)[0], AVX2)
+    s = apply(kernel, heuristics.starts(kernel, AVX2, 2)[0], AVX2)
     assert all(p.trips <= (1 << 16) // 128 for p in s.grid)
 
 
@@ -79,7 +79,7 @@ def test_few_columns_are_all_in_registers() -> None:
     kernel = statistics()
     found = first(kernel, AVX2)
     assert ("UPCAST", "c", 24) in found and "FUSE" in [op for op, *_ in found]
-    check_twin(kernel, heuristics.seeds(kernel, AVX2, 1)[0], AVX2)
+    check_twin(kernel, heuristics.starts(kernel, AVX2, 1)[0], AVX2)
 
 
 def test_a_scan_of_pairs_has_no_lanes_along_itself() -> None:
@@ -91,7 +91,7 @@ def test_a_scan_of_pairs_has_no_lanes_along_itself() -> None:
     )
     kb.store("y", float32, (64, 600, 2), (i, t, c), h[i, t, c])
     kernel = normalise(kb.build())
-    s = apply(kernel, heuristics.seeds(kernel, AVX2, 1)[0], AVX2)
+    s = apply(kernel, heuristics.starts(kernel, AVX2, 1)[0], AVX2)
     lane = s.lanes(s.nests[0]).lane
     assert lane is not None and lane.axis.arg.name != "t"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, KernelError, OptError, axis, cast, const, exp, float32, float64, maximum, sym, where
 from tilewright.ir.body import Fold, Monoid, Reduce, Scan, Store, Value
 from tilewright.ir.buffer import Buffer, load, load_parts
@@ -419,8 +419,8 @@ def test_sites_that_a_fold_makes_survive_the_round_trip() -> None:
     mix = kb.sum("mix", (i, o), k, where(k <= i, dot[i, k] * dot[i, k], 0.0) * v[k, o])
     kb.store("y", float32, (24, 8), (i, o), mix[i, o])
     kernel = kb.build()
-    found = [[x.json for x in schedule] for schedule in seeds(kernel, targets.named("haswell"), 1)]
-    assert any(o[1].startswith("s.2") for schedule in found for o in schedule), "some seed names such a site"
+    found = [[x.json for x in schedule] for schedule in starts(kernel, targets.named("haswell"), 1)]
+    assert any(o[1].startswith("s.2") for schedule in found for o in schedule), "some start schedule names such a site"
     c = canonical(kernel)
     for schedule in found:
         assert c.from_canonical(c.to_canonical(schedule, SYNTAX), SYNTAX) == schedule

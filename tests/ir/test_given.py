@@ -90,11 +90,11 @@ def test_no_argument_of_a_wrong_type_is_a_python_error(call: str, tmp_path: Path
         ("tune", {"strategy": ""}, "give a name"),
         ("tune", {"study": ""}, "give a URL"),
         ("tune", {"retune": "no"}, "give True or False"),
-        ("tune", {"seed": 1 << 64}, "64 bits"),
+        ("tune", {"random_seed": 1 << 64}, "64 bits"),
         ("tune", {"interrupt": "stop"}, "give one of raise, return"),
         ("best", {"threads": True}, "give a whole number of at least 1"),
         ("best", {"exact_only": 1}, "give True or False"),
-        ("best", {"seed": 3}, "give one of"),
+        ("best", {"start": 3}, "give one of"),
         ("jit", {"function": 3}, "give a function of tensors"),
         ("jit", {"threads": "2"}, "give a whole number of at least 1"),
         ("jit", {"budget": None, "donate": 3}, "give names of arguments"),
@@ -110,7 +110,7 @@ def test_it_says_what_to_give(call: str, arguments: dict[str, Any], said: str, t
 def test_what_is_right_passes(tmp_path: Path) -> None:
     right: dict[str, Any] = {"trials": np.int64(3), "budget": np.float32(2), "threads": np.int32(1), "cache": tmp_path / "c.db"}
     with pytest.raises(CacheMiss):
-        tune(**right, seed=np.int64(1), allow="downconvert", objective=["time"], vars={}, study=None, stop_at=1)
+        tune(**right, random_seed=np.int64(1), allow="downconvert", objective=["time"], vars={}, study=None, stop_at=1)
     with pytest.raises(CacheMiss):
-        best(allow=("downconvert",), cache=str(tmp_path / "c.db"), seed="quick")
+        best(allow=("downconvert",), cache=str(tmp_path / "c.db"), start="quick")
     assert set(given.NEVER_NONE) <= set(given.WANTED)

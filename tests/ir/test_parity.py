@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilewright import targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form.normalise import normalise
@@ -38,9 +38,9 @@ def test_it_is_split_and_equal(size: int) -> None:
     np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
 
 
-def test_a_seed_weaves_it() -> None:
+def test_a_start_schedule_joins_it() -> None:
     kernel, target = normalise(interleaved()), targets.named("cascadelake")
-    program = lower(apply(kernel, seeds(kernel, target)[0], target))
+    program = lower(apply(kernel, starts(kernel, target)[0], target))
     ops = [s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr)]
     assert "shuffle" in ops and {"gather", "scatter", "select"}.isdisjoint(ops)
 

@@ -11,7 +11,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from hand_built import object_for, undefined
 from tilewright import interp, kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import sym
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
@@ -174,9 +174,9 @@ def test_the_scores_of_attention(at: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not NATIVE, reason="this machine has no VNNI")
 @pytest.mark.parametrize("name", ["matmul", "matmul_int8", "matmul_nt", "matmul_tn"])
-def test_seeds_run_here(name: str) -> None:
+def test_start_schedules_run_here(name: str) -> None:
     kernel = kernels.make(name, {"m": 50, "n": 200, "k": 130}, "int8" if name != "matmul_int8" else "uint8")
-    found = [s for s in seeds(kernel, targets.host(), 2) if any(o.op == "TC" for o in s)]
+    found = [s for s in starts(kernel, targets.host(), 2) if any(o.op == "TC" for o in s)]
     for opts in found[:2]:
         check_compiled(kernel, opts, threads=2)
     assert found

@@ -10,7 +10,7 @@ import odd_kernels
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, int64, sym, uint8, where
 from tilewright.ir.kernel import Kernel
@@ -67,7 +67,7 @@ def test_symbolic_columns_and_depths(size: str) -> None:
             (),
             parse([["UPCAST", "m", 3], ["UPCAST", "n", 16]]),
             parse([["UPCAST", "k", 4], ["TILE", "k", 16]]),
-            *seeds(kernel, AVX2, 2)[:1],
+            *starts(kernel, AVX2, 2)[:1],
         ):
             right(kernel, opts, **{size: value})
 
@@ -76,7 +76,7 @@ def test_symbolic_columns_and_depths(size: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 5), (5, 1, 37), (37, 5, 1), (1, 1, 64), (17, 33, 65)])
 def test_extents_of_one_and_primes(shape: tuple[int, int, int]) -> None:
     kernel = matmul(*shape)
-    for opts in ((), *seeds(kernel, targets.host(), 2)[:2]):
+    for opts in ((), *starts(kernel, targets.host(), 2)[:2]):
         right(kernel, opts)
 
 
@@ -125,7 +125,7 @@ def test_extents_that_may_be_zero(name: str, at: int) -> None:
     check_compiled(make(*sizes), ())
     sizes[at] = sym("s", 0, 40)
     for value in (0, 5):
-        check_twin(make(*sizes), seeds(make(*sizes), AVX2, 2)[0], AVX2, {"s": value})
+        check_twin(make(*sizes), starts(make(*sizes), AVX2, 2)[0], AVX2, {"s": value})
     check_compiled(make(*sizes), (), None, {"s": 0})
 
 

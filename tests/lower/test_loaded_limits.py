@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats
 from tilewright import targets
-from tilewright.heuristics import quick_seeds
+from tilewright.heuristics import quick_starts
 from tilewright.heuristics.model import estimate
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder
@@ -56,7 +56,7 @@ def test_tiles_past_the_length_are_not_read(limit: str) -> None:
 
 def test_a_model_and_a_cost_take_lengths_as_they_may_be() -> None:
     kernel = limited("int32", s=64, t=1024)
-    opts = quick_seeds(kernel, TARGET, 1)[0]
+    opts = quick_starts(kernel, TARGET, 1)[0]
     assert any(o.op == "TILE" and o.on == "k.o" for o in opts)
     times = [estimate(apply(limited("int32", s=64, t=t), opts, TARGET), 1) for t in (512, 1024)]
     assert 1.5 < times[1] / times[0] < 2.5

@@ -11,7 +11,7 @@ from cuda_build import needs_cxx, needs_nvrtc
 from cuda_text import check_cuda, sources
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
@@ -97,11 +97,11 @@ def test_the_weights_stay_in_registers() -> None:
 @pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["attention", "attention_full", "attention_dq", "attention_dkv"])
-def test_seeds_use_tensor_cores_where_that_is_allowed_and_spill_little(name: str) -> None:
+def test_start_schedules_use_tensor_cores_where_that_is_allowed_and_spill_little(name: str) -> None:
     kernel = make(name, b=4, h=16, s=2048, d=64, shared=1)
-    first = seeds(kernel, SM90, 1, LOWER)[0]
+    first = starts(kernel, SM90, 1, LOWER)[0]
     assert sum(o.op == "TC" for o in first) >= 2
-    assert all(o.op != "TC" for o in seeds(kernel, SM90)[0])
+    assert all(o.op != "TC" for o in starts(kernel, SM90)[0])
     ((_, source),) = sources(kernel, [first], SM90)
     _, log = nvrtc.compile(source.text, "sm_90a")
     assert all(

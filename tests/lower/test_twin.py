@@ -12,7 +12,7 @@ import pytest
 from checks import check_twin, twin_of
 from random_schedules import NAMES, draw
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node, const
@@ -28,21 +28,21 @@ CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
 @pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 @pytest.mark.covering
-def test_seeds_in_every_type(name: str, dtype: str) -> None:
+def test_start_schedules_in_every_type(name: str, dtype: str) -> None:
     d = kernels.get(name)
     shape = {**d.odd_shape, **({"b": 1, "h": 2} if name.startswith("attention") else {})}
     kernel = d.kernel(shape, dtype)
     # a second seed in one type only: the twin computes with integers whatever the type, which decides no more than the lanes
-    for opts in ((), *seeds(kernel, TARGET, 2)[: 2 if dtype == d.dtypes[0] else 1]):
+    for opts in ((), *starts(kernel, TARGET, 2)[: 2 if dtype == d.dtypes[0] else 1]):
         check_twin(kernel, opts, TARGET)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", odd_kernels.KERNELS)
-def test_seeds_of_odd_kernels(name: str) -> None:
+def test_start_schedules_of_odd_kernels(name: str) -> None:
     make, sizes = odd_kernels.KERNELS[name]
     kernel = make(*sizes)
-    for opts in ((), *seeds(kernel, TARGET, 2)[:3]):
+    for opts in ((), *starts(kernel, TARGET, 2)[:3]):
         check_twin(kernel, opts, TARGET)
 
 
@@ -129,7 +129,7 @@ def test_random_schedules_find_a_fault_in_the_compiler(
     monkeypatch.setenv("TILEWRIGHT_VERIFY", "0")  # the twin must find it alone
     for i in range(1500):
         rng = random.Random(f"planted/{i}")
-        try:  # (seeds that are drawn may have been lowered too, to be counted)
+        try:  # (start schedules that are drawn may have been lowered too, to be counted)
             case = draw(rng.choice(NAMES), rng.randrange)
             check_twin(case.kernel, case.opts, case.target, case.vars, case.seed)
         except OptError:

@@ -12,7 +12,7 @@ from cuda_build import needs_cxx, needs_nvrtc
 from cuda_text import check_cuda, sources
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
@@ -62,7 +62,7 @@ def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kerne
 def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:
     """It only adds partial sums: with the first phase's memory one of its groups would fill a multiprocessor."""
     kernel = matmul(m=512, n=512, k=65536)
-    split = next(o for o in seeds(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "WARPSPEC" for x in o))
+    split = next(o for o in starts(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "WARPSPEC" for x in o))
     s = lower(apply(kernel, split, SM90)).signature
     assert len(s.items) == 2 and s.shared > 48 << 10 and s.phase_shared == (s.shared, 0)
     assert [abi.dynamic_shared(s, SM90, i) for i in (0, 1)] == [s.shared, 0]
@@ -169,9 +169,9 @@ def test_cards_without_it_say_so() -> None:
         apply(matmul(m=64, n=64, k=128), parse('[["WARPSPEC", "grid", 1]]'), targets.named("sm_80"))
 
 
-def test_seeds_for_hopper_are_warpgroups_where_the_output_is_large() -> None:
+def test_start_schedules_for_hopper_are_warpgroups_where_the_output_is_large() -> None:
     """Two warpgroups of 64 × 256 beside a producer, a group a multiprocessor (DeepGEMM's and CUTLASS's choice)."""
-    first = seeds(matmul(m=8192, n=8192, k=8192), SM90)[0]
+    first = starts(matmul(m=8192, n=8192, k=8192), SM90)[0]
     assert [(o.op, o.amount) for o in first if o.op in ("WARPSPEC", "PERSIST", "LOCAL")] == [("LOCAL", 2), ("WARPSPEC", 2), ("PERSIST", 1)]
     assert "wgmma.m64n256k16.bf16" in str(first)
-    assert "wgmma" not in str(seeds(matmul(m=8192, n=8192, k=8192), targets.named("sm_80")))
+    assert "wgmma" not in str(starts(matmul(m=8192, n=8192, k=8192), targets.named("sm_80")))

@@ -12,7 +12,7 @@ import pytest
 from fake_device import SCRIPT, SPEC
 from tilewright import kernels, targets
 from tilewright.cli import main
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir.errors import OptError
 from tilewright.ir.node import Node, const
 from tilewright.ir.normal_form.normalise import normalise
@@ -168,10 +168,10 @@ def test_options_that_are_not_legal_raise() -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["attention", "embedding_grad", "cumsum", "cross_entropy", "matmul_int8"])
-def test_the_seeds_of_other_kernels_are_right(name: str) -> None:
+def test_the_start_schedules_of_other_kernels_are_right(name: str) -> None:
     kernel = normalise(kernels.make(name, dict(kernels.get(name).odd_shape)))
     for target in (AVX2, SM90):
-        found = bisect(kernel, seeds(kernel, target, 2)[0], target)
+        found = bisect(kernel, starts(kernel, target, 2)[0], target)
         assert found.culprit == "", found.stages
 
 

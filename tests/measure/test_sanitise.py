@@ -1,4 +1,4 @@
-"""Schedules where every access is checked: seeds of several kernels for GPUs are sound, and planted faults are seen."""
+"""Schedules where every access is checked: start schedules of several kernels for GPUs are sound, and planted faults are seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from opencl_driver import needs_oclgrind
 from tilewright import kernels
 from tilewright.devices.opencl import oclgrind
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, OptError
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.measure.checking import sanitise as module
@@ -27,9 +27,9 @@ def small(name: str, dtype: str = "float32"):
 @pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", ["matmul", "softmax", "argmax"])
-def test_a_seed_with_groups_is_sound(name: str) -> None:
+def test_a_start_schedule_with_groups_is_sound(name: str) -> None:
     kernel = small(name)
-    schedule = next(s for s in seeds(kernel, GPU, GPU.cores) if any(o.op in ("LOCAL", "GROUP") for o in s))
+    schedule = next(s for s in starts(kernel, GPU, GPU.cores) if any(o.op in ("LOCAL", "GROUP") for o in s))
     found = sanitise(kernel, schedule, GPU)
     assert found.ok and found.oclgrind is not None and max(found.threads) > 1 and not found.why
 

@@ -10,7 +10,7 @@ from checks import in_child
 from random_schedules import draw
 from thorough import amount
 from tilewright import devices, kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
 from tilewright.ir.evaluation import evaluate_kinds
 from tilewright.ir.functions import erf, exp
@@ -203,7 +203,7 @@ def test_no_right_schedule_of_odd_kernels_is_blamed(written):
     kb = KernelBuilder(written.__name__)
     written(kb)
     kernel, cpu = normalise(kb.build()), devices.get("cpu")
-    schedules = [(), *(o for o in seeds(kernel, cpu.target, 1)[:2] if "REASSOC" not in apply(kernel, o, cpu.target).effects)]
+    schedules = [(), *(o for o in starts(kernel, cpu.target, 1)[:2] if "REASSOC" not in apply(kernel, o, cpu.target).effects)]
     for opts in schedules:
         for seed in range(6):
             case = SimpleNamespace(kernel=kernel, opts=opts, vars={}, seed=seed, threads=1)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_random_steps
-from tilewright.heuristics import seeds
-from tilewright.heuristics.seeds.hoisted import pushes
-from tilewright.heuristics.seeds.legal import Trials
-from tilewright.heuristics.seeds.phased import joined
+from tilewright.heuristics import starts
+from tilewright.heuristics.start.hoisted import pushes
+from tilewright.heuristics.start.legal import Trials
+from tilewright.heuristics.start.phased import joined
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -160,11 +160,11 @@ def test_a_sum_inside_each_row_comes_first() -> None:
     assert not apply(square(), parse([["ACCUMULATE", "g"]]), named("avx2")).effects
 
 
-def test_a_seed_of_large_rows_goes_through_them_once() -> None:
-    assert any(o.op == "ACCUMULATE" for o in seeds(hinge(40000, 512), named("avx2"))[0])
+def test_a_start_schedule_of_large_rows_goes_through_them_once() -> None:
+    assert any(o.op == "ACCUMULATE" for o in starts(hinge(40000, 512), named("avx2"))[0])
 
 
-def test_many_sums_of_one_axis_have_seeds_soon() -> None:
+def test_many_sums_of_one_axis_have_start_schedules_soon() -> None:
     kb = KernelBuilder("moments")
     i, j, z, cm, wm = kb.axis("b", 11), kb.axis("c", 3), kb.axis("w", 9), kb.axis("c@m", 3), kb.axis("w@m", 9)
     x = kb.input("x", (11, 3, 9), float32)
@@ -175,6 +175,6 @@ def test_many_sums_of_one_axis_have_seeds_soon() -> None:
     kb.store("y", float32, (11, 3, 9), (i, j, z), x[i, j, z] - mean[i])
     kernel, target = normalise(kb.build()), named("avx2")
     asked = []
-    found = list(joined(Trials(kernel, target), pushes(Trials(kernel, target)), lambda k: asked.append(k) or seeds(k, target, phase=True)))
+    found = list(joined(Trials(kernel, target), pushes(Trials(kernel, target)), lambda k: asked.append(k) or starts(k, target, phase=True)))
     assert len(found) >= 1 and len(asked) == 2
-    assert all(apply(kernel, o, target) for o in seeds(kernel, target)[:2])
+    assert all(apply(kernel, o, target) for o in starts(kernel, target)[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import OptError, sym
 from tilewright.opts import Opts, actions, apply, apply_cached, dumps, opt
 from tilewright.opts.actions import proposals
@@ -29,7 +29,7 @@ def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
 @pytest.mark.covering(each=2)
 def test_about_sixty_actions_a_step(name: str) -> None:
     kernel = kernels.make(name)
-    for opts in ((), seeds(kernel, TARGET, 2)[0]):
+    for opts in ((), starts(kernel, TARGET, 2)[0]):
         found = actions(apply(kernel, opts, TARGET))
         assert 8 <= len(found) <= MOST, dumps(opts)
         assert len(set(found)) == len(found)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, log
 from tilewright.ir.evaluation import SLACK, evaluate_error
@@ -93,9 +93,9 @@ def test_it_is_refused_twice() -> None:
         apply(divergences(), (opt("DISTRIBUTE", "kl"), opt("DISTRIBUTE", "kl")), named("avx2"))
 
 
-def test_seeds_distribute_what_is_dear() -> None:
+def test_start_schedules_distribute_what_is_dear() -> None:
     target, kernel = named("znver4"), divergences(600, 400, 256)
-    for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+    for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
         assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for o in found}
     assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for more in proposals(apply(divergences(), (), target)) for o in more}
 
@@ -111,4 +111,4 @@ def test_a_square_keeps_both_of_its_factors() -> None:
     kernel = kb.build()
     with pytest.raises(OptError, match="DISTRIBUTE"):
         distributed(kernel, "total")
-    assert not any(o.op == "DISTRIBUTE" for s in seeds(kernel, named("avx2"), 1) for o in s)
+    assert not any(o.op == "DISTRIBUTE" for s in starts(kernel, named("avx2"), 1) for o in s)

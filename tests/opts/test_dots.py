@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import estimate, seeds, templates
+from tilewright.heuristics import estimate, starts, templates
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
 from tilewright.ir.kernel import Kernel
@@ -158,10 +158,10 @@ ROWS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "target"), [*ROWS, ("matmul_tn", "int8", "znver5"), ("batched_matmul", "bfloat16", "znver5")])
-def test_seeds_take_the_instruction_and_the_model_knows_its_worth(name: str, dtype: str, target: str) -> None:
+def test_start_schedules_take_the_instruction_and_the_model_knows_its_worth(name: str, dtype: str, target: str) -> None:
     big = {"m": 512, "n": 512, "k": 512} | ({"b": 2} if name == "batched_matmul" else {})
     kernel, t = kernels.make(name, big, dtype), targets.named(target)
-    first = seeds(kernel, t, 2)[0]
+    first = starts(kernel, t, 2)[0]
     assert any(o.op == "TC" for o in first)
     without = tuple(o for o in first if o.op != "TC")
     fast, slow = estimate(apply(kernel, first, t), 2), estimate(apply(kernel, without, t), 2)
@@ -172,7 +172,7 @@ def test_seeds_take_the_instruction_and_the_model_knows_its_worth(name: str, dty
 @pytest.mark.parametrize("target", ["neon", "x86-64-v2"])
 def test_targets_without_rows_are_left_alone(target: str) -> None:
     kernel, t = kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8"), targets.named(target)
-    found = seeds(kernel, t, 2)
+    found = starts(kernel, t, 2)
     assert not any(o.op == "TC" for s in found for o in s)
     assert "tc" not in next(x for x in templates(kernel, t, 2) if x.name == "contraction").params
     assert not any(o.op == "TC" for a in actions(apply(kernel, (), t)) for o in a)
@@ -204,7 +204,7 @@ def test_listings_name_the_instruction() -> None:
 
 
 def test_a_row_is_all_that_an_instruction_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A made-up instruction: same semantics as vpdpbusd under another name is legal, planned and seeded."""
+    """A made-up instruction: same semantics as vpdpbusd under another name is legal, planned and in start schedules."""
     from dataclasses import replace
 
     row = replace(instructions.BY_NAME["vpdpbusd"], name="made_up", flag="avx512")
@@ -212,4 +212,4 @@ def test_a_row_is_all_that_an_instruction_needs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(instructions, "BY_NAME", {**instructions.BY_NAME, "made_up": row})
     t = targets.named("skylake-avx512")
     kernel = kernels.make("matmul_int8", {"m": 256, "n": 256, "k": 256})
-    assert any(o.op == "TC" and o.fields["row"] == "made_up" for o in seeds(kernel, t, 2)[0])
+    assert any(o.op == "TC" and o.fields["row"] == "made_up" for o in starts(kernel, t, 2)[0])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, const, float32, int32, uint8, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
@@ -87,9 +87,9 @@ def test_what_others_read_of_a_row_is_kept_whole() -> None:
     kernel = normalise(kb.build())
     with pytest.raises(OptError, match="keeps d on its way"):
         apply(kernel, parse([["STAGE", "d", {"at": "m"}], ["EXIT", "at"]]), named("avx2"))
-    for opts in seeds(kernel, named("avx2"))[:6]:
+    for opts in starts(kernel, named("avx2"))[:6]:
         check_floats(kernel, opts, named("avx2"))
 
 
-def test_seeds_leave_long_rows() -> None:
-    assert any(o.op == "EXIT" for o in seeds(first(500, 4000), named("avx2"))[0])
+def test_start_schedules_leave_long_rows() -> None:
+    assert any(o.op == "EXIT" for o in starts(first(500, 4000), named("avx2"))[0])

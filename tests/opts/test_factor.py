@@ -8,7 +8,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
 from tilewright.heuristics.contraction_order import best_orders, order_opts, reordered
-from tilewright.heuristics.seeds import seeds
+from tilewright.heuristics.start import starts
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.canonical import canonical
@@ -71,7 +71,7 @@ def test_an_axis_that_no_factor_has_is_refused() -> None:
         apply(kernel, (opt("FACTOR", "j"),), named("avx2"))
     assert opt("FACTOR", "j") not in order_opts(kernel)
     assert opt("FACTOR", "j") not in {o for step in proposals(apply(kernel, (), named("avx2"))) for o in step}
-    check_compiled(kernel, seeds(kernel, named("avx2"))[0], named("avx2"))
+    check_compiled(kernel, starts(kernel, named("avx2"))[0], named("avx2"))
 
 
 def test_the_order_is_the_cheapest() -> None:
@@ -107,5 +107,5 @@ def test_numbers_and_what_no_axis_has_make_no_order() -> None:
     total = kb.sum("total", (i, j), (p, q), slope * (x[i + p + 1, j + q] - x[i + p, j + q]))
     kb.store("y", float32, (40, 60), (i, j), total[i, j])
     kernel = kb.build()
-    for opts in (order_opts(kernel), seeds(kernel, named("cascadelake"))[0]):
+    for opts in (order_opts(kernel), starts(kernel, named("cascadelake"))[0]):
         apply(kernel, opts, named("cascadelake"))

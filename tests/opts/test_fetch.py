@@ -1,4 +1,4 @@
-"""FETCH: which reduction asks for which output's lines, and the seeds that have it."""
+"""FETCH: which reduction asks for which output's lines, and the start schedules that have it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tilewright import kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32
@@ -79,9 +79,9 @@ def test_it_is_for_processors(target: str) -> None:
     [({"m": 4096, "n": 4096}, True), ({"m": 256, "n": 256}, False), ({"m": 64, "n": 1 << 20}, False)],
     ids=["in memory", "in a cache", "rows longer than a cache"],
 )
-def test_seeds_ask_where_lines_come_from_memory_and_stay(shape: dict[str, int], wanted: bool) -> None:
+def test_start_schedules_ask_where_lines_come_from_memory_and_stay(shape: dict[str, int], wanted: bool) -> None:
     for name in ("softmax", "layernorm", "cross_entropy"):
-        found = seeds(normalise(kernels.make(name, shape)), TARGET, 2)[:4]
+        found = starts(normalise(kernels.make(name, shape)), TARGET, 2)[:4]
         assert all(any(o.op == "FETCH" for o in opts) == wanted for opts in found)
 
 
@@ -104,8 +104,8 @@ def moments(m: int, n: int, again: bool) -> Any:
 
 
 @pytest.mark.parametrize(("again", "wanted"), [(True, True), (False, False)], ids=["two passes", "one pass"])
-def test_seeds_ask_for_rows_that_passes_after_each_other_read(again: bool, wanted: bool) -> None:
-    first = seeds(moments(4096, 1024, again), TARGET, 1)[0]
+def test_start_schedules_ask_for_rows_that_passes_after_each_other_read(again: bool, wanted: bool) -> None:
+    first = starts(moments(4096, 1024, again), TARGET, 1)[0]
     assert any(o.op == "FETCH" for o in first) == wanted
 
 
@@ -118,10 +118,10 @@ def test_rows_that_one_loop_reads_come_from_memory_whoever_asks() -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_a_zen_4_takes_a_row_at_a_time_from_memory(again: bool) -> None:
     """Two at once would be short streams, each of which is slow to start."""
-    first = seeds(moments(8192, 1024, again), named("znver4"), 1)[0]
+    first = starts(moments(8192, 1024, again), named("znver4"), 1)[0]
     assert {o.on for o in first if o.op == "UPCAST"} == {"j"}
 
 
 def test_rows_are_asked_for_once_in_a_schedule() -> None:
-    for opts in seeds(moments(4096, 1024, True), TARGET, 1)[:6]:
+    for opts in starts(moments(4096, 1024, True), TARGET, 1)[:6]:
         assert len([o for o in opts if o.op == "FETCH"]) <= 1

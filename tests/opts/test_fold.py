@@ -8,7 +8,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, exp, float32, where
 from tilewright.ir.body import Fold, Reduce
 from tilewright.ir.kernel import Kernel
@@ -106,25 +106,25 @@ def test_a_component_may_reduce_other_axes_too() -> None:
     kb.store("y", float32, (), (), kb.sum("total", (), (n, j), exp(dot[j]) * c[n])[()])
     kernel = kb.build()
     assert foldable(kernel) == "m"
-    for opts in ((opt("FOLD", "m"),), seeds(kernel, named("avx2"), 1)[0]):
+    for opts in ((opt("FOLD", "m"),), starts(kernel, named("avx2"), 1)[0]):
         check_floats(kernel, opts, named("avx2"))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_seeds_fold(form: str) -> None:
+def test_start_schedules_fold(form: str) -> None:
     kernel, target = FORMS[form], named("znver5")
-    for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+    for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
         assert found[0].op == "FOLD" and any(o.op == "STAGE" and o.on.startswith("top.o") for o in found)
 
 
-def test_seeds_do_not_compute_norms_of_keys_for_every_query() -> None:
+def test_start_schedules_do_not_compute_norms_of_keys_for_every_query() -> None:
     kernel, target = normed_keys(), named("znver5")
     assert foldable(kernel) == "k"
-    for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+    for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
         assert "FOLD" not in {o.op for o in found}
 
 
-def test_seeds_fold_a_single_weighted_sum() -> None:
+def test_start_schedules_fold_a_single_weighted_sum() -> None:
     """Weights that need no sum, such as those of a sigmoid: the fold has one component, with an axis that scores lack."""
     kb = KernelBuilder("sigmoid")
     i, o, e, jd, jo = (kb.axis(n, 64) for n in ("i", "o", "e", "jd", "jo"))
@@ -132,7 +132,7 @@ def test_seeds_fold_a_single_weighted_sum() -> None:
     dot = kb.sum("dot", (i, jd), e, q[i, e] * k[jd, e])
     mix = kb.sum("mix", (i, o), jo, 1.0 / (1.0 + exp(-dot[i, jo])) * v[jo, o])
     kb.store("y", float32, (64, 64), (i, o), mix[i, o])
-    assert seeds(kb.build(), named("znver5"), 1)[0][0].op == "FOLD"
+    assert starts(kb.build(), named("znver5"), 1)[0][0].op == "FOLD"
 
 
 def test_sites_of_one_family_that_the_fold_parts_have_names() -> None:
@@ -148,7 +148,7 @@ def test_sites_of_one_family_that_the_fold_parts_have_names() -> None:
     assert foldable(kernel) == "d"
     assert {"d@square", "d.o"} < set(folded(kernel, "d").families)
     check_floats(kernel, [opt("FOLD", "d")], named("avx2"))
-    assert seeds(kernel, named("avx2"))
+    assert starts(kernel, named("avx2"))
 
 
 def test_bits_of_long_integers_are_folded_as_bits():
@@ -159,4 +159,4 @@ def test_bits_of_long_integers_are_folded_as_bits():
     some = kb.reduce("or", "some", (i,), d, where(odd[i] > 0, -1, 0) * where(x[i, d] > 0.0, 1, 0))
     kb.store("y", "int64", (6,), (i,), some[i])
     kernel = normalise(kb.build())
-    assert proposals(apply(kernel, (), named("avx2"))) and seeds(kernel, named("avx2"), 1)
+    assert proposals(apply(kernel, (), named("avx2"))) and starts(kernel, named("avx2"), 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sqrt
 from tilewright.ir.kernel import Kernel
@@ -119,9 +119,9 @@ def test_refusals(kernel: Kernel, opts: list[Any], message: str) -> None:
         apply(kernel, opts, AVX2)
 
 
-def test_seeds_actions_and_the_model_know_it() -> None:
+def test_start_schedules_actions_and_the_model_know_it() -> None:
     kernel = forces(2000, 2000)
-    for found in (seeds(kernel, AVX2), quick_seeds(kernel, AVX2)):
+    for found in (starts(kernel, AVX2), quick_starts(kernel, AVX2)):
         assert ("FUSE", "j") in {(o.op, o.on) for o in found[0]}
     assert (opt("FUSE", "j"),) in [_last(a) for a in actions(apply(kernel, [], AVX2))]
     base: Opts = (opt("UPCAST", "i", 8),)

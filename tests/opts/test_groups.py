@@ -135,9 +135,9 @@ def test_processors_have_no_groups(op: str) -> None:
     ("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")]
 )
 @pytest.mark.covering(each=3)
-def test_every_kernel_has_seeds_that_lower(name: str, target: str) -> None:
+def test_every_kernel_has_start_schedules_that_lower(name: str, target: str) -> None:
     kernel, t = normalise(kernels.make(name)), targets.named(target)
-    found = heuristics.seeds(kernel, t)
+    found = heuristics.starts(kernel, t)
     assert len(found) > 1 and () in found
     for o in found[:2]:
         program = lower(opts.apply(kernel, o, t))

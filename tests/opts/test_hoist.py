@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, cos, exp, float32, log, sin, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import FUNCTIONS, walk
@@ -95,10 +95,10 @@ def test_it_is_refused_twice() -> None:
         apply(divergences(), (opt("HOIST", "kl"), opt("HOIST", "kl")), named("avx2"))
 
 
-def test_seeds_and_proposals_hoist_what_is_used_often() -> None:
+def test_start_schedules_and_proposals_hoist_what_is_used_often() -> None:
     target = named("znver4")
     for kernel, names in ((divergences(150, 50, 130), {"kl"}), (turned(1500, 25), {"y", "z"})):
-        for found in (seeds(kernel, target, 1)[0], quick_seeds(kernel, target, 1)[0]):
+        for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
             assert {o.on for o in found if o.op in ("HOIST", "DISTRIBUTE")} == names
-    assert not any(o.op == "HOIST" for listed in seeds(turned(1500, 3), target, 1) for o in listed)  # (used three times)
+    assert not any(o.op == "HOIST" for listed in starts(turned(1500, 3), target, 1) for o in listed)  # (used three times)
     assert ("HOIST", "kl") in {(o.op, o.on) for more in proposals(apply(divergences(), (), target)) for o in more}

@@ -41,7 +41,7 @@ def test_lowering_gives_each_nest_the_lanes_of_the_schedule(name: str, target: s
     seen: list[NestEval] = []
     made = NestEval.__init__
     monkeypatch.setattr(NestEval, "__init__", lambda self, *a, **k: (made(self, *a, **k), seen.append(self))[0])
-    for o in heuristics.seeds(kernel, t, 2)[:2]:
+    for o in heuristics.starts(kernel, t, 2)[:2]:
         seen.clear()
         s = opts.apply(kernel, o, t)
         lower(s)
@@ -102,7 +102,7 @@ def pull(n: int, near: int) -> Kernel:
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
 def test_sums_of_what_lies_anywhere_have_lanes_for_much_arithmetic(target: str) -> None:
     t, cut = targets.named(target), (opt("UPCAST", "k", 8),)
-    for chosen in (cut, heuristics.ranked_seeds(pull(500, 48), t)[0]):
+    for chosen in (cut, heuristics.ranked_starts(pull(500, 48), t)[0]):
         s = opts.apply(pull(500, 48), chosen, t)
         nest = next(n for n in s.nests if n.kind == "reduce")
         lane = s.lanes(nest).lane

@@ -12,7 +12,7 @@ from random_schedules import GROUPS, TARGETS, grow, pick_target
 from scattered_kernels import Drawn
 from thorough import amount
 from tilewright import targets
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.evaluation.algebra import UFUNC
@@ -178,13 +178,13 @@ def test_copies_have_reasons_not_to_be() -> None:
 
 
 @pytest.mark.slow
-def test_seeds() -> None:
-    """Seeds of a long list of edges are legal, and have copies for two threads."""
+def test_start_schedules() -> None:
+    """Start schedules of a long list of edges are legal, and have copies for two threads."""
     kernel = edges(1 << 20, 1 << 10)
-    for found in (seeds(kernel, AVX2, 2), quick_seeds(kernel, AVX2, 2)):
+    for found in (starts(kernel, AVX2, 2), quick_starts(kernel, AVX2, 2)):
         assert any(o.op == "PRIVATE" for o in found[0])
     small = edges()
-    for opts in seeds(small, AVX2, 1)[:5]:
+    for opts in starts(small, AVX2, 1)[:5]:
         check_twin(small, opts, AVX2)
 
 

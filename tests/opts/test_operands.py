@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import decoded, distances, einsum, normed
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, float32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import walk
@@ -56,12 +56,12 @@ def test_refusals(name: str, lane: str, why: str) -> None:
         apply(kernel, (opt("OPERANDS", name, n=lane),), named("avx2"))
 
 
-def test_seeds_compute_operands_once() -> None:
+def test_start_schedules_compute_operands_once() -> None:
     target = named("znver5")
-    for found in (seeds(decoded(256, 512, 256, 64), target, 1)[0], quick_seeds(decoded(256, 512, 256, 64), target, 1)[0]):
+    for found in (starts(decoded(256, 512, 256, 64), target, 1)[0], quick_starts(decoded(256, 512, 256, 64), target, 1)[0]):
         assert {("OPERANDS", "acc"), ("STAGE", "acc.n")} <= {(o.op, o.on) for o in found}
-    assert ("PHASE", "acc.m") in {(o.op, o.on) for o in quick_seeds(normed(256, 128, 256), target, 1)[0]}
-    assert {("PHASE", "norm"), ("PARALLEL", "m")} <= {(o.op, o.on) for o in quick_seeds(distances(8192, 256, 64), target, 2)[0]}
+    assert ("PHASE", "acc.m") in {(o.op, o.on) for o in quick_starts(normed(256, 128, 256), target, 1)[0]}
+    assert {("PHASE", "norm"), ("PARALLEL", "m")} <= {(o.op, o.on) for o in quick_starts(distances(8192, 256, 64), target, 2)[0]}
 
 
 def test_contractions_are_seen_through_what_is_computed() -> None:
@@ -84,9 +84,9 @@ def correlation(n: int = 21, d: int = 9) -> Kernel:
 
 def test_a_sum_has_two_operands_once_in_all_of_its_phases() -> None:
     kernel = correlation(2048, 96)
-    assert seeds(kernel, named("avx2"), 1) and quick_seeds(kernel, named("avx2"), 1)
+    assert starts(kernel, named("avx2"), 1) and quick_starts(kernel, named("avx2"), 1)
     small = correlation()
-    for listed in seeds(small, named("avx2"), 1)[:4]:
+    for listed in starts(small, named("avx2"), 1)[:4]:
         check_compiled(small, listed)
     new = operands(small, "total", "j")
     with pytest.raises(OptError, match="has two operands already"):

@@ -1,4 +1,4 @@
-"""OWN: what it takes and refuses, that results do not depend on it, and the seeds and actions that have it."""
+"""OWN: what it takes and refuses, that results do not depend on it, and the start schedules and actions that have it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import interp, kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
 from tilewright.ir.kernel import Kernel
@@ -119,16 +119,16 @@ def test_rows_that_each_element_chooses_are_refused() -> None:
         with pytest.raises(OptError, match="nothing but scatter"):
             apply(kernel, [["OWN", "y", 4]], TARGET)
         assert not any(o.op == "OWN" for more in actions(apply(kernel, (), TARGET)) for o in more)
-        for opts in seeds(kernel, TARGET, 2)[:2]:
+        for opts in starts(kernel, TARGET, 2)[:2]:
             check_compiled(kernel, opts, None, threads=2)
 
 
-def test_rows_without_elements_have_seeds() -> None:
+def test_rows_without_elements_have_start_schedules() -> None:
     kb = KernelBuilder("empty")
     i, j = kb.axis("i", 9), kb.axis("j", 0)
     x, at = kb.input("x", (9, 0), float32), kb.input("at", (9,), int32, range=(0, 63))
     kb.store("y", float32, (64, 0), (i, j), x[i, j], indices=(at[i], j), combine="add")
-    assert seeds(kb.build(), TARGET, 2)
+    assert starts(kb.build(), TARGET, 2)
 
 
 def test_gpus_are_refused() -> None:
@@ -136,10 +136,10 @@ def test_gpus_are_refused() -> None:
         apply(kernels.make("embedding_grad", SHAPE), [["OWN", "dtable", 8]], named("sm_90a"))
 
 
-def test_large_tables_are_seeded_with_blocks_that_fit_the_second_cache() -> None:
+def test_start_schedules_of_large_tables_have_blocks_that_fit_the_second_cache() -> None:
     kernel = kernels.make("embedding_grad", {"v": 8192, "n": 16384, "d": 1024})
     for threads in (1, 2):
-        first = seeds(kernel, TARGET, threads)[0]
+        first = starts(kernel, TARGET, threads)[0]
         (own,) = [o for o in first if o.op == "OWN"]
         assert own.amount * 1024 * 4 <= TARGET.l2
         plain = apply(kernel, [o for o in first if o.op != "OWN"], TARGET)

@@ -1,4 +1,4 @@
-"""PRIVATE: what it takes and refuses, that results do not depend on it, and the seeds and actions that have it."""
+"""PRIVATE: what it takes and refuses, that results do not depend on it, and the start schedules and actions that have it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import interp, kernels
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, bfloat16, float32, int32, maximum, minimum, sym, uint8
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
@@ -149,9 +149,9 @@ def test_refusals() -> None:
     assert "only the innermost" in refusal(joint(), [["UPCAST", "i", 2]])
 
 
-def test_seeds_and_actions_have_it() -> None:
+def test_start_schedules_and_actions_have_it() -> None:
     kernel = histogram(1 << 22)
-    for found in (seeds(kernel, AVX2, 2), quick_seeds(kernel, AVX2, 2)):
+    for found in (starts(kernel, AVX2, 2), quick_starts(kernel, AVX2, 2)):
         assert any(o.op == "PRIVATE" for o in found[0])
     assert any(o.op == "PRIVATE" for a in actions(apply(kernel, [], AVX2)) for o in _added(a))
 
@@ -180,4 +180,4 @@ def test_two_outputs_over_the_same_points() -> None:
     assert sum(isinstance(s, For) and s.label == "i" for s in body) == 1
     assert "in one loop over the same points" in refusal(means(), [both[0], ["PRIVATE", "total", {"chunks": 2}]])
     assert "for each once" in refusal(means(), [both[0], both[0]])
-    assert [o.on for o in seeds(means(1 << 22), AVX2, 2)[0] if o.op == "PRIVATE"] == ["count", "total"]
+    assert [o.on for o in starts(means(1 << 22), AVX2, 2)[0] if o.op == "PRIVATE"] == ["count", "total"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_random_steps
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, minimum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.keyed import keyed
@@ -127,7 +127,7 @@ def symbolic(key: Any = int32) -> Kernel:
 @pytest.mark.parametrize("key", [int32, uint8, uint64])
 @pytest.mark.parametrize("n", [7, 40])
 def test_each_sum_goes_through_its_own_elements(key: Any, n: int) -> None:
-    for opts in (parse([["SCATTER", "c"], ["SCATTER", "d"]]), seeds(symbolic(key), named("avx2"))[0]):
+    for opts in (parse([["SCATTER", "c"], ["SCATTER", "d"]]), starts(symbolic(key), named("avx2"))[0]):
         check_floats(symbolic(key), opts, named("avx2"), vars={"n": n})
 
 
@@ -183,6 +183,6 @@ def test_what_is_no_such_sum_is_refused() -> None:
         apply(joint(), parse([["SCATTER", "table"], ["SCATTER", "table"]]), named("avx2"))
 
 
-def test_seeds_scatter_into_many_places_and_compare_few() -> None:
-    assert any(o.op == "SCATTER" for o in seeds(equalised(n=20000), named("avx2"))[0])
-    assert not any(o.op == "SCATTER" for o in seeds(zscores(n=20000, g=4), named("avx2"))[0])
+def test_start_schedules_scatter_into_many_places_and_compare_few() -> None:
+    assert any(o.op == "SCATTER" for o in starts(equalised(n=20000), named("avx2"))[0])
+    assert not any(o.op == "SCATTER" for o in starts(zscores(n=20000, g=4), named("avx2"))[0])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_twin
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
-from tilewright.heuristics.seeds import quick_seeds
+from tilewright.heuristics.start import quick_starts
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
@@ -73,9 +73,9 @@ def test_a_block_of_a_torus_has_its_halo_and_no_more(kind: str) -> None:
     assert {v: (r.step, r.extent) for v, r in rings.items()} == {"v0": (2, 6), "v1": (2, 4)}
 
 
-def test_seeds_keep_what_blocks_of_a_torus_share() -> None:
-    """And all of their nests have lanes; those of quick seeds too."""
-    for find in (seeds, quick_seeds):
+def test_start_schedules_keep_what_blocks_of_a_torus_share() -> None:
+    """And all of their nests have lanes; those of quick start schedules too."""
+    for find in (starts, quick_starts):
         scheduled = apply(torus(1024, 1024), find(torus(1024, 1024), AVX2)[0], AVX2)
         assert {"STAGE", "HALO"} <= {o.op for o in scheduled.opts}
         assert all(p.lanes(n).lane is not None for p in scheduled.phases or (scheduled,) for n in p.nests)
@@ -93,5 +93,5 @@ def test_rows_that_begin_anywhere_are_not_stored_past_the_caches() -> None:
     assert seconds(2056, *tall, past) > 1.5 * seconds(2056, *tall)
     assert seconds(2049, *tall[:1], past) == seconds(2049, *tall[:1])
     for w in (2049, 2056):
-        first = seeds(torus(2048, w), AVX2)[0]
+        first = starts(torus(2048, w), AVX2)[0]
         assert not any(o.op == "NT" for o in first) or (w == 2056 and not any(o.op == "UPCAST" and "y" in str(o.on) for o in first))

@@ -65,16 +65,16 @@ def test_an_entry_with_a_right_checksum_but_wrong_content(matmul: Kernel, cpu: D
 def test_an_entry_under_the_name_of_another_is_none(store: Artefacts) -> None:
     store.put_object("one", "c", b"code of one")
     store.put_object("two", "c", b"code of two")
-    store.put_seed("ab" * 32, "[]")
+    store.put_start("ab" * 32, "[]")
     objects = [p for p in files(store) if "object" in p.parts]
     first, second = (p.read_bytes() for p in objects)
     objects[0].write_bytes(second)
     objects[1].write_bytes(first)
-    (seed,) = (p for p in files(store) if "seed" in p.parts)
-    (seed.parent.parent / "cd").mkdir(mode=0o700)
-    (seed.parent.parent / "cd" / ("cd" * 32)).write_bytes(seed.read_bytes())
+    (start,) = (p for p in files(store) if "start" in p.parts)
+    (start.parent.parent / "cd").mkdir(mode=0o700)
+    (start.parent.parent / "cd" / ("cd" * 32)).write_bytes(start.read_bytes())
     assert store.object("one", "c") is None and store.object("two", "c") is None
-    assert store.seed("cd" * 32) is None and store.seed("ab" * 32) == "[]"
+    assert store.start("cd" * 32) is None and store.start("ab" * 32) == "[]"
     store.put_object("one", "c", b"code of one")
     assert store.object("one", "c") == b"code of one"
 

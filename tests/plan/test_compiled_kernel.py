@@ -57,9 +57,9 @@ def test_a_call_computes(compiled: CompiledKernel) -> None:
 
 
 def test_what_a_prog_tells(compiled: CompiledKernel, cpu: Device) -> None:
-    assert compiled.origin == "seed" and compiled.kernel.name == "matmul" and compiled.threads == 1
+    assert compiled.origin == "start" and compiled.kernel.name == "matmul" and compiled.threads == 1
     assert "define void @matmul_p0" in compiled.source
-    assert repr(compiled).startswith("<CompiledKernel matmul(a, b, out=c): ") and repr(compiled).endswith("(seed)>")
+    assert repr(compiled).startswith("<CompiledKernel matmul(a, b, out=c): ") and repr(compiled).endswith("(start)>")
 
 
 def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
@@ -409,7 +409,7 @@ def test_a_schedule_without_room_gives_way_to_the_next(
     tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
     with pytest.warns(RuntimeWarning, match="the exact schedule of matmul cannot be loaded here: no memory. The next one is used"):
         compiled = make("matmul", SHAPE, "float32")
-    assert compiled.origin == "seed" and all(o.op != "SPLITK" for o in compiled.opts)
+    assert compiled.origin == "start" and all(o.op != "SPLITK" for o in compiled.opts)
     a, b, c = arrays()
     np.testing.assert_allclose(compiled(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
     with pytest.raises(DeviceError, match="no memory"):
@@ -420,11 +420,11 @@ def test_a_schedule_without_room_gives_way_to_the_next(
 def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
     rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLITK","k",8]]'))
     tight(monkeypatch, -1)
-    with pytest.warns(RuntimeWarning, match="the seed schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
+    with pytest.warns(RuntimeWarning, match="the start schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
         make("matmul", SHAPE, "float32")
 
 
-def test_a_failed_schedule_is_not_kept_as_the_seed(make, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_schedule_is_not_kept_as_the_start_schedule(make, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make("matmul", SHAPE, "float32").opts
     with monkeypatch.context() as m:
         failures = iter([DeviceError("no memory")])
@@ -514,7 +514,7 @@ def test_an_output_made_read_only_after_its_first_call_is_refused(compiled: Comp
         c.flags.writeable = True
 
 
-def test_a_seed_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_start_schedule_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What guesses a schedule knows whether it is legal, and lowering whether it can be written down; a schedule that was asked for is
     an error."""
     from tilewright.ir.errors import OptError
@@ -531,7 +531,7 @@ def test_a_seed_that_cannot_be_lowered_gives_way_to_the_next(monkeypatch: pytest
 
     monkeypatch.setattr(find, "render", first_fails)
     compiled = best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db")
-    assert compiled.origin == "seed" and tuple(compiled.opts) != tuple(refused[0])
+    assert compiled.origin == "start" and tuple(compiled.opts) != tuple(refused[0])
     refused.clear()
     with pytest.raises(OptError, match="all write one"):
         best("softmax", {"m": 8, "n": 64}, threads=1, cache=tmp_path / "c.db", opts="Un16")

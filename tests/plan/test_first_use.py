@@ -48,12 +48,12 @@ def place(tmp_path: Path) -> Any:
 SOFTMAX = ("softmax", {"m": 13, "n": 203}, "float32")
 
 
-def test_a_wrong_seed_is_told_recorded_and_never_answers_again(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_start_schedule_is_told_recorded_and_never_answers_again(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = planted(monkeypatch, "add", "sub")
     x = np.random.default_rng(0).standard_normal((13, 203)).astype(np.float32) * 30
-    with pytest.warns(FirstUseWarning, match=r"the seed schedule .* of softmax computes wrong results here: y\[.*recorded as wrong"):
+    with pytest.warns(FirstUseWarning, match=r"the start schedule .* of softmax computes wrong results here: y\[.*recorded as wrong"):
         compiled = best(*SOFTMAX, check=True, **place)
-    assert changed and compiled.origin == "seed" and compiled.checked
+    assert changed and compiled.origin == "start" and compiled.checked
     y = compiled(x)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
     np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)

@@ -146,7 +146,7 @@ def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone,
     kernel = kernels.make("add", {"m": 64, "n": 64}, "float32")
     compiled = best(kernel, cache=rows, store=store, threads=2)
     if not any(o == opt("PARALLEL", o.on) for o in compiled.opts):
-        pytest.skip("the seed of a small kernel has one part")
+        pytest.skip("the start schedule of a small kernel has one part")
     times(wide, alone)
     x, y, out = (np.ones((64, 64), np.float32) for _ in range(3))
     replay = Replay([compiled.bound(x, y, out)] * 2)

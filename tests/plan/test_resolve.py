@@ -8,7 +8,7 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
@@ -36,17 +36,17 @@ def rank(monkeypatch: pytest.MonkeyPatch, *best_first: str) -> None:
     monkeypatch.setattr(MODULE, "_estimate", estimate)
 
 
-def test_an_empty_cache_gives_the_seed(matmul: Kernel, cpu: Device, rows: Cache) -> None:
+def test_an_empty_cache_gives_the_start_schedule(matmul: Kernel, cpu: Device, rows: Cache) -> None:
     plan = resolve(matmul, cpu, 1, rows)
-    assert (plan.origin, plan.row) == ("seed", None)
-    assert plan.opts == seeds(matmul, cpu.target, 1)[0]
+    assert (plan.origin, plan.row) == ("start", None)
+    assert plan.opts == starts(matmul, cpu.target, 1)[0]
 
 
-def test_a_warm_start_does_not_look_for_the_seed_again(
+def test_a_warm_start_does_not_look_for_the_start_schedule_again(
     matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = [resolve(matmul, cpu, t, rows, store=store).opts for t in (1, 2)]
-    monkeypatch.setattr("tilewright.heuristics.seeds", None)
+    monkeypatch.setattr("tilewright.heuristics.starts", None)
     assert [resolve(matmul, cpu, t, rows, store=Artefacts(store.folder)).opts for t in (1, 2)] == first
     with pytest.raises(TypeError):
         resolve(matmul, cpu, 3, rows, store=store)
@@ -107,7 +107,7 @@ def test_options_that_do_not_apply_any_more_are_ignored_with_a_warning(matmul: K
     good = measured(matmul, TUNED)
     rows.record([type(good)(**(good.to_dict() | {"opts": '[["UPCAST","a0",64]]', "t_med": 1e-9}))])
     with pytest.warns(CacheWarning, match="a cached schedule of matmul is ignored, its options do not apply any more"):
-        assert resolve(matmul, cpu, 1, rows).origin == "seed"
+        assert resolve(matmul, cpu, 1, rows).origin == "start"
 
 
 @pytest.mark.parametrize("opts", ['[["UPCAST","nowhere",8]]', '[["STAGE","b9",{"at":"a0"}]]', '[["FLY","a0"]]'])
@@ -115,10 +115,12 @@ def test_rows_with_strange_options_are_ignored(matmul: Kernel, cpu: Device, rows
     good = measured(matmul, TUNED)
     rows.record([type(good)(**(good.to_dict() | {"opts": opts}))])
     with pytest.warns(CacheWarning):
-        assert resolve(matmul, cpu, 1, rows).origin == "seed"
+        assert resolve(matmul, cpu, 1, rows).origin == "start"
 
 
-def test_a_neighbour_that_the_model_ranks_above_the_seed(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_that_the_model_ranks_above_the_start_schedule(
+    cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rank(monkeypatch, TUNED)
     rows.record(measured(shaped(16, 64, 32), TUNED))
     plan = resolve(shaped(8, 32, 16), cpu, 1, rows)
@@ -139,11 +141,11 @@ def test_a_neighbours_options_name_the_same_things_here(name: str) -> None:
         assert other.hash != first.hash and other.names == first.names
 
 
-def test_a_neighbour_below_the_seed_is_not_taken(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = dumps(seeds(normalise(shaped(8, 32, 16)), cpu.target, 1)[0])
-    rank(monkeypatch, seed, TUNED)
+def test_a_neighbour_below_the_start_schedule_is_not_taken(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = dumps(starts(normalise(shaped(8, 32, 16)), cpu.target, 1)[0])
+    rank(monkeypatch, start, TUNED)
     rows.record(measured(shaped(16, 64, 32), TUNED))
-    assert resolve(shaped(8, 32, 16), cpu, 1, rows).origin == "seed"
+    assert resolve(shaped(8, 32, 16), cpu, 1, rows).origin == "start"
 
 
 def test_the_next_neighbour_where_the_first_does_not_apply(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +175,9 @@ def test_another_epilogue_is_a_neighbour(cpu: Device, rows: Cache, measured, mon
 
 
 def test_the_real_model_decides_without_help(cpu: Device, rows: Cache, measured) -> None:
-    """The seed's own options, measured at another shape, are ranked equal to the seed where they are the seed there too."""
+    """The start schedule's own options, measured at another shape, are ranked equal to the start schedule where they are the start schedule there too."""
     kernel = shaped(8, 32, 16)
-    best = dumps(seeds(normalise(kernel), cpu.target, 1)[0])
+    best = dumps(starts(normalise(kernel), cpu.target, 1)[0])
     rows.record(measured(shaped(16, 64, 32), best))
     plan = resolve(kernel, cpu, 1, rows)
     assert plan.origin == "nearest" and dumps(plan.opts) == best
@@ -183,30 +185,30 @@ def test_the_real_model_decides_without_help(cpu: Device, rows: Cache, measured)
 
 def test_a_policy_without_reassociation_gets_no_such_schedule(cpu: Device, rows: Cache, measured) -> None:
     kernel = normalise(kernels.make("sum_all", {"n": 4096}, "float32"))
-    assert "REASSOC" in render(kernel, seeds(kernel, cpu.target, 1)[0], cpu).effects, "else this shows nothing"
+    assert "REASSOC" in render(kernel, starts(kernel, cpu.target, 1)[0], cpu).effects, "else this shows nothing"
     plan = resolve(kernel, cpu, 1, rows, policy="")
-    assert plan.origin == "seed" and not apply(kernel, plan.opts, cpu.target).effects
+    assert plan.origin == "start" and not apply(kernel, plan.opts, cpu.target).effects
 
 
-def test_a_quick_seed(matmul: Kernel, cpu: Device, rows: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.heuristics.seeds", None)  # nothing is ranked
-    plan = resolve(matmul, cpu, 1, rows, seed="quick")
-    assert (plan.origin, plan.opts) == ("seed", quick_seeds(matmul, cpu.target, 1)[0])
+def test_a_quick_start(matmul: Kernel, cpu: Device, rows: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.heuristics.starts", None)  # nothing is ranked
+    plan = resolve(matmul, cpu, 1, rows, start="quick")
+    assert (plan.origin, plan.opts) == ("start", quick_starts(matmul, cpu.target, 1)[0])
 
 
-def test_quick_seeds_that_will_not_do_leave_it_to_the_ranked_ones(matmul: Kernel, cpu: Device, rows: Cache) -> None:
-    quick = quick_seeds(matmul, cpu.target, 1)
-    plan = resolve(matmul, cpu, 1, rows, seed="quick", excluded=quick)
-    assert plan.opts == next(o for o in seeds(matmul, cpu.target, 1) if o not in quick)
+def test_quick_starts_that_will_not_do_leave_it_to_the_ranked_ones(matmul: Kernel, cpu: Device, rows: Cache) -> None:
+    quick = quick_starts(matmul, cpu.target, 1)
+    plan = resolve(matmul, cpu, 1, rows, start="quick", excluded=quick)
+    assert plan.opts == next(o for o in starts(matmul, cpu.target, 1) if o not in quick)
 
 
-def test_the_store_keeps_quick_seeds_apart_and_prefers_ranked_ones(
+def test_the_store_keeps_quick_starts_apart_and_prefers_ranked_ones(
     matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.heuristics.quick_seeds", lambda *_: [QUICK, ()])
-    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == QUICK
-    monkeypatch.setattr("tilewright.heuristics.quick_seeds", None)
-    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == QUICK  # from the store
+    monkeypatch.setattr("tilewright.heuristics.quick_starts", lambda *_: [QUICK, ()])
+    assert resolve(matmul, cpu, 1, rows, store=store, start="quick").opts == QUICK
+    monkeypatch.setattr("tilewright.heuristics.quick_starts", None)
+    assert resolve(matmul, cpu, 1, rows, store=store, start="quick").opts == QUICK  # from the store
     ranked = resolve(matmul, cpu, 1, rows, store=store).opts
-    assert ranked == seeds(matmul, cpu.target, 1)[0] != QUICK
-    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == ranked
+    assert ranked == starts(matmul, cpu.target, 1)[0] != QUICK
+    assert resolve(matmul, cpu, 1, rows, store=store, start="quick").opts == ranked

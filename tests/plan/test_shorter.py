@@ -26,13 +26,13 @@ def sines(n: int, dtype: DType) -> Kernel:
 
 
 @pytest.mark.parametrize("dtype", [float32, float64])
-@pytest.mark.parametrize("seed", ["quick", "ranked"])
-def test_a_long_start_schedule_has_fewer_copies(dtype: DType, seed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["quick", "ranked"])
+def test_a_long_start_schedule_has_fewer_copies(dtype: DType, start: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kernel, store = sines(4096, dtype), Artefacts(tmp_path)
-    usual = tw.best(kernel, threads=1, seed=seed, store=store)
+    usual = tw.best(kernel, threads=1, start=start, store=store)
     monkeypatch.setattr(shorter, "MOST", len(usual.source) // 2)
-    short = tw.best(kernel, threads=1, seed=seed, store=store)
-    assert short.origin == "seed"
+    short = tw.best(kernel, threads=1, start=start, store=store)
+    assert short.origin == "start"
     assert len(short.source) < len(usual.source)
     x = np.random.default_rng(0).standard_normal(4096).astype(dtype.np)
     assert np.array_equal(short(x), usual(x))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir.dtypes import bool_, float32, float64, int32
 from tilewright.ir.errors import InternalError, OptError
 from tilewright.lower import lower
@@ -31,7 +31,7 @@ def made(name: str) -> Program:
         return lower(apply(kernels.make("matmul", {"m": 24, "n": 24, "k": 24}, "float32"), parse(GROUP), targets.named("sm_90a")))
     kernel = kernels.make(name, None, None)
     target = targets.named("avx2")
-    return lower(apply(kernel, seeds(kernel, target, 1)[0], target))
+    return lower(apply(kernel, starts(kernel, target, 1)[0], target))
 
 
 PROGRAMS = ("tile", "group", "softmax", "embedding")
@@ -333,7 +333,7 @@ def test_the_message_shows_the_place(programs: dict[str, Program]) -> None:
 @pytest.mark.parametrize("name", kernels.NAMES)
 @pytest.mark.covering(each=3)
 def test_what_lowering_makes_is_accepted(name: str) -> None:
-    """Of every kernel for a processor, OpenCL and CUDA: no options, and some of the first steps that a search may take. (Seeds and long
+    """Of every kernel for a processor, OpenCL and CUDA: no options, and some of the first steps that a search may take. (Start schedules and long
     random schedules are verified wherever a test lowers them.)"""
     kernel = kernels.make(name, None, None)
     for target in map(targets.named, ("avx2", "opencl-gpu", "sm_90a")):

@@ -190,11 +190,11 @@ def native(outs: Sequence[Any]) -> list[Any]:
 def by_qemu(kernel: Any, inputs: dict[str, Any], symbols: dict[str, int]) -> dict[str, Any]:
     """A kernel with the start schedule of an AArch64 processor, run by qemu."""
     import aarch64
-    from tilewright.heuristics import seeds
+    from tilewright.heuristics import starts
     from tilewright.lower import lower
     from tilewright.opts import apply
 
-    program = lower(apply(kernel, seeds(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
+    program = lower(apply(kernel, starts(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
     program.name = "kernel"  # a linker's name
     arrays = {
         b.name: np.ascontiguousarray(inputs[b.name], b.dtype.np) if b.name in inputs else np.full(b.shape, 7, b.dtype.np)

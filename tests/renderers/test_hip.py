@@ -15,7 +15,7 @@ from cuda_build import needs_cxx
 from cuda_text import run_both_ways
 from tilewright import kernels, targets
 from tilewright.devices.cuda.host import HostProgram
-from tilewright.heuristics import quick_seeds
+from tilewright.heuristics import quick_starts
 from tilewright.interp import run as interpret
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
@@ -83,12 +83,12 @@ def test_what_hip_has_not_is_refused() -> None:
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("name", ["matmul", "softmax", "argmax", "cumsum", "matmul_w4", "attention"])
 @pytest.mark.covering
-def test_clang_compiles_seed_schedules(name: str, gpu: str, tmp_path: Path) -> None:
+def test_clang_compiles_start_schedules(name: str, gpu: str, tmp_path: Path) -> None:
     clang = clang_for(gpu)
     if not clang:
         pytest.skip(f"no clang here compiles HIP for {gpu} (Debian: clang-19 and libamdhip64-dev)")
     kernel = kernels.make(name, kernels.get(name).odd_shape, CASES[name])
-    assembly = compiled(rendered(kernel, quick_seeds(kernel, targets.named(gpu))[0], gpu).text, gpu, clang, tmp_path)
+    assembly = compiled(rendered(kernel, quick_starts(kernel, targets.named(gpu))[0], gpu).text, gpu, clang, tmp_path)
     assert all(int(n) == 0 for n in re.findall(r"\.vgpr_spill_count: *(\d+)", assembly))
     waves = re.findall(r"\.wavefront_size: *(\d+)", assembly)
     assert waves and {int(n) for n in waves} == {targets.named(gpu).warp}
@@ -101,7 +101,7 @@ def test_as_cpp_it_gives_the_interpreters_bits(name: str) -> None:
     """Waves of 32 threads, as the fibers of `devices.cuda.host` are."""
     target: Target = targets.named("gfx1100")
     kernel = kernels.make(name, kernels.get(name).odd_shape, CASES[name])
-    program = lower(apply(kernel, quick_seeds(kernel, target)[0], target))
+    program = lower(apply(kernel, quick_starts(kernel, target)[0], target))
     source = render(program, target)
     exchange = "#define __HIPCC_RTC__\n#define __shfl_xor(x, distance) __shfl_xor_sync(0xffffffffu, x, distance)\n"
     host = HostProgram(replace(source, text=exchange + source.text))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import random_schedules
 from tilewright import kernels
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
@@ -66,9 +66,9 @@ def test_every_operation_on_every_type(lanes: int, lang: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
 @pytest.mark.covering(each=3)
-def test_seeds_compute_the_kernel(at: int, name: str) -> None:
+def test_start_schedules_compute_the_kernel(at: int, name: str) -> None:
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
-    program = lower(apply(kernel, seeds(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
+    program = lower(apply(kernel, starts(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
     agree(program, kernel, {}, LANGS[at % 2])
 
 

@@ -46,14 +46,14 @@ class Matmulish:
     """Best: UPCAST m and n to 32 or more together (128 at most, beyond that registers spill), B staged, k tiled, parallel.
 
     A plateau: TILE(k) does nothing before B is staged. A trap: staging B makes it slower until n is upcast by 4 or
-    more. `seeded`: the start schedule."""
+    more. `started`: the start schedule."""
 
-    def __init__(self, seeded: bool = True, with_templates: bool = True) -> None:
-        self.seeded, self.with_templates = seeded, with_templates
+    def __init__(self, with_starts: bool = True, with_templates: bool = True) -> None:
+        self.with_starts, self.with_templates = with_starts, with_templates
         self.applied = 0
 
-    def seeds(self) -> list[Schedule]:
-        return [(opt("PARALLEL", "m"), opt("UPCAST", "n", 8))] if self.seeded else []
+    def starts(self) -> list[Schedule]:
+        return [(opt("PARALLEL", "m"), opt("UPCAST", "n", 8))] if self.with_starts else []
 
     def apply(self, opts: Schedule) -> Done:
         self.applied += 1
@@ -190,9 +190,9 @@ class FakeMeasurer:
         return Duel(ratio, abs(ratio - 1) > self.significance, self.seconds(a.opts), self.seconds(b.opts), rounds)
 
 
-def space(seeded: bool = True, with_templates: bool = True) -> tuple[Space, Matmulish]:
+def space(with_starts: bool = True, with_templates: bool = True) -> tuple[Space, Matmulish]:
     """A fresh space and the engine behind it."""
-    engine = Matmulish(seeded, with_templates)
+    engine = Matmulish(with_starts, with_templates)
     return Space(engine), engine
 
 

@@ -113,7 +113,7 @@ def test_what_is_known_to_be_good_is_not_put_off(monkeypatch: Any) -> None:
     """Of a search that ends before its strategy has no more ideas: the schedule to start from, and what a cache remembers."""
     length = {8: 1, 16: 10 * most(1000.0), 4: 1}
     monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
-    for origin, first in (("stored", {8, 16}), ("seed", {8, 4})):
+    for origin, first in (("stored", {8, 16}), ("start", {8, 4})):
         b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(4)]))
         b.run.starts = [Start(wide(8)), Start(wide(16), origin)]
         b.run.run()

@@ -170,7 +170,7 @@ def test_a_portfolio_from_nothing_draws_evenly_first() -> None:
 
 
 def test_a_portfolio_without_templates_goes_on_without() -> None:
-    where, _ = space(seeded=False, with_templates=False)
+    where, _ = space(with_starts=False, with_templates=False)
     assert create("portfolio", where, start=[]).ask(5)
 
 
@@ -199,7 +199,7 @@ def test_recording_takes_instances_walks_and_failures() -> None:
     where, engine = space()
     measurer = FakeMeasurer(engine.seconds, outcomes=lambda o: Outcome.crash if len(o) == 2 else Outcome.ok)
     found = record_space(where, measurer, 120, {"kernel": "matmulish"})
-    assert len(found.entries) == 120 and found.entries[0].opts == where.seeds()[0]
+    assert len(found.entries) == 120 and found.entries[0].opts == where.starts()[0]
     made = [e for e in found.entries if e.template == "gemm"]
     assert 70 <= len(made) <= 100 and all(where.instance(where.templates()[0], dict(e.params)) == e.opts for e in made)
     assert {e.outcome for e in found.entries} == {"ok", "crash"}
@@ -219,7 +219,7 @@ def test_what_is_measured_first_is_spread_over_the_values() -> None:
     points = ChoicePoints(Space(bowl()))
 
     def likeness(draws: int) -> float:
-        """The greatest likeness of two of six points, mean over seeds."""
+        """The greatest likeness of two of six points, mean over start schedules."""
         total = 0.0
         for seed in range(40):
             rng, found = Random(seed), list[ChoicePoint]()

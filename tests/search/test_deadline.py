@@ -108,7 +108,7 @@ def test_starting_the_measurer_hangs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(kernels, "make"), (spaces.OptEngine, "seeds"), (caches, "open"), (caches.Cache, "answers")],
+    [(kernels, "make"), (spaces.OptEngine, "starts"), (caches, "open"), (caches.Cache, "answers")],
     ids=lambda x: str(x)[-20:],
 )
 def test_preparing_hangs(tmp_path: Path, where: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

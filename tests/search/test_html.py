@@ -43,7 +43,7 @@ def test_html_is_escaped() -> None:
 
 def test_a_result_shows_its_answer() -> None:
     result = make(JOB, opts=SCHEDULE, t_min=1e-3, t_med=2e-3, n=5, verified=True, counts={"ok": 3, "slow": 0}, plain_s=4e-3, gain=1.5)
-    assert result.opts == SCHEDULE and isinstance(result.opts, ShownSchedule) and result.seed_opts is None
+    assert result.opts == SCHEDULE and isinstance(result.opts, ShownSchedule) and result.start_opts is None
     texts = Cells(result._repr_html_()).texts
     for said in ("a<b>.py:f m=4 float32 on cpu with 1 thread", "1 ms", "2 ms", "1 GFLOP/s", "Um8 Pm", "once", "3 ok", "4 ms", "1.50"):
         assert said in texts, said

@@ -14,7 +14,7 @@ WHOLE = """
 dtypes = ["float32"]
 targets = ["ci"]
 budget = "20s"
-seed = 3
+random-seed = 3
 
 [targets.ci]
 device = "cpu"
@@ -38,7 +38,7 @@ budget = 5
 trials = 7
 strategy = "beam"
 start = "Um8 UPCAST(n, 16)"
-seed = 1
+random-seed = 1
 """
 
 
@@ -55,8 +55,15 @@ def test_entries_are_the_product_with_defaults_and_overrides(tmp_path: Path) -> 
         "softmax m=4096,n=4096 float16 for ci",
     ]
     first, last = m.entries[0], m.entries[-1]
-    assert (first.budget, first.trials, first.strategy, first.seeds, first.seed, first.line) == (20.0, None, None, "auto", 3, 19)
-    assert (last.budget, last.trials, last.strategy, last.seeds, last.seed, last.line) == (5.0, 7, "beam", "Um8 UPCAST(n, 16)", 1, 24)
+    assert (first.budget, first.trials, first.strategy, first.start, first.random_seed, first.line) == (20.0, None, None, "auto", 3, 19)
+    assert (last.budget, last.trials, last.strategy, last.start, last.random_seed, last.line) == (
+        5.0,
+        7,
+        "beam",
+        "Um8 UPCAST(n, 16)",
+        1,
+        24,
+    )
     assert first.made is not None and first.made.name == "matmul"
     assert [e.place.name for e in m.only(["gpu"]).entries] == ["gpu", "gpu"]
     with pytest.raises(UsageError, match="has no target 'gpus'; did you mean 'gpu'"):
@@ -118,12 +125,17 @@ def test_files_are_beside_the_manifest(tmp_path: Path, monkeypatch: pytest.Monke
         ("[[kernel]]\nname = 'add'\nbudget = true", "line 3, .*budget"),
         ("[[kernel]]\nname = 'add'\nstrategy = 'beem'", "line 3, .*did you mean 'beam'"),
         ("[[kernel]]\nname = 'add'\nstrategy = 3", "line 3, .*unknown strategy '3'"),
-        ("[[kernel]]\nname = 'add'\nseeds = 'some'", 'line 3, .*start is "seeds", "none" or a schedule: option 0: cannot read .some.'),
-        ("[[kernel]]\nname = 'add'\nseed = -1", "line 3, .*seed must be"),
+        (
+            "[[kernel]]\nname = 'add'\nstart = 'some'",
+            'line 3, .*start is "auto", "none" or a schedule: option 0: cannot read .some.',
+        ),
+        ("[[kernel]]\nname = 'add'\nseeds = 'none'", "line 3, .*seeds is now start"),
+        ("[[kernel]]\nname = 'add'\nseed = 1", "line 3, .*seed is now random-seed"),
+        ("[[kernel]]\nname = 'add'\nrandom-seed = -1", "line 3, .*random-seed must be"),
         ("[[kernel]]\nname = 'add'\n[[kernel]]\nname = 'add'", "line 3, add .* the same entry stands on line 1"),
         ("[targets.a]\ntarget = '" + "*" * 1001 + "'", "line 2, .*target must be a text of at most 1000 characters"),
         ("[[kernel]]\nname = 'add'\nshapes = ['m=" + "9" * 5000 + "']", "line 3, .*size m has 5000 digits"),
-        ("[[kernel]]\nname = 'add'\nseed = " + "9" * 5000, "not a manifest"),
+        ("[[kernel]]\nname = 'add'\nrandom-seed = " + "9" * 5000, "not a manifest"),
         ("[[kernel]]\nname = '../x.py:f'", r"line 2, .*\.\./x.py is not below the manifest's folder"),
         ("[[kernel]]\nname = '/dev/stdin:f'", "line 2, .*is not below the manifest's folder"),
         ("[targets.a]\ndevice = '../x.py:D'\n[[kernel]]\nname = 'add'", "line 2, .*is not below the manifest's folder"),

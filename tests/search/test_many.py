@@ -118,12 +118,12 @@ def test_an_entry_may_have_a_limit_and_its_own_way(tmp_path: Path, store: Cache,
     m = manifest(
         tmp_path,
         2,
-        'budget = "2s"\ntrials = 9\nstrategy = "beam"\nseeds = "none"\nseed = 4\n[[kernel]]\nname = "matmul"\nshapes = ["m=9,n=9,k=3"]\n',
+        'budget = "2s"\ntrials = 9\nstrategy = "beam"\nstart = "none"\nrandom-seed = 4\n[[kernel]]\nname = "matmul"\nshapes = ["m=9,n=9,k=3"]\n',
     )
     go(m, store, script, seconds=30)
     assert script.shares == [(1, 2.0), (2, 2.0), (3, 26.0)]
     first = script.calls[0][1]
-    assert (first["budget"].trials, first["strategy"], first["seeds"], first["seed"]) == (9, "beam", "none", 4)
+    assert (first["budget"].trials, first["strategy"], first["start"], first["random_seed"]) == (9, "beam", "none", 4)
     script.calls.clear()
     go(m, store, script, seconds=30, trials=3, strategy="random")
     assert {(more["budget"].trials, more["strategy"]) for _, more in script.calls} == {(3, "random")}

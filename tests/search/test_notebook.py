@@ -38,22 +38,26 @@ def test_a_notebook_sees_the_search(lines: list[str], monkeypatch: pytest.Monkey
     monkeypatch.setattr(notebook, "PAUSE_S", 0.0)
     show = shown(None)
     assert isinstance(show, NotebookProgress)
-    show.phase("seeds")
+    show.phase("start schedules")
     show.candidate(Measurement((), Outcome.ok))
     show.best(make(JOB, t_min=1e-3))
     show.done(make(JOB, t_min=1e-3))
-    assert lines[:3] == ["<code>seeds</code>", "<code>seeds · 1 ok</code>", "<code>seeds · 1 ok · best 1 ms</code>"]
+    assert lines[:3] == [
+        "<code>start schedules</code>",
+        "<code>start schedules · 1 ok</code>",
+        "<code>start schedules · 1 ok · best 1 ms</code>",
+    ]
     assert "a&lt;b" in lines[3] and "(tuned)" in lines[3]
 
 
 def test_displays_are_rationed(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "PAUSE_S", 1e9)
     show = NotebookProgress()
-    show.phase("seeds")
+    show.phase("start schedules")
     for _ in range(5):
         show.candidate(Measurement((), Outcome.ok))
     show.phase("searching")
-    assert lines == ["<code>seeds</code>", "<code>searching · 5 ok</code>"]
+    assert lines == ["<code>start schedules</code>", "<code>searching · 5 ok</code>"]
 
 
 def test_elsewhere_nothing_is_shown(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,17 +154,17 @@ def test_a_start_schedule_is_a_trial_where_a_template_makes_it() -> None:
     assert asked == [outside[:3]], "then the instance nearest to the other start schedule"
 
 
-def test_fitting_finds_the_choices_that_make_a_seed() -> None:
-    """Every contraction seed of a matmul is an instance of its template."""
+def test_fitting_finds_the_choices_that_make_a_start_schedule() -> None:
+    """Every contraction start schedule of a matmul is an instance of its template."""
     kernel = normalise(kernels.make("matmul", {"m": 512, "n": 512, "k": 512}))
     where = Space(OptEngine(kernel, targets.named("znver5"), 2))
     fitters = [Fitter(t) for t in where.templates()]
-    seeds = [s for s in where.seeds() if any(o.op == "STAGE" for o in s) and not any(o.op == "TILE" and o.on == "m" for o in s)][:4]
-    for s in seeds:
+    starts = [s for s in where.starts() if any(o.op == "STAGE" for o in s) and not any(o.op == "TILE" and o.on == "m" for o in s)][:4]
+    for s in starts:
         name, params = nearest(fitters, s)  # type: ignore[misc]
         made = where.instance(next(f.template for f in fitters if f.template.name == name), params)
         assert name == "contraction" and made is not None and where.state(made).hash == where.state(s).hash  # type: ignore[union-attr]
-    assert len(seeds) == 4
+    assert len(starts) == 4
 
 
 def test_distance_between_option_lists() -> None:

@@ -56,8 +56,8 @@ class Book:
     def add(self, measurement: Measurement, strategy: str) -> None:
         self.rows.append((measurement, strategy))
 
-    def winner(self, measurement: Measurement, seed_opts: Any, seed_s: Any, final: Any) -> None:
-        (self.on_the_way if final.get("provisional") else self.winners).append((measurement, seed_opts, seed_s, final))
+    def winner(self, measurement: Measurement, start_opts: Any, start_s: Any, final: Any) -> None:
+        (self.on_the_way if final.get("provisional") else self.winners).append((measurement, start_opts, start_s, final))
 
     def flush(self) -> None:
         self.flushed += 1
@@ -74,17 +74,17 @@ class Bench:
         self,
         budget: Budget,
         strategy: str | Callable[[Space], Strategy] | None = "portfolio",
-        seeded: bool = True,
+        with_starts: bool = True,
         clock: Any = None,
         measurer: type[FakeMeasurer] = FakeMeasurer,
         **script: Any,
     ) -> None:
-        self.space, self.engine = space(seeded)
+        self.space, self.engine = space(with_starts)
         self.measurer = measurer(**{"seconds": self.engine.seconds, **script})
         self.log, self.book = Log(), Book()
-        starts = [Start(s) for s in self.space.seeds()]
+        starts = [Start(s) for s in self.space.starts()]
         if isinstance(strategy, str):
-            strategy = create(strategy, self.space, start=[s.opts for s in starts] if seeded else [])
+            strategy = create(strategy, self.space, start=[s.opts for s in starts] if with_starts else [])
         elif strategy is not None:
             strategy = strategy(self.space)
         meter = Meter(budget, **({"clock": clock} if clock else {}))
@@ -116,33 +116,33 @@ class Scripted(Strategy):
         return not self.asks
 
 
-def test_finds_better_than_the_seed_and_says_so() -> None:
+def test_finds_better_than_the_start_schedule_and_says_so() -> None:
     b = Bench(Budget(None, 80))
     r = b.run.run()
-    seed = b.space.seeds()[0]
-    assert r.seed_opts == seed and r.seed_s == pytest.approx(b.engine.seconds(seed))
-    assert r.t_min == pytest.approx(b.engine.seconds(r.opts)) and r.t_min < 0.6 * r.seed_s
+    start = b.space.starts()[0]
+    assert r.start_opts == start and r.start_s == pytest.approx(b.engine.seconds(start))
+    assert r.t_min == pytest.approx(b.engine.seconds(r.opts)) and r.t_min < 0.6 * r.start_s
     assert (r.exit_code, r.origin, r.verified, r.confirmed, r.significant) == (0, "tuned", True, True, True)
-    assert r.gain == pytest.approx(r.seed_s / r.t_min)
+    assert r.gain == pytest.approx(r.start_s / r.t_min)
     assert r.counts["ok"] == len(b.book.rows) == 80
     assert r.gflops == pytest.approx(1000 / r.t_min * 1e-9) and r.roofline_pct == pytest.approx(100 * 0.001 / r.t_min)
     assert [h["t_min"] for h in r.history] == sorted((h["t_min"] for h in r.history), reverse=True)
-    assert b.log.phases == ["seeds", "searching", "deciding"]
+    assert b.log.phases == ["start schedules", "searching", "deciding"]
     assert b.log.results == [r]
     assert b.log.bests[-1].t_min == pytest.approx(min(t for t in (m.t_min for m, _ in b.book.rows) if t is not None))
 
 
-def test_seeds_are_measured_first() -> None:
+def test_start_schedules_are_measured_first() -> None:
     b = Bench(Budget(None, 30))
     b.run.run()
-    assert b.batches[0][0] == b.space.seeds()[0]
+    assert b.batches[0][0] == b.space.starts()[0]
 
 
-def test_winner_is_recorded_once_with_its_seed() -> None:
+def test_winner_is_recorded_once_with_its_start_schedule() -> None:
     b = Bench(Budget(None, 40))
     r = b.run.run()
-    [(m, seed_opts, seed_s, final)] = b.book.winners
-    assert (m.opts, seed_opts, seed_s) == (r.opts, r.seed_opts, r.seed_s)
+    [(m, start_opts, start_s, final)] = b.book.winners
+    assert (m.opts, start_opts, start_s) == (r.opts, r.start_opts, r.start_s)
     assert final["confirmed"] is True
     assert len(b.book.rows) == 40
 
@@ -179,8 +179,8 @@ def test_result_as_json() -> None:
         "dtype",
         "device",
         "strategy",
-        "seed_opts",
-        "seed_s",
+        "start_opts",
+        "start_s",
         "opts",
         "t_min",
         "t_med",
@@ -208,11 +208,11 @@ def test_nothing_is_measured_twice() -> None:
         same_source=same,
     )
     r = b.run.run()
-    assert len(b.book.rows) == 3  # the seed, one of the four, and the last
+    assert len(b.book.rows) == 3  # the start schedule, one of the four, and the last
     assert r.repeated == 4
     told = b.run.strategy.told  # type: ignore[union-attr]
     # everyone who asked is told, except where the answer is still on its way
-    assert {o for o, _ in told} == {b.space.seeds()[0], (up, tile), (up,), (up, opt("PARALLEL", "m"))}
+    assert {o for o, _ in told} == {b.space.starts()[0], (up, tile), (up,), (up, opt("PARALLEL", "m"))}
 
 
 def test_illegal_is_counted_and_told_without_a_build() -> None:
@@ -228,12 +228,12 @@ def test_illegal_is_counted_and_told_without_a_build() -> None:
 
 @pytest.mark.parametrize("kind", ["wrong", "build", "timeout", "crash", "slow"])
 def test_no_outcome_ends_a_run(kind: str) -> None:
-    seed = Matmulish().seeds()[0]
+    start = Matmulish().starts()[0]
 
     def outcomes(opts: Schedule) -> Outcome:
         # of the options one by one: a Result's schedule is printed in the short form, and `hash` differs by process
         half = zlib.crc32(" ".join(map(str, opts)).encode()) % 2 == 0
-        return Outcome(kind) if half and opts != seed else Outcome.ok
+        return Outcome(kind) if half and opts != start else Outcome.ok
 
     b = Bench(Budget(None, 60), outcomes=outcomes)
     r = b.run.run()
@@ -249,10 +249,10 @@ def test_nothing_valid_is_exit_4() -> None:
     assert r.counts == {"crash": 30}
 
 
-def test_a_crashing_seed_leaves_the_search_to_win() -> None:
-    seed = Matmulish().seeds()[0]
-    r = Bench(Budget(None, 40), outcomes=lambda o: Outcome.crash if o == seed else Outcome.ok).run.run()
-    assert r.exit_code == 0 and r.seed_opts is None and r.seed_s is None and r.gain is None
+def test_a_crashing_start_schedule_leaves_the_search_to_win() -> None:
+    start = Matmulish().starts()[0]
+    r = Bench(Budget(None, 40), outcomes=lambda o: Outcome.crash if o == start else Outcome.ok).run.run()
+    assert r.exit_code == 0 and r.start_opts is None and r.start_s is None and r.gain is None
 
 
 @pytest.mark.parametrize("when", [5, 23])
@@ -265,7 +265,7 @@ def test_interrupt_keeps_the_best(when: int) -> None:
     r = b.run.run()
     assert r.exit_code == 130
     best = min(m.t_min for m, _ in b.book.rows if m.t_min is not None)
-    assert r.t_min is not None and r.t_min <= b.engine.seconds(b.space.seeds()[0])
+    assert r.t_min is not None and r.t_min <= b.engine.seconds(b.space.starts()[0])
     assert r.t_min == pytest.approx(best) or r.t_min * 0.95 < best
     assert len(b.book.winners) == 1
     assert not [c for c in b.measurer.calls if c[0] in ("duel", "confirm")]
@@ -365,23 +365,23 @@ def test_interrupt_while_deciding() -> None:
 
     b.measurer.duel, b.measurer.confirm = duel, confirm  # type: ignore[method-assign]
     r = b.run.run()
-    assert r.exit_code == 130 and r.t_min is not None and r.t_min < 0.6 * b.engine.seconds(b.space.seeds()[0])
+    assert r.exit_code == 130 and r.t_min is not None and r.t_min < 0.6 * b.engine.seconds(b.space.starts()[0])
     assert len(b.book.winners) == 1
 
 
-def test_seeds_timed_in_a_busy_moment_are_timed_again() -> None:
-    """The machine was three times slower while the seeds were measured; side by side nothing beats them."""
+def test_start_schedules_timed_in_a_busy_moment_are_timed_again() -> None:
+    """The machine was three times slower while the start schedules were measured; side by side nothing beats them."""
     b = Bench(Budget(None, 40), seconds=lambda o: 1e-3 if len(o) == 2 else 1.1e-3, noise=lambda n: 3.0 if n == 1 else 1.0)
     r = b.run.run()
     assert len(r.opts) == 2
-    assert r.seed_s == pytest.approx(1e-3)
+    assert r.start_s == pytest.approx(1e-3)
 
 
-def test_no_significant_win_returns_the_seed() -> None:
+def test_no_significant_win_returns_the_start_schedule() -> None:
     """All candidates look a little faster at times, and none is."""
     b = Bench(Budget(None, 50), seconds=lambda o: 1e-3, noise=lambda n: 1.0 if n == 1 else 0.9)
     r = b.run.run()
-    assert r.opts == b.space.seeds()[0]
+    assert r.opts == b.space.starts()[0]
     assert (r.exit_code, r.significant, r.gain) == (0, False, 1.0)
     assert "no significant win" in r.message
     assert b.book.winners[0][0].opts == r.opts
@@ -431,26 +431,26 @@ def test_time_budget_ends_the_run_in_time() -> None:
     assert "time budget" in r.message
 
 
-def test_a_budget_too_small_for_the_seed_still_gives_an_answer() -> None:
+def test_a_budget_too_small_for_the_start_schedule_still_gives_an_answer() -> None:
     clock = Ticker()
     r = Bench(Budget(0.01), clock=clock, on_measure=clock.measured).run.run()
     assert r.t_min is not None and r.exit_code == 0
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
-def test_the_seed_to_beat_is_measured_however_late_it_is_built(seconds: float) -> None:
-    """Builds come out of order: an answer that is slower than the first seed would be worse than no tuning."""
+def test_the_start_schedule_to_beat_is_measured_however_late_it_is_built(seconds: float) -> None:
+    """Builds come out of order: an answer that is slower than the first start schedule would be worse than no tuning."""
     clock = Ticker()
     b = Bench(Budget(seconds), clock=clock, on_measure=clock.measured)
-    seed = b.space.seeds()[0]
-    b.run.starts.append(Start(()))  # slower than the seed
+    start = b.space.starts()[0]
+    b.run.starts.append(Start(()))  # slower than the start schedule
 
     def late(schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]:
-        yield from sorted(b.measurer._builds(schedules), key=lambda built: schedules[built[0]] == seed)
+        yield from sorted(b.measurer._builds(schedules), key=lambda built: schedules[built[0]] == start)
 
     b.measurer.build = late  # type: ignore[method-assign]
     r = b.run.run()
-    assert seed in {m.opts for m, _ in b.book.rows} and r.t_min is not None and r.t_min <= 1.01 * b.engine.seconds(seed)
+    assert start in {m.opts for m, _ in b.book.rows} and r.t_min is not None and r.t_min <= 1.01 * b.engine.seconds(start)
 
 
 def test_trials_are_exact() -> None:
@@ -483,7 +483,7 @@ def test_a_strategy_that_never_asks_does_not_hang() -> None:
 def test_record_mode_measures_the_start_only() -> None:
     b = Bench(Budget(None, 50), strategy=None)
     r = b.run.run()
-    assert b.measurer.measured == 1 and r.opts == b.space.seeds()[0] and r.exit_code == 0
+    assert b.measurer.measured == 1 and r.opts == b.space.starts()[0] and r.exit_code == 0
 
 
 def test_ranked_by_the_model_before_building() -> None:
@@ -495,12 +495,12 @@ def test_ranked_by_the_model_before_building() -> None:
     assert order.index(fast) < order.index(slow)
 
 
-def test_without_seeds_it_gets_close() -> None:
-    b = Bench(Budget(None, 200), seeded=False)
+def test_without_start_schedules_it_gets_close() -> None:
+    b = Bench(Budget(None, 200), with_starts=False)
     r = b.run.run()
     assert r.t_min is not None and math.isfinite(r.t_min)
     assert r.t_min < 1.12 * b.engine.optimum()
-    assert r.seed_opts == ()
+    assert r.start_opts == ()
 
 
 class Wide(FakeMeasurer):

@@ -15,7 +15,7 @@ from tilewright.search.bench.simulation import random_expectation, record, score
 def recording(trials: int = 400) -> Recording:
     where, engine = space()
     m = FakeMeasurer(engine.seconds, outcomes=lambda o: Outcome.crash if len(o) % 5 == 4 else Outcome.ok)
-    return record(where, m, create("random", where, seed=9, start=where.seeds()), trials, {"kernel": "matmulish"})  # type: ignore[arg-type]
+    return record(where, m, create("random", where, seed=9, start=where.starts()), trials, {"kernel": "matmulish"})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +23,9 @@ def recorded() -> Recording:
     return recording()
 
 
-def test_record_keeps_seeds_failures_and_costs(recorded: Recording) -> None:
+def test_record_keeps_start_schedules_failures_and_costs(recorded: Recording) -> None:
     assert len(recorded.entries) == 400
-    assert recorded.entries[0].opts == recorded.seeds()[0]
+    assert recorded.entries[0].opts == recorded.starts()[0]
     assert {e.outcome for e in recorded.entries} == {"ok", "crash"}
     assert all((e.t_min is None) == (e.outcome == "crash") for e in recorded.entries)
     assert any(e.template == "gemm" for e in recorded.entries)
@@ -64,7 +64,7 @@ def test_every_strategy_runs_on_a_recording(name: str, recorded: Recording) -> N
 
 def test_guided_search_scores_above_random(recorded: Recording) -> None:
     def mean(name: str) -> float:
-        return sum(score(recorded, simulate(recorded, name, trials=60, seed=s, seeds="none").curve) for s in range(3)) / 3
+        return sum(score(recorded, simulate(recorded, name, trials=60, seed=s, begin="none").curve) for s in range(3)) / 3
 
     assert mean("portfolio") > mean("random") + 0.1
 

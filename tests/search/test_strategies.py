@@ -22,11 +22,11 @@ ALL = ["portfolio", "beam", "random", "evolve", "choices", "anneal", "genetic", 
 
 
 def drive(
-    name: str, trials: int, seed: int = 0, seeded: bool = True, batch: int = 8, with_templates: bool = True
+    name: str, trials: int, seed: int = 0, with_starts: bool = True, batch: int = 8, with_templates: bool = True
 ) -> tuple[float, list[float]]:
     """Best time over the optimum after `trials` measurements, and the best after each."""
-    where, engine = space(seeded, with_templates)
-    start = where.seeds() if seeded else []
+    where, engine = space(with_starts, with_templates)
+    start = where.starts() if with_starts else []
     strategy = create(name, where, seed=seed, start=start)
     best, curve = math.inf, []
     for opts in start:
@@ -68,9 +68,9 @@ def test_names_and_registry() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_asks_are_legal_and_never_repeated(name: str) -> None:
     where, engine = space()
-    strategy = create(name, where, seed=3, start=where.seeds())
+    strategy = create(name, where, seed=3, start=where.starts())
     seen: set[str] = set()
-    for opts in where.seeds():
+    for opts in where.starts():
         seen.add(where.state(opts).hash)  # type: ignore[union-attr]
         strategy.tell(opts, measured(opts, engine.seconds(opts)))
     if name == "exhaustive":
@@ -94,8 +94,8 @@ def test_same_seed_same_asks(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_may_be_asked_again_before_it_is_told(name: str) -> None:
     where, engine = space()
-    strategy = create(name, where, seed=1, start=where.seeds())
-    for opts in where.seeds():
+    strategy = create(name, where, seed=1, start=where.starts())
+    for opts in where.starts():
         strategy.tell(opts, measured(opts, engine.seconds(opts)))
     waiting: list[tuple[object, ...]] = []
     hashes = set()
@@ -114,8 +114,8 @@ def test_may_be_asked_again_before_it_is_told(name: str) -> None:
 def test_failures_only_teach(name: str) -> None:
     """Every third candidate fails in some way, and the strategy goes on to find something good."""
     where, engine = space()
-    strategy = create(name, where, seed=2, start=where.seeds())
-    for opts in where.seeds():
+    strategy = create(name, where, seed=2, start=where.starts())
+    for opts in where.starts():
         strategy.tell(opts, measured(opts, engine.seconds(opts)))
     kinds = [Outcome.wrong, Outcome.crash, Outcome.timeout, Outcome.build, Outcome.illegal]
     count, best = 0, math.inf
@@ -128,13 +128,13 @@ def test_failures_only_teach(name: str) -> None:
                 best = min(best, engine.seconds(opts))
                 strategy.tell(opts, measured(opts, engine.seconds(opts)))
     assert count > 60
-    assert best < engine.seconds(where.seeds()[0])
+    assert best < engine.seconds(where.starts()[0])
 
 
 def test_beam_crosses_the_plateau_and_the_trap() -> None:
     """TILE(k) pays only after STAGE(b), which costs before UPCAST(n); greedy descent by single steps from the empty
     schedule stops before it."""
-    assert sorted(drive("beam", 120, seed=s, seeded=False)[0] for s in range(5))[2] < 1.02
+    assert sorted(drive("beam", 120, seed=s, with_starts=False)[0] for s in range(5))[2] < 1.02
 
 
 def test_greedy_single_steps_do_not() -> None:
@@ -145,12 +145,12 @@ def test_greedy_single_steps_do_not() -> None:
     assert engine.seconds((*small, opt("TILE", "k", 256))) == engine.seconds(small)
 
 
-def test_beam_improves_a_seed_sideways() -> None:
-    """The seed has n upcast by 8; the optimum needs another amount there, which no appended option can give."""
+def test_beam_improves_a_start_schedule_sideways() -> None:
+    """The start schedule has n upcast by 8; the optimum needs another amount there, which no appended option can give."""
     where, engine = space()
     assert sorted(drive("beam", 80, seed=s)[0] for s in range(5))[2] < 1.05
     best_with_eight = min(
-        engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256)))
+        engine.seconds((*where.starts()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256)))
         for m in (2, 3, 4, 6, 8, 12, 16)
     )
     assert best_with_eight > 1.05 * engine.optimum()
@@ -158,8 +158,8 @@ def test_beam_improves_a_seed_sideways() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["beam", "evolve", "portfolio"])
-def test_without_seeds_it_gets_close(name: str) -> None:
-    results = [drive(name, 150, seed=s, seeded=False)[0] for s in range(5)]
+def test_without_start_schedules_it_gets_close(name: str) -> None:
+    results = [drive(name, 150, seed=s, with_starts=False)[0] for s in range(5)]
     assert sorted(results)[2] < 1.1
 
 
@@ -180,17 +180,17 @@ def test_optuna_finds_the_template_optimum() -> None:
 
 @pytest.mark.slow
 def test_portfolio_beats_random() -> None:
-    """Half-way through a small budget from a start, on most seeds; from nothing a little later, in the geometric mean."""
+    """Half-way through a small budget from a start, on most start schedules; from nothing a little later, in the geometric mean."""
     wins = sum(drive("portfolio", 60, seed=s)[0] < drive("random", 60, seed=s)[0] for s in range(6))
     assert wins >= 5
-    logs = {n: sum(math.log(drive(n, 120, seed=s, seeded=False)[0]) for s in range(4)) for n in ("portfolio", "random")}
+    logs = {n: sum(math.log(drive(n, 120, seed=s, with_starts=False)[0]) for s in range(4)) for n in ("portfolio", "random")}
     assert logs["portfolio"] < 0.5 * logs["random"]
 
 
 def test_portfolio_models_choices_when_it_starts_empty() -> None:
     where, _ = space()
     assert "choices" in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
-    assert "choices" not in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
+    assert "choices" not in create("portfolio", where, start=where.starts())._arms  # type: ignore[attr-defined]
 
 
 def test_exhaustive_sees_everything_once() -> None:
@@ -212,7 +212,7 @@ def test_random_ends_when_the_space_does() -> None:
         def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]
             return [a for a in super().actions(done) if a[0].op == "PARALLEL"]  # type: ignore[arg-type]
 
-    where = Space(Tiny(seeded=False, with_templates=False))
+    where = Space(Tiny(with_starts=False, with_templates=False))
     strategy = create("random", where)
     asked = []
     for _ in range(100):
@@ -228,7 +228,7 @@ def test_beam_ends_when_the_space_does() -> None:
         def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]
             return [a for a in super().actions(done) if a[0].op in ("PARALLEL", "TILE")]  # type: ignore[arg-type]
 
-    where = Space(Tiny(seeded=False, with_templates=False))
+    where = Space(Tiny(with_starts=False, with_templates=False))
     strategy = Beam(where)
     asked = 0
     for _ in range(200):
@@ -249,17 +249,17 @@ def test_policy_keeps_effects_out() -> None:
 
 
 def test_neighbourhood_moves() -> None:
-    seed = (opt("UPCAST", "m", 8), opt("UPCAST", "n", 16), opt("STAGE", "b", at="n"))
+    start = (opt("UPCAST", "m", 8), opt("UPCAST", "n", 16), opt("STAGE", "b", at="n"))
     kinds = {}
-    for kind, opts in neighbours(seed):
+    for kind, opts in neighbours(start):
         kinds.setdefault(kind.split()[0], []).append(opts)
     assert (opt("UPCAST", "n", 16), opt("STAGE", "b", at="n")) in kinds["drop"]
     assert (opt("UPCAST", "n", 16), opt("UPCAST", "m", 8), opt("STAGE", "b", at="n")) in kinds["swap"]
     assert (opt("UPCAST", "m", 16), opt("UPCAST", "n", 8), opt("STAGE", "b", at="n")) in kinds["exchange"]
     assert (opt("UPCAST", "m", 7), opt("UPCAST", "n", 16), opt("STAGE", "b", at="n")) in kinds["amount"]
-    assert (*seed[:2], opt("STAGE", "b", at="m")) in kinds["amount"]
-    assert (*seed[:2], opt("STAGE", "b", at="n", order="row")) in kinds["amount"]
-    assert seed not in [o for group in kinds.values() for o in group]
+    assert (*start[:2], opt("STAGE", "b", at="m")) in kinds["amount"]
+    assert (*start[:2], opt("STAGE", "b", at="n", order="row")) in kinds["amount"]
+    assert start not in [o for group in kinds.values() for o in group]
 
 
 def test_amounts_step_along_the_ladder() -> None:

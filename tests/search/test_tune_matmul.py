@@ -28,8 +28,8 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def first(location: Path) -> Result:
-    """A small search from an empty cache, without seeds, so that there is something to gain."""
-    return tune("matmul", shape=SHAPE, dtype="float32", trials=40, threads=1, seeds="none", cache=location)
+    """A small search from an empty cache, without start schedules, so that there is something to gain."""
+    return tune("matmul", shape=SHAPE, dtype="float32", trials=40, threads=1, start="none", cache=location)
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def opened(location: Path, first: Result) -> Iterator[caches.Cache]:
 @pytest.mark.slow
 def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert (first.exit_code, first.origin, first.verified, first.confirmed) == (0, "tuned", True, True)
-    assert first.seed_opts == () and first.seed_s is not None
-    assert first.t_min is not None and first.t_min < first.seed_s / 3
+    assert first.start_opts == () and first.start_s is not None
+    assert first.t_min is not None and first.t_min < first.start_s / 3
     assert first.opts and first.significant
     assert first.gflops == pytest.approx(2 * 96 * 96 * 64 / first.t_min * 1e-9)
     assert sum(first.counts.values()) >= 40 and first.counts["ok"] > 10
@@ -54,7 +54,7 @@ def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened:
     assert len([r for r in rows if not r.provisional]) == sum(first.counts.values()) + 1
     [answer] = [r for r in rows if r.verified and not r.provisional]
     assert opened.best(answer.key) == answer
-    assert answer.t_min == first.t_min and answer.seed_s == pytest.approx(first.seed_s)
+    assert answer.t_min == first.t_min and answer.start_s == pytest.approx(first.start_s)
     assert answer.shape_dict == SHAPE and answer.dtype == "float32" and answer.device == "cpu" and answer.threads == 1
     assert answer.flops == 2 * 96 * 96 * 64 and answer.source_sha == first.source_sha
 
@@ -63,7 +63,7 @@ def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened:
 def test_second_time_it_is_cached(first: Result, location: Path) -> None:
     again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location)
     assert again.origin == "cached" and again.opts == first.opts and again.t_min == first.t_min
-    assert again.seed_opts == first.seed_opts and again.seed_s == first.seed_s
+    assert again.start_opts == first.start_opts and again.start_s == first.start_s
     assert tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, mode="require").origin == "cached"
 
 
@@ -79,7 +79,7 @@ def test_retune_starts_from_what_is_stored(first: Result, location: Path) -> Non
     assert again.origin == "tuned" and again.exit_code == 0
     with caches.open(location) as c:
         rows = c.rows(name="matmul", threads=1, verified=False)
-        # (a seed may be the same source in other words, and a source is measured once a run)
+        # (a start schedule may be the same source in other words, and a source is measured once a run)
         sources = {r.source_sha for r in rows if parse(r.opts_display) == first.opts}
         assert len({r.run_id for r in rows if r.source_sha in sources}) == 2
         answers = [r for r in c.rows(name="matmul", verified=True, threads=1) if not r.provisional]
@@ -89,16 +89,16 @@ def test_retune_starts_from_what_is_stored(first: Result, location: Path) -> Non
 @pytest.mark.slow
 def test_record_measures_only_the_start(tmp_path: Path) -> None:
     r = tune("matmul", shape=SHAPE, threads=1, cache=tmp_path / "c.db", mode="record", budget="20s")
-    assert r.exit_code == 0 and r.opts == r.seed_opts and r.gain == 1.0 and not r.significant
+    assert r.exit_code == 0 and r.opts == r.start_opts and r.gain == 1.0 and not r.significant
     with caches.open(tmp_path / "c.db") as c:
-        assert {x.strategy for x in c.rows()} == {"seed", "portfolio"}
+        assert {x.strategy for x in c.rows()} == {"start", "portfolio"}
 
 
 @pytest.mark.slow
 def test_a_kernel_object_and_the_budget(tmp_path: Path) -> None:
     kernel = kernels.make("softmax", {"m": 64, "n": 128}, "float32")
     began = time.monotonic()
-    r = tune(kernel, threads=1, cache=tmp_path / "c.db", budget="2s", seed=3)
+    r = tune(kernel, threads=1, cache=tmp_path / "c.db", budget="2s", random_seed=3)
     assert r.exit_code == 0 and r.kernel == "softmax"
     assert time.monotonic() - began < 60  # it ends by its budget: there is no other limit
 
@@ -109,7 +109,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
         ({"kernel": "matmull"}, KernelError, "matmul"),
         ({"mode": "maybe"}, UsageError, "mode='maybe'"),
         ({"mode": "require", "retune": True}, UsageError, "use one of them"),
-        ({"seeds": "some"}, UsageError, "seeds"),
+        ({"start": "some"}, UsageError, "start must be"),
         ({"threads": 0}, UsageError, "at least 1"),
         ({"strategy": "bean"}, UsageError, "did you mean 'beam'"),
         ({"budget": "soon"}, UsageError, "budget 'soon' is not a time"),

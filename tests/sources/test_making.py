@@ -61,7 +61,7 @@ def test_a_launch_is_what_expressions_give(tmp_path: Path) -> None:
 def test_schedules_are_configurations(saxpy: Path) -> None:
     spec = saxpy_spec(saxpy, restrict=["TILE != 16"])
     engine = ParameterEngine(spec)
-    assert engine.seeds() == [(opt("SET", "TILE", to="8"),)] and point(spec, schedule(spec, (0,))) == (0,)
+    assert engine.starts() == [(opt("SET", "TILE", to="8"),)] and point(spec, schedule(spec, (0,))) == (0,)
     assert [engine.templates()[0].make({"TILE": v}) for v in (4, 8)] == [schedule(spec, at) for at in spec.lattice]
     for opts, message in (
         ((opt("SET", "TILE", to="16"),), "a restriction refuses"),

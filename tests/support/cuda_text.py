@@ -19,13 +19,13 @@ from tilewright.opts import Opts, apply
 from tilewright.renderers import Source, render
 from tilewright.targets import Target
 
-SEEDED = {
+STARTS = {
     "matmul": "float32", "matmul_bias_gelu": "bfloat16", "softmax": "float32", "layernorm": "float16", "sum_all": "float32", "sum_cols": "float64",
     "transpose": "int8", "attention": "float32", "argmax": "float32", "cumsum": "float32", "conv2d": "float32", "gelu": "float16",
     "matmul_fp8": "float8_e4m3", "matmul_fp8_blocks": "float8_e5m2", "matmul_w8": "float16", "matmul_w4": "bfloat16", "conv2d_dx": "float16",
     "conv2d_dw": "bfloat16",
 }  # fmt: skip
-"""Kernels whose seed schedules are run, and the type of each."""
+"""Kernels whose start schedules are run, and the type of each."""
 
 
 def sources(kernel: Kernel, schedules: Sequence[Opts], target: Target) -> list[tuple[Program, Source]]:

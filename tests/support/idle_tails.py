@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 from hand_built import elementwise
 from idle_lanes import built, draw, rounding, rows_apart, run_native
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.interp import Interpreter
 from tilewright.interp import ops as interpreted
 from tilewright.ir import KernelBuilder, OptError
@@ -84,9 +84,9 @@ def quotients(d: DType, n: int) -> Kernel:
 
 def schedules(kernel: Kernel, target: Target, lanes: int, steps: int = 0) -> list[Opts]:
     """Vectors along rows, what is tried first, and so many random steps of a search from each of them."""
-    rng, starts = random.Random(f"{kernel.name} {target.name}"), [parse(f"Un{lanes}"), seeds(kernel, target)[0]]
-    out = [*starts]
-    for opts in starts:
+    rng, first = random.Random(f"{kernel.name} {target.name}"), [parse(f"Un{lanes}"), starts(kernel, target)[0]]
+    out = [*first]
+    for opts in first:
         done = 0
         while done < steps:
             wish = (*opts, *rng.choice(proposals(apply(kernel, opts, target))))

@@ -8,7 +8,7 @@ from typing import Any
 
 import odd_kernels
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelError, OptError, sym
 from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.kernel import Kernel
@@ -67,7 +67,7 @@ def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8, amon
         kernel = with_constants(kernel, [b.name for b in kernel.inputs])
     start: Opts = ()
     if choose(4) == 3 and (not target.groups or choose(4) == 3):  # (those of GPUs are many, and take their time)
-        found = seeds(kernel, target, 2)
+        found = starts(kernel, target, 2)
         start = found[choose(len(found))]
     elif target.groups and choose(3):
         start = shared_axis(kernel, target, choose)

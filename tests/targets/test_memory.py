@@ -80,11 +80,11 @@ COMMANDS = (
     "run softmax --shape m=1..99999999999 --quiet",
     "run matmul --shape m=1..9999999999,n=4096,k=4096 --quiet",
     "run softmax --shapes m=64;m=99999999999 --quiet",
-    "bench softmax --shape m=99999999999 --opts seed --against numpy",
+    "bench softmax --shape m=99999999999 --opts start --against numpy",
     "check softmax --shape m=99999999999",
     "bisect softmax --shape m=99999999999 --opts Pm",
     "pin softmax --shape m=99999999999 --opts Pm",
-    "explain softmax --shape m=99999999999 --opts seed",
+    "explain softmax --shape m=99999999999 --opts start",
     "bench-search --kernel softmax --shape m=99999999999 --record r.jsonl",
 )
 

@@ -3,7 +3,7 @@
 import numpy as np
 from plain_tensors import array, listed
 from tilewright import xp
-from tilewright.heuristics import quick_seeds
+from tilewright.heuristics import quick_starts
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.targets import named
 
@@ -48,6 +48,6 @@ def test_a_label_for_each_row_gives_no_lanes_across_the_rows():
     (call,) = listed(y).calls
     kernel = normalise(call.kernel)
     rows = {a.arg.name for a in kernel.stores[0].axes[:1]}
-    best = quick_seeds(kernel, named("x86-64-v4"), 1)[0]
+    best = quick_starts(kernel, named("x86-64-v4"), 1)[0]
     assert not [o for o in best if o.op == "UPCAST" and o.on in rows and isinstance(o.arg, int) and o.arg > 8]
     assert np.isfinite(y.numpy()).all()

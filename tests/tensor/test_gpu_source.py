@@ -4,7 +4,7 @@ import pytest
 from cuda_build import needs_nvrtc
 from plain_tensors import array, block, listed, parameters
 from tilewright.devices.cuda import nvrtc
-from tilewright.heuristics import quick_seeds
+from tilewright.heuristics import quick_starts
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
@@ -26,13 +26,13 @@ def calls():
 
 
 @pytest.mark.parametrize("name", [pytest.param("sm_90a", marks=needs_nvrtc), "opencl-gpu"])
-def test_every_kernel_has_a_seed_and_source(calls, name):
+def test_every_kernel_has_a_start_schedule_and_source(calls, name):
     target = lookup(name)
     assert len(calls) > 20
     done = set()
     for call in calls:
         kernel = normalise(call.kernel)
-        source = render(lower(apply(kernel, next(iter(quick_seeds(kernel, target, 1))), target)), target)
+        source = render(lower(apply(kernel, next(iter(quick_starts(kernel, target, 1))), target)), target)
         kind = tuple(r.name for r in call.rules)
         if name.startswith("sm") and kind not in done:
             done.add(kind)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tile_kernels
 from tilewright import kernels, targets, tile
-from tilewright.heuristics import seeds, templates
+from tilewright.heuristics import starts, templates
 from tilewright.heuristics.fitted_blocks import fitted
 from tilewright.ir import OptError
 from tilewright.ir.blocks import DecidedBlocks
@@ -62,9 +62,9 @@ def test_sizes_stand_together() -> None:
         apply(fewer, [opt("TILE", "m", 16), opt("TILE", "n", 16)], AVX2)
 
 
-def test_seeds_and_templates_have_the_blocks() -> None:
+def test_start_schedules_and_templates_have_the_blocks() -> None:
     kernel = normalise(tile_kernels.matmul(m=64, n=64, k=64))
-    found = seeds(kernel, AVX2, 2)
+    found = starts(kernel, AVX2, 2)
     assert len(found) > 2 and found[-1] == () and all(block_sizes(kernel, o) in allowed_sizes(kernel) for o in found[:-1])
     (first, *_) = templates(kernel, AVX2, 2)
     assert first.params["block m"] == (16, 32) and first.params["block k"] == (8, 16)

@@ -11,7 +11,7 @@ import pytest
 import tile_kernels
 from checks import check_compiled, check_twin
 from tilewright import kernels, targets
-from tilewright.heuristics import quick_seeds, templates
+from tilewright.heuristics import quick_starts, templates
 from tilewright.ir import KernelError, OptError
 from tilewright.ir.body import Reduce, Value
 from tilewright.ir.buffer import loads
@@ -41,7 +41,7 @@ def test_as_it_is_written(made: TileKernel) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("made", tile_kernels.KERNELS[::2], ids=NAMES[::2])
 def test_a_schedule_with_its_blocks(made: TileKernel) -> None:
-    """A drawn instance of a template, or the quick seed, interpreted as the twin."""
+    """A drawn instance of a template, or the quick start schedule, interpreted as the twin."""
     kernel, rng = normalise(written(made)), random.Random(made.__name__)
     template = rng.choice(templates(kernel, AVX2, 2))
     for _ in range(20):
@@ -52,7 +52,7 @@ def test_a_schedule_with_its_blocks(made: TileKernel) -> None:
         except OptError:
             continue
     else:
-        opts = quick_seeds(kernel, AVX2, 2)[0]
+        opts = quick_starts(kernel, AVX2, 2)[0]
     check_twin(kernel, opts, AVX2)
 
 
@@ -92,9 +92,9 @@ def test_the_end_of_an_axis_leaves_no_mask() -> None:
 @pytest.mark.slow
 def test_compiled_and_as_source_of_gpus() -> None:
     kernel = normalise(written(tile_kernels.flash))
-    check_compiled(kernel, quick_seeds(kernel, targets.host(), 2)[0], threads=2)
+    check_compiled(kernel, quick_starts(kernel, targets.host(), 2)[0], threads=2)
     gpu = targets.named("sm_80")
-    opts = quick_seeds(kernel, gpu, 1)[0]
+    opts = quick_starts(kernel, gpu, 1)[0]
     assert any(o.op == "TILE" for o in opts)
     assert "__global__" in render(lower(apply(kernel, opts, gpu)), gpu).text
 

@@ -82,7 +82,7 @@ def test_tables_of_an_earlier_schema_are_migrated(url: str, make_row, key: Key) 
     writer = ServerWriter(Address.parse(url))
     writer._ready = True
     writer._run(lambda c: upgrade(c, None, 2))
-    writer._run(lambda c: c.execute(measurement.insert().values(digest=row.digest, key_hash=row.key.hash, **row.to_dict())))
+    writer._run(lambda c: c.execute(measurement.insert().values(digest=row.digest, key_hash=row.key.hash, **row.stored())))
     writer.close()
     with cache.open(url) as store:
         assert store.best(key) == row
@@ -137,7 +137,7 @@ def test_a_transaction_that_ends_late_is_not_passed_over(server: Cache, url: str
         from tilewright.cache.schema import measurement
 
         row = make_row(name="late")
-        c.execute(measurement.insert().values(digest=row.digest, key_hash=row.key.hash, **row.to_dict()))
+        c.execute(measurement.insert().values(digest=row.digest, key_hash=row.key.hash, **row.stored()))
         begun.set()
         go.wait(30)
 

@@ -67,7 +67,7 @@ def test_a_kernel_is_tuned_where_the_device_is_and_built_where_it_is_not(
 
     monkeypatch.setattr(at_builder, "run", counted)
     fleet = FleetTuning(engine, SPEC)
-    result = fleet.tune("matmul", shape={"m": 16, "n": 16, "k": 16}, dtype="float32", trials=3, cache=tmp_path / "c.db", seed=1)
+    result = fleet.tune("matmul", shape={"m": 16, "n": 16, "k": 16}, dtype="float32", trials=3, cache=tmp_path / "c.db", random_seed=1)
     assert result.found and result.verified and sum(result.counts.values()) == 3 and built
     assert fleet.said == ["timed on 1 device of the fleet"]
     with cache.open(tmp_path / "c.db") as store:

@@ -35,7 +35,7 @@ def engine(script: Script) -> Iterator[LocalEngine]:
 def test_a_search_measures_there_and_records_here(engine: LocalEngine, script: Script, tmp_path: Path) -> None:
     fleet = FleetTuning(engine, "cpu", 2)
     where = tmp_path / "cache.db"
-    result = fleet.tune("matmul", shape=SHAPE, dtype="float32", trials=20, cache=where, seed=1)
+    result = fleet.tune("matmul", shape=SHAPE, dtype="float32", trials=20, cache=where, random_seed=1)
     assert result.found and result.verified and sum(result.counts.values()) == 20 and result.exit_code == 0
     task = TuningTask("matmul", SHAPE, "float32", fleet.device, 1)
     with cache.open(where) as store:

@@ -90,7 +90,7 @@ def test_a_symbolic_transpose_gathers_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [{"n": N}, {"m": M, "n": 20}, {"m": 37, "n": N}, {"m": M, "n": N}], ids=str)
-def test_seeds_of_symbolic_transposes_agree_with_numpy(shape, tmp_path):
+def test_start_schedules_of_symbolic_transposes_agree_with_numpy(shape, tmp_path):
     compiled = best("transpose", {"m": 128, **shape}, threads=1, cache=tmp_path / "cache.db", store=Artefacts(tmp_path / "store"))
     for m, n in itertools.product((1, 16, 61), (1, 8, 64)):
         m, n = (m if shape.get("m") is M else shape.get("m", 128)), (n if shape["n"] is N else shape["n"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import targets
-from tilewright.heuristics.seeds import seeds
+from tilewright.heuristics.start import starts
 from tilewright.ir import Kernel, KernelBuilder, dtype
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -71,7 +71,7 @@ def test_places_of_matrices_are_one_store() -> None:
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 3)])
-def test_the_seed_turns(shape: tuple[int, ...]) -> None:
+def test_the_start_schedule_turns(shape: tuple[int, ...]) -> None:
     kernel = matrices(4096, shape)
-    state = apply(kernel, seeds(kernel, CASCADE)[0], CASCADE)
+    state = apply(kernel, starts(kernel, CASCADE)[0], CASCADE)
     assert all((lane := state.lanes(n).lane) is not None and lane.axis.arg.name == "n" for n in state.nests)

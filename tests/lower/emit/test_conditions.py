@@ -10,7 +10,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow, shared_axis
 from tilewright import targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, bool_, cast, dtype, exp, float32, int32, sym, uint8, where
 from tilewright.ir.body import Combine, Fold
 from tilewright.ir.kernel import Kernel
@@ -97,7 +97,7 @@ def test_groups_of_threads(make: Callable[..., Kernel], target: targets.Target) 
     rng = random.Random(f"{make.__name__} {target.name}")
     for kernel in (make(), make(of="uint8")):
         opts = shared_axis(kernel, target, rng.randrange)
-        for found in (opts, seeds(kernel, target, 1)[0]):
+        for found in (opts, starts(kernel, target, 1)[0]):
             try:
                 check_twin(kernel, found, target)
             except OptError:

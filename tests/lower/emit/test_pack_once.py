@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import seeds
-from tilewright.heuristics.seeds.constants import packed_once
+from tilewright.heuristics import starts
+from tilewright.heuristics.start.constants import packed_once
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.constant_inputs import with_constants
@@ -75,21 +75,21 @@ def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
     shape = {"m": 18, "n": 70, "k": 40}
     kernel = normalise(kernels.make("matmul_int8:constant=b", shape))
     target = targets.named("cascadelake")
-    seed = next(o for o in seeds(kernel, target, 2) if any(x.op == "TC" for x in o))
-    once = packed_once(kernel, seed, target)
+    start = next(o for o in starts(kernel, target, 2) if any(x.op == "TC" for x in o))
+    once = packed_once(kernel, start, target)
     packs, (found,) = interpreted("matmul_int8:constant=b", shape, once)
     assert packs == 1
     np.testing.assert_array_equal(found, interpreted("matmul_int8", shape, ())[1][0])
 
 
 @pytest.mark.slow
-def test_seeds_pack_constant_inputs_once_and_others_never() -> None:
+def test_start_schedules_pack_constant_inputs_once_and_others_never() -> None:
     target = targets.named("cascadelake")
     for name in ("matmul:constant=b", "conv2d:constant=weight"):
         kernel = normalise(kernels.make(name))
-        assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in seeds(kernel, target, 2)[0])
+        assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in starts(kernel, target, 2)[0])
         usual = normalise(kernels.make(name.partition(":")[0]))
-        assert not any(o.op == "STAGE" and o.fields["at"] == "once" for opts in seeds(usual, target, 2) for o in opts)
+        assert not any(o.op == "STAGE" and o.fields["at"] == "once" for opts in starts(usual, target, 2) for o in opts)
 
 
 @pytest.mark.parametrize(

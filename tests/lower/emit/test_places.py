@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import interp
-from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, float32, int32, where
 from tilewright.ir.body import Combine
 from tilewright.ir.dtypes import DType
@@ -77,7 +77,7 @@ def test_groups_of_threads_combine_one_by_one() -> None:
         apply(best_way(), parse("Jp"), named("opencl-cpu"))
 
 
-def test_seeds_join_them() -> None:
+def test_start_schedules_join_them() -> None:
     kernel = best_way(64, 96, 48)
-    for found in (seeds(kernel, AVX2), quick_seeds(kernel, AVX2)):
+    for found in (starts(kernel, AVX2), quick_starts(kernel, AVX2)):
         assert apply(kernel, found[0], AVX2).places

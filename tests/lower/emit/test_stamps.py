@@ -9,7 +9,7 @@ import run_text
 from checks import check_compiled, check_twin
 from random_schedules import grow
 from tilewright import targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, cast, float32
 from tilewright.ir.kernel import Kernel
@@ -117,7 +117,7 @@ def test_a_number_that_all_points_add_to_is_no_row() -> None:
     kb.store("y", float32, (), (i, j), x[i, j], (), combine="add")
     for opts in ("(none)", "Uj8"):
         check_twin(kb.build(), parse(opts), targets.named("avx2"))
-    assert seeds(kb.build(), targets.named("avx2"))
+    assert starts(kb.build(), targets.named("avx2"))
 
 
 @pytest.mark.parametrize("opts", ["Ui4 Ub8", "Ui8 Ub8", "Ub8 Ui8", "Ub8 Ui4"])

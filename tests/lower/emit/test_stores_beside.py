@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import interp
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, exp, float32, int32, where
 from tilewright.ir.kernel import Kernel
@@ -231,8 +231,8 @@ def test_threads_of_a_group_store_apart() -> None:
         apply(loss(), parse("Jn"), named("sm_90a"))
 
 
-def test_seeds_and_the_model_know_it() -> None:
+def test_start_schedules_and_the_model_know_it() -> None:
     kernel = loss(40001)
-    assert "FUSE" in {o.op for o in seeds(kernel, AVX2)[0]}
+    assert "FUSE" in {o.op for o in starts(kernel, AVX2)[0]}
     apart, beside = (estimate(apply(kernel, parse(text), AVX2)) for text in ("Un16", "Un16 Jn"))
     assert 0.3 * apart < beside < 0.8 * apart

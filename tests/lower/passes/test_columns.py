@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_twin
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, cast, float32, int32
 from tilewright.ir.functions import exp, sqrt, where
 from tilewright.ir.kernel import Kernel
@@ -129,11 +129,11 @@ def test_sums_of_many_blocks_are_cleared_before_the_first(kernel: Kernel) -> Non
         check_compiled(kernel, parse(listed))
 
 
-def test_seeds_go_through_large_tables_row_by_row() -> None:
+def test_start_schedules_go_through_large_tables_row_by_row() -> None:
     """Sums that wait for memory in order; extremes and their places several rows at a time, and both extremes at once."""
-    first = seeds(standardised(4096, 1024), AVX2)[0]
+    first = starts(standardised(4096, 1024), AVX2)[0]
     assert any(o.op == "MOVE" for o in first) and not any(o.op == "UNROLL" for o in first)
-    within = seeds(standardised(400, 304, 16), AVX2)[0]  # (each of many tables fits the second cache)
+    within = starts(standardised(400, 304, 16), AVX2)[0]  # (each of many tables fits the second cache)
     assert {"MOVE", "UNROLL"} <= {o.op for o in within}
-    assert {"MOVE", "FUSE", "UNROLL"} <= {o.op for o in seeds(scaled(4096, 304), AVX2)[0]}
-    assert {"MOVE", "FUSE", "UNROLL"} <= {o.op for o in seeds(placed(2048, 1000), AVX2)[0]}
+    assert {"MOVE", "FUSE", "UNROLL"} <= {o.op for o in starts(scaled(4096, 304), AVX2)[0]}
+    assert {"MOVE", "FUSE", "UNROLL"} <= {o.op for o in starts(placed(2048, 1000), AVX2)[0]}

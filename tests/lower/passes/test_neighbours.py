@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from checks import check_compiled, check_twin
 from tilewright import targets
-from tilewright.heuristics import seeds
+from tilewright.heuristics import starts
 from tilewright.ir import DType, Kernel, KernelBuilder, cast, float32, int8, int16, int32, uint8, uint16
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -68,8 +68,8 @@ def test_what_is_no_pair_stays(kernel: Kernel, opts: str) -> None:
     check_twin(kernel, parse(opts), V3)
 
 
-def test_seeds_know_where_it_pays() -> None:
-    first = seeds(fir(n=1 << 16), V3)[0]
+def test_start_schedules_know_where_it_pays() -> None:
+    first = starts(fir(n=1 << 16), V3)[0]
     assert any(o.op == "UPCAST" and o.on == "k" for o in first)
     plain = replace(V3, arch="aarch64")
     assert not V3.language.groups and not plain.adds_neighbours and joined(lower(apply(fir(), parse('[["UPCAST","k",16]]'), plain))) == 0

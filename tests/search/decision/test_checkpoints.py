@@ -81,14 +81,14 @@ class Run:
         names: Any = AsTheyAre()
         earlier = {r.opts for r in store.answers(KEY)}
         self.recorder = CacheRecorder(store, KEY, names, {}, JOB, lambda o: frozenset(), earlier=earlier, clock=self.clock)
-        starts = [Start(s) for s in self.space.seeds()]
+        starts = [Start(s) for s in self.space.starts()]
         strategy = create("random", self.space, start=[s.opts for s in starts])
         self.meter = Meter(budget, clock=self.clock)
         self.run = TuningRun(self.space, self.measurer, strategy, starts, JOB, self.meter, Silent(), self.recorder)
 
     @property
-    def seed_s(self) -> float:
-        return self.engine.seconds(self.space.seeds()[0])
+    def start_s(self) -> float:
+        return self.engine.seconds(self.space.starts()[0])
 
     def outcome(self) -> Result | None:
         try:
@@ -113,11 +113,11 @@ def test_killed_at_any_moment_it_leaves_an_answer_that_is_no_worse_than_its_star
     assert r.outcome() is None
     best = store.best(KEY)
     assert best is not None and best.provisional and best.facts["effort"]["interrupted"]
-    assert best.t_min is not None and best.t_min <= r.seed_s
+    assert best.t_min is not None and best.t_min <= r.start_s
     if seconds >= 6.0:  # the first quarter has passed
         assert best.facts["confirmed"] is True
     if seconds >= 11.0:  # so has the second
-        assert best.t_min < 0.95 * r.seed_s
+        assert best.t_min < 0.95 * r.start_s
 
 
 def test_the_whole_search_says_one_thing_and_checks_nothing_twice(store: Cache) -> None:
@@ -128,7 +128,7 @@ def test_the_whole_search_says_one_thing_and_checks_nothing_twice(store: Cache) 
     assert len(final) == 1 and store.answers(KEY) == final, "what was said on the way answers no more"
     assert 2 <= len(provisional(store)) <= 2 + checkpoints.PARTS
     assert len(r.measurer.checks) == len(set(r.measurer.checks))
-    assert r.measurer.checks[0] == r.space.seeds()[0]
+    assert r.measurer.checks[0] == r.space.starts()[0]
     assert result.seconds <= 20.5
 
 
@@ -152,7 +152,7 @@ def test_trials_without_seconds_have_quarters_too(store: Cache) -> None:
     r = Run(store, Budget(None, 2000), dies=60.0)
     assert r.outcome() is None
     best = store.best(KEY)
-    assert best is not None and best.facts["confirmed"] and best.t_min is not None and best.t_min < r.seed_s
+    assert best is not None and best.facts["confirmed"] and best.t_min is not None and best.t_min < r.start_s
 
 
 def test_a_best_that_does_not_pass_is_out_at_once_and_the_next_is_looked_for(store: Cache) -> None:
@@ -173,11 +173,11 @@ def test_a_best_that_does_not_pass_is_out_at_once_and_the_next_is_looked_for(sto
 
 
 def test_a_start_that_is_wrong_leaves_the_best_of_the_rest(store: Cache) -> None:
-    seed = space()[0].seeds()[0]
-    r = Run(store, Budget(20.0), dies=12.0, second_check=lambda o: Outcome.wrong if o == seed else Outcome.ok)
+    start = space()[0].starts()[0]
+    r = Run(store, Budget(20.0), dies=12.0, second_check=lambda o: Outcome.wrong if o == start else Outcome.ok)
     assert r.outcome() is None
     best = store.best(KEY)
-    assert best is not None and best.facts["confirmed"] and r.recorder._canonical(seed) not in {x.opts for x in store.answers(KEY)}
+    assert best is not None and best.facts["confirmed"] and r.recorder._canonical(start) not in {x.opts for x in store.answers(KEY)}
 
 
 def test_an_earlier_answer_stays_until_something_confirmed_is_better(store: Cache) -> None:
@@ -200,7 +200,7 @@ def test_trouble_with_a_check_does_not_end_the_search(store: Cache) -> None:
     r = Run(store, Budget(20.0))
     r.measurer.__class__ = Troubled
     result = r.outcome()
-    assert result is not None and result.confirmed and result.t_min is not None and result.t_min < r.seed_s
+    assert result is not None and result.confirmed and result.t_min is not None and result.t_min < r.start_s
 
 
 def test_an_interrupted_search_takes_what_it_checked(store: Cache) -> None:

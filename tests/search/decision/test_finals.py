@@ -1,4 +1,4 @@
-"""The decision: paired ratios, never worse than the seed, a second check."""
+"""The decision: paired ratios, never worse than the start schedule, a second check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tilewright.opts.opt import opt
 from tilewright.search.finals import Finalist, decide, rounds
 from tilewright.search.run_state import RunState
 
-SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
-A = (*SEED, opt("UPCAST", "m", 2))
-B = (*SEED, opt("UPCAST", "m", 3))
-C = (*SEED, opt("UPCAST", "m", 4))
+START = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
+A = (*START, opt("UPCAST", "m", 2))
+B = (*START, opt("UPCAST", "m", 3))
+C = (*START, opt("UPCAST", "m", 4))
 
 
 def finalist(opts: tuple[object, ...], t: float) -> Finalist:
@@ -32,52 +32,52 @@ def plenty() -> float:
 
 
 def test_the_faster_wins() -> None:
-    m = judge({SEED: 1e-3, A: 0.9e-3})
-    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
+    m = judge({START: 1e-3, A: 0.9e-3})
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A
     assert (d.significant, d.paired, d.confirmed) == (True, True, True)
     assert d.ratio == pytest.approx(0.9)
 
 
-def test_a_lucky_measurement_does_not_beat_the_seed() -> None:
-    m = judge({SEED: 1e-3, A: 1.02e-3})
-    d = decide(m, [finalist(A, 0.8e-3)], finalist(SEED, 1e-3), plenty)
-    assert d.winner is not None and d.winner.measurement.opts == SEED
+def test_a_lucky_measurement_does_not_beat_the_start_schedule() -> None:
+    m = judge({START: 1e-3, A: 1.02e-3})
+    d = decide(m, [finalist(A, 0.8e-3)], finalist(START, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == START
     assert not d.significant
     assert "no significant win" in d.message and "1.020" in d.message
 
 
 def test_a_difference_within_the_noise_is_no_win() -> None:
-    m = judge({SEED: 1e-3, A: 0.97e-3}, significance=0.05)
-    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
-    assert d.winner is not None and d.winner.measurement.opts == SEED
+    m = judge({START: 1e-3, A: 0.97e-3}, significance=0.05)
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(START, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == START
 
 
 def test_rivals_are_settled_by_duels() -> None:
-    m = judge({SEED: 1e-3, A: 0.80e-3, B: 0.70e-3, C: 0.75e-3})
-    d = decide(m, [finalist(A, 0.70e-3), finalist(B, 0.72e-3), finalist(C, 0.73e-3)], finalist(SEED, 1e-3), plenty)
+    m = judge({START: 1e-3, A: 0.80e-3, B: 0.70e-3, C: 0.75e-3})
+    d = decide(m, [finalist(A, 0.70e-3), finalist(B, 0.72e-3), finalist(C, 0.73e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == B
 
 
 def test_the_next_best_when_the_winner_fails_the_second_check() -> None:
-    m = judge({SEED: 1e-3, A: 0.7e-3, B: 0.8e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
-    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.8e-3)], finalist(SEED, 1e-3), plenty)
+    m = judge({START: 1e-3, A: 0.7e-3, B: 0.8e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
+    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.8e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == B
     assert [f.opts for f in d.failed] == [A]
 
 
-def test_the_seed_when_all_fail_the_second_check() -> None:
-    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.crash if o == A else Outcome.ok)
-    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
-    assert d.winner is not None and d.winner.measurement.opts == SEED
+def test_the_start_schedule_when_all_fail_the_second_check() -> None:
+    m = judge({START: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.crash if o == A else Outcome.ok)
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(START, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == START
     assert "no candidate of the search survived" in d.message
 
 
-def test_nothing_when_even_the_seed_fails() -> None:
-    m = judge({SEED: 1e-3}, second_check=lambda o: Outcome.wrong)
-    d = decide(m, [], finalist(SEED, 1e-3), plenty)
+def test_nothing_when_even_the_start_schedule_fails() -> None:
+    m = judge({START: 1e-3}, second_check=lambda o: Outcome.wrong)
+    d = decide(m, [], finalist(START, 1e-3), plenty)
     assert d.winner is None
-    assert "seed failed the second check (wrong)" in d.message
+    assert "start schedule failed the second check (wrong)" in d.message
 
 
 def failing_duel() -> Callable[..., Duel]:
@@ -88,17 +88,17 @@ def failing_duel() -> Callable[..., Duel]:
 
 
 def test_a_champion_that_fails_in_the_duel_is_found_out() -> None:
-    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
+    m = judge({START: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
     m.duel = failing_duel()  # type: ignore[method-assign]
-    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
-    assert d.winner is not None and d.winner.measurement.opts == SEED
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(START, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == START
     assert [f.opts for f in d.failed] == [A]
 
 
-def test_a_seed_that_fails_in_the_duel_does_not_answer() -> None:
-    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == SEED else Outcome.ok)
+def test_a_start_schedule_that_fails_in_the_duel_does_not_answer() -> None:
+    m = judge({START: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == START else Outcome.ok)
     m.duel = failing_duel()  # type: ignore[method-assign]
-    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A and d.confirmed
 
 
@@ -116,74 +116,74 @@ def now_and_then(m: FakeMeasurer, bad: tuple[object, ...]) -> FakeMeasurer:
 
 
 def test_who_was_wrong_in_a_duel_is_out_however_right_it_is_later() -> None:
-    m = now_and_then(judge({SEED: 1e-3, A: 0.7e-3, B: 0.8e-3}), A)
+    m = now_and_then(judge({START: 1e-3, A: 0.7e-3, B: 0.8e-3}), A)
     for finalists in ([A], [A, B]):
-        d = decide(m, [finalist(o, 0.7e-3 if o == A else 0.72e-3) for o in finalists], finalist(SEED, 1e-3), plenty)
-        assert d.winner is not None and d.winner.measurement.opts == (B if B in finalists else SEED)
+        d = decide(m, [finalist(o, 0.7e-3 if o == A else 0.72e-3) for o in finalists], finalist(START, 1e-3), plenty)
+        assert d.winner is not None and d.winner.measurement.opts == (B if B in finalists else START)
         assert [(f.opts, f.outcome) for f in d.failed] == [(A, Outcome.wrong)]
 
 
 def test_a_rival_that_is_wrong_in_a_duel_is_out_too() -> None:
-    m = now_and_then(judge({SEED: 1e-3, A: 0.8e-3, B: 0.7e-3}), B)
-    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.71e-3)], finalist(SEED, 1e-3), plenty)
+    m = now_and_then(judge({START: 1e-3, A: 0.8e-3, B: 0.7e-3}), B)
+    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.71e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A
     assert [f.opts for f in d.failed] == [B]
 
 
-def test_a_seed_that_is_wrong_in_a_duel_does_not_answer() -> None:
-    m = now_and_then(judge({SEED: 1e-3, A: 0.9e-3}), SEED)
-    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
+def test_a_start_schedule_that_is_wrong_in_a_duel_does_not_answer() -> None:
+    m = now_and_then(judge({START: 1e-3, A: 0.9e-3}), START)
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A and d.confirmed
-    assert [f.opts for f in d.failed] == [SEED]
+    assert [f.opts for f in d.failed] == [START]
 
 
 def test_a_decision_says_what_was_checked() -> None:
-    m = judge({SEED: 1e-3, A: 0.7e-3})
+    m = judge({START: 1e-3, A: 0.7e-3})
     m.confirm = lambda b: replace(measured(b.opts, 0.7e-3), checks=("whole", "random"))  # type: ignore[method-assign]
     f = finalist(A, 0.7e-3)
     f = replace(f, measurement=replace(f.measurement, checks=("random",)))
-    d = decide(m, [f], finalist(SEED, 1e-3), plenty)
+    d = decide(m, [f], finalist(START, 1e-3), plenty)
     assert d.confirmed and d.checks == ("random", "whole")
-    late = decide(m, [f], finalist(SEED, 1e-3), lambda: -2.0)
+    late = decide(m, [f], finalist(START, 1e-3), lambda: -2.0)
     assert not late.confirmed and late.checks == ("random",)
 
 
 def test_what_was_cleared_is_no_best_and_no_finalist() -> None:
     so_far = RunState()
     odd, good = replace(measured(A, 1e-4), cleared=True), measured(B, 1e-3)
-    for m, seed in ((odd, False), (replace(odd, opts=SEED), True), (good, False)):
+    for m, start in ((odd, False), (replace(odd, opts=START), True), (good, False)):
         assert so_far.improves(m, "test", 0.0) == (m is good)
-        so_far.keep(FakeBuilt(m.opts, str(m.opts)), m, seed)
-    assert so_far.best is good and so_far.seed() is None
+        so_far.keep(FakeBuilt(m.opts, str(m.opts)), m, start)
+    assert so_far.best is good and so_far.start() is None
     assert [f.built.opts for f in so_far.finalists()] == [B]
     so_far.settle([Finalist(FakeBuilt(B, "b"), replace(good, cleared=True))])
     assert so_far.finalists() == []
 
 
-def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
-    m = judge({SEED: 1e-3, A: 1e-5})
-    d = decide(m, [finalist(A, 1e-5)], finalist(SEED, 1e-3), plenty)
+def test_no_duel_with_a_start_schedule_that_is_beaten_anyway() -> None:
+    m = judge({START: 1e-3, A: 1e-5})
+    d = decide(m, [finalist(A, 1e-5)], finalist(START, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A
     assert not [c for c in m.calls if c[0] == "duel"]
 
 
 def test_without_time_single_measurements_need_a_margin() -> None:
-    m = judge({SEED: 1e-3, A: 1e-3})
-    close = decide(m, [finalist(A, 0.97e-3)], finalist(SEED, 1e-3), lambda: -2.0)
-    clear = decide(m, [finalist(A, 0.90e-3)], finalist(SEED, 1e-3), lambda: -2.0)
-    assert close.winner is not None and close.winner.measurement.opts == SEED
+    m = judge({START: 1e-3, A: 1e-3})
+    close = decide(m, [finalist(A, 0.97e-3)], finalist(START, 1e-3), lambda: -2.0)
+    clear = decide(m, [finalist(A, 0.90e-3)], finalist(START, 1e-3), lambda: -2.0)
+    assert close.winner is not None and close.winner.measurement.opts == START
     assert clear.winner is not None and clear.winner.measurement.opts == A
     assert m.calls == []
     assert "for want of time" in clear.message
 
 
 def test_the_second_check_is_made_even_a_little_late() -> None:
-    m = judge({SEED: 1e-3, A: 0.9e-3})
-    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), lambda: -0.45)
+    m = judge({START: 1e-3, A: 0.9e-3})
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(START, 1e-3), lambda: -0.45)
     assert [c[0] for c in m.calls] == ["confirm"] and d.confirmed
 
 
-def test_without_a_seed_the_best_wins() -> None:
+def test_without_a_start_schedule_the_best_wins() -> None:
     m = judge({A: 1e-3, B: 1.1e-3})
     d = decide(m, [finalist(A, 1e-3), finalist(B, 1.04e-3)], None, plenty)
     assert d.winner is not None and d.winner.measurement.opts == A
@@ -197,78 +197,78 @@ def test_rounds_fit_the_time() -> None:
     assert 3 <= rounds(fast, fast, 0.2) < 9
 
 
-def test_the_fastest_seed_must_beat_the_one_that_is_used_without_tuning() -> None:
+def test_the_fastest_start_schedule_must_beat_the_one_that_is_used_without_tuning() -> None:
     """It was fastest by a single measurement: a duel says whether it is."""
-    other, first = finalist(A, 0.9e-3), finalist(SEED, 1e-3)
-    lucky = decide(judge({SEED: 1e-3, A: 1.05e-3}), [first], other, plenty, untuned=first)
-    assert lucky.winner is first and lucky.seed is first and not lucky.significant
-    faster = decide(judge({SEED: 1e-3, A: 0.9e-3}), [first], other, plenty, untuned=first)
-    assert faster.winner is other and faster.seed is other
+    other, first = finalist(A, 0.9e-3), finalist(START, 1e-3)
+    lucky = decide(judge({START: 1e-3, A: 1.05e-3}), [first], other, plenty, untuned=first)
+    assert lucky.winner is first and lucky.start is first and not lucky.significant
+    faster = decide(judge({START: 1e-3, A: 0.9e-3}), [first], other, plenty, untuned=first)
+    assert faster.winner is other and faster.start is other
 
 
-def test_a_candidate_must_beat_the_seed_that_is_used_without_tuning() -> None:
-    """Not only another seed, which was measured as faster than it is."""
-    other, first = finalist(A, 0.9e-3), finalist(SEED, 1e-3)
-    d = decide(judge({SEED: 1e-3, A: 1.2e-3, B: 1.1e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
+def test_a_candidate_must_beat_the_start_schedule_that_is_used_without_tuning() -> None:
+    """Not only another start schedule, which was measured as faster than it is."""
+    other, first = finalist(A, 0.9e-3), finalist(START, 1e-3)
+    d = decide(judge({START: 1e-3, A: 1.2e-3, B: 1.1e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
     assert d.winner is first
-    d = decide(judge({SEED: 1e-3, A: 1.2e-3, B: 0.8e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
+    d = decide(judge({START: 1e-3, A: 1.2e-3, B: 0.8e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
     assert d.winner is not None and d.winner.measurement.opts == B and d.ratio == pytest.approx(0.8)
 
 
-def test_without_time_for_a_duel_the_fastest_seed_must_be_faster_by_a_margin() -> None:
-    first = finalist(SEED, 1e-3)
+def test_without_time_for_a_duel_the_fastest_start_schedule_must_be_faster_by_a_margin() -> None:
+    first = finalist(START, 1e-3)
     for t, wins in ((0.97e-3, False), (0.9e-3, True)):
         other = finalist(A, t)
-        d = decide(judge({SEED: 1e-3, A: t}), [first], other, lambda: -1e9, untuned=first)
+        d = decide(judge({START: 1e-3, A: t}), [first], other, lambda: -1e9, untuned=first)
         assert (d.winner is other) == wins
 
 
-def test_the_seed_that_is_used_without_tuning_stays_for_the_finals() -> None:
+def test_the_start_schedule_that_is_used_without_tuning_stays_for_the_finals() -> None:
     so_far = RunState()
-    so_far.first = SEED
-    so_far.keep(FakeBuilt(SEED, "s"), measured(SEED, 2e-3), seed=True)  # type: ignore[arg-type]
+    so_far.first = START
+    so_far.keep(FakeBuilt(START, "s"), measured(START, 2e-3), start=True)  # type: ignore[arg-type]
     for i in range(2, 7):
-        opts = (*SEED, opt("UPCAST", "m", i))
-        so_far.keep(FakeBuilt(opts, str(i)), measured(opts, 1e-3), seed=True)  # type: ignore[arg-type]
-    so_far.keep(FakeBuilt(C, "c"), measured(C, 1e-3), seed=False)  # type: ignore[arg-type]
-    assert SEED in [f.built.opts for f in so_far.contenders()]
-    assert so_far.untuned() is not None and so_far.untuned().built.opts == SEED  # type: ignore[union-attr]
+        opts = (*START, opt("UPCAST", "m", i))
+        so_far.keep(FakeBuilt(opts, str(i)), measured(opts, 1e-3), start=True)  # type: ignore[arg-type]
+    so_far.keep(FakeBuilt(C, "c"), measured(C, 1e-3), start=False)  # type: ignore[arg-type]
+    assert START in [f.built.opts for f in so_far.contenders()]
+    assert so_far.untuned() is not None and so_far.untuned().built.opts == START  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("ratio", "left", "fought"), [(0.6, 60.0, [9, 27]), (0.97, 60.0, [9]), (0.6, 0.45, [9])])
 def test_a_doubtful_win_is_fought_again_where_there_is_time(ratio: float, left: float, fought: list[int]) -> None:
-    m, seen = judge({SEED: 1e-3, A: ratio * 1e-3}), []
+    m, seen = judge({START: 1e-3, A: ratio * 1e-3}), []
 
     def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
         seen.append(rounds)
         return Duel(ratio, rounds > 9, ratio * 1e-3, 1e-3, rounds)
 
     m.duel = duel  # type: ignore[method-assign]
-    d = decide(m, [finalist(A, ratio * 1e-3)], finalist(SEED, 1e-3), lambda: left)
+    d = decide(m, [finalist(A, ratio * 1e-3)], finalist(START, 1e-3), lambda: left)
     assert seen == fought
-    assert d.winner is not None and d.winner.measurement.opts == (A if len(fought) > 1 else SEED)
+    assert d.winner is not None and d.winner.measurement.opts == (A if len(fought) > 1 else START)
 
 
-@pytest.mark.parametrize(("second", "winner"), [(False, B), (True, SEED)])
-def test_who_is_behind_the_seed_in_one_place_makes_way_for_the_next(second: bool, winner: tuple[object, ...]) -> None:
-    """A is 0.6 of the seed by both places' mean, but slower in one of them; B is 0.8, and torn as well or not."""
-    m, seen = judge({SEED: 1e-3, A: 0.6e-3, B: 0.8e-3}), []
+@pytest.mark.parametrize(("second", "winner"), [(False, B), (True, START)])
+def test_who_is_behind_the_start_schedule_in_one_place_makes_way_for_the_next(second: bool, winner: tuple[object, ...]) -> None:
+    """A is 0.6 of the start schedule by both places' mean, but slower in one of them; B is 0.8, and torn as well or not."""
+    m, seen = judge({START: 1e-3, A: 0.6e-3, B: 0.8e-3}), []
     torn = {A: True, B: second}
 
     def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
         seen.append((a.opts, b.opts, rounds))
-        ratio = {A: 0.6, B: 0.8, SEED: 1.0}[a.opts] / {A: 0.6, B: 0.8, SEED: 1.0}[b.opts]
+        ratio = {A: 0.6, B: 0.8, START: 1.0}[a.opts] / {A: 0.6, B: 0.8, START: 1.0}[b.opts]
         return Duel(ratio, not torn.get(a.opts), ratio * 1e-3, 1e-3, rounds, torn=torn.get(a.opts, False))
 
     m.duel = duel  # type: ignore[method-assign]
-    d = decide(m, [finalist(A, 0.6e-3), finalist(B, 0.8e-3)], finalist(SEED, 1e-3), lambda: 60.0)
+    d = decide(m, [finalist(A, 0.6e-3), finalist(B, 0.8e-3)], finalist(START, 1e-3), lambda: 60.0)
     assert d.winner is not None and d.winner.measurement.opts == winner
-    assert seen == [(A, SEED, 9), (B, SEED, 9)], "nobody is fought twice over it"
+    assert seen == [(A, START, 9), (B, START, 9)], "nobody is fought twice over it"
     assert not d.failed and ("not in both" in d.message) == second
 
 
-def test_who_made_way_stands_again_where_the_seed_falls() -> None:
-    m = judge({SEED: 1e-3, A: 0.6e-3}, second_check=lambda o: Outcome.wrong if o == SEED else Outcome.ok)
+def test_who_made_way_stands_again_where_the_start_schedule_falls() -> None:
+    m = judge({START: 1e-3, A: 0.6e-3}, second_check=lambda o: Outcome.wrong if o == START else Outcome.ok)
     m.duel = lambda a, b, rounds=8: Duel(0.6, False, 0.6e-3, 1e-3, rounds, torn=True)  # type: ignore[method-assign]
-    d = decide(m, [finalist(A, 0.6e-3)], finalist(SEED, 1e-3), lambda: 60.0)
+    d = decide(m, [finalist(A, 0.6e-3)], finalist(START, 1e-3), lambda: 60.0)
     assert d.winner is not None and d.winner.measurement.opts == A

@@ -62,7 +62,7 @@ class Book:
     def add(self, measurement: Measurement, strategy: str) -> None:
         """Nothing."""
 
-    def winner(self, measurement: Measurement, seed_opts: Any, seed_s: Any, final: Any) -> None:
+    def winner(self, measurement: Measurement, start_opts: Any, start_s: Any, final: Any) -> None:
         if not final.get("provisional"):
             self.winners.append((measurement, final))
 
@@ -76,7 +76,7 @@ class Book:
 def searched(what: str, strategy: str = "beam", trials: int = 60) -> tuple[Result, Frugal, Book]:
     where, engine = space()
     measurer, book = Frugal(engine.seconds), Book()
-    starts = [Start(s) for s in where.seeds()]
+    starts = [Start(s) for s in where.starts()]
     values = {"values": Aim(what).logs} if what in FRONTS and strategy.startswith("optuna:") else {}
     chosen = create(strategy, where, start=[s.opts for s in starts], **values)
     job = Job("matmulish", {"m": 64}, "float32", "fake", 2, strategy, objective=what)
@@ -103,10 +103,10 @@ def test_the_least_energy_wins_and_duels_are_about_joules() -> None:
     assert r.energy is not None and r.t_min is not None and fast.t_min is not None
     assert r.energy["joules"] == pytest.approx(m.joules(r.opts))
     assert m.joules(r.opts) < 0.9 * m.joules(fast.opts) and r.t_min > fast.t_min
-    assert r.seed_value == pytest.approx(m.joules(r.seed_opts or ())) and r.seed_s == pytest.approx(m.seconds(r.seed_opts or ()))
-    assert r.gain == pytest.approx(r.seed_value / r.energy["joules"]) and r.significant
+    assert r.start_value == pytest.approx(m.joules(r.start_opts or ())) and r.start_s == pytest.approx(m.seconds(r.start_opts or ()))
+    assert r.gain == pytest.approx(r.start_value / r.energy["joules"]) and r.significant
     assert {kind for kind, _ in m.calls if kind in ("duel", "energy")} <= {"energy"}
-    assert [w.opts for w, _ in book.winners] == [r.opts] and book.winners[0][1]["seed_value"] == r.seed_value
+    assert [w.opts for w, _ in book.winners] == [r.opts] and book.winners[0][1]["start_value"] == r.start_value
     assert "--objective energy" in r.reproduce and all("energy" in step for step in r.history)
 
 
@@ -117,9 +117,9 @@ def test_the_least_scratch_memory_wins_and_the_time_decides_among_equals() -> No
     assert r.t_min == pytest.approx(best)
 
 
-def test_a_seed_with_the_least_scratch_memory_that_is_wrong_gives_way() -> None:
+def test_a_start_schedule_with_the_least_scratch_memory_that_is_wrong_gives_way() -> None:
     where, engine = space()
-    frugal = next(s for s in where.seeds())
+    frugal = next(s for s in where.starts())
     m = Frugal(engine.seconds, second_check=lambda o: Outcome.wrong if o == frugal else Outcome.ok)
     m.scratch = lambda opts: 0 if opts == frugal else 8192  # type: ignore[method-assign, assignment]
     job = Job("matmulish", {"m": 64}, "float32", "fake", 2, "beam", objective="scratch")
@@ -143,7 +143,7 @@ def test_a_member_that_fails_the_second_check_leaves_its_place_to_the_next() -> 
         where, engine = space()
         m = Frugal(engine.seconds, second_check=lambda o: Outcome.wrong if o == bad else Outcome.ok)
         job = Job("matmulish", {"m": 64}, "float32", "fake", 2, "beam", objective="time,scratch")
-        starts = [Start(s) for s in where.seeds()]
+        starts = [Start(s) for s in where.starts()]
         r = TuningRun(where, m, create("beam", where), starts, job, Meter(Budget(None, 60)), Silent(), Book()).run()
         assert bad is None or r.counts["wrong"] == 1
         return [parse(f["opts"]) for f in r.front]
@@ -237,7 +237,7 @@ def test_a_front_answers_for_both_ends_and_within_a_limit(filled: Any) -> None:
     assert [value_of(r, "scratch") for r in undominated(rows, "time,scratch")] == [8192, 1024, 0]
 
 
-def test_a_limit_holds_for_seeds_too(filled: Any) -> None:
+def test_a_limit_holds_for_start_schedules_too(filled: Any) -> None:
     store, _ = filled
     p = plan.best("softmax", {"m": 8, "n": 64}, threads=1, cache=store, scratch_limit=0)
-    assert p.origin == "seed" and p.built.signature.bytes_beside(1) == 0
+    assert p.origin == "start" and p.built.signature.bytes_beside(1) == 0

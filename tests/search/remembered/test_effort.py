@@ -92,7 +92,7 @@ def test_what_failed_or_was_slow_is_not_measured_twice(tmp_path: Path) -> None:
     run(location, trials=25, seed=1)
     run(location, trials=50, seed=1)
     with caches.open(location) as c:
-        rows = [r for r in c.rows(verified=False) if r.strategy not in ("seed", "stored", "again", "confirm")]
+        rows = [r for r in c.rows(verified=False) if r.strategy not in ("start", "stored", "again", "confirm")]
     fastest = min(r.t_min for r in rows if r.t_min)
     counted: dict[str, int] = {}
     for r in rows:
@@ -113,7 +113,7 @@ def test_an_imported_answer_is_checked_and_timed_here(tmp_path: Path) -> None:
     assert required.standing == "unverified" and "unverified here" in required.message and required.opts == won.opts
     assert tilewright.best("matmul", SHAPE, "float32", threads=1, cache=here).standing == "unverified"
     checked = run(here, trials=20)
-    assert checked.origin == "tuned" and sum(checked.counts.values()) < 20, "only beside the seeds"
+    assert checked.origin == "tuned" and sum(checked.counts.values()) < 20, "only beside the start schedules"
     assert run(here, trials=20).origin == "cached"
     assert tilewright.best("matmul", SHAPE, "float32", threads=1, cache=here).standing == "verified"
 

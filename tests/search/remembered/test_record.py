@@ -110,13 +110,13 @@ def test_clocks_are_kept_beside_a_time(cache: caches.Cache) -> None:
 def test_only_the_winner_answers(cache: caches.Cache) -> None:
     r = recorder(cache)
     r.add(ok(A, 1e-3), "beam")
-    r.add(ok(B, 2e-3), "seed")
+    r.add(ok(B, 2e-3), "start")
     r.flush()
     assert cache.best(r.key) is None
     r.winner(ok(B, 2e-3), B, 2e-3, {"gain": 1.0, "confirmed": True})
     best = cache.best(r.key)
     assert best is not None and parse(best.opts_display) == B
-    assert best.seed_s == 2e-3 and '"confirmed":true' in best.provenance and '"gain":1.0' in best.provenance
+    assert best.start_s == 2e-3 and '"confirmed":true' in best.provenance and '"gain":1.0' in best.provenance
 
 
 def test_illegal_names_cannot_be_stored_and_do_not_matter(cache: caches.Cache) -> None:
@@ -134,7 +134,7 @@ def test_a_winner_on_a_slower_day_replaces_the_answer_it_beat(cache: caches.Cach
     r.winner(ok(B, 1.5e-3), A, 2.0e-3, {})
     best = cache.best(r.key)
     assert best is not None and parse(best.opts_display) == B
-    assert (best.t_min, best.seed_s) == (1.5e-3, 2.0e-3), "both as they were timed, in one run"
+    assert (best.t_min, best.start_s) == (1.5e-3, 2.0e-3), "both as they were timed, in one run"
     assert best.facts["beat"] == [next(iter(r.earlier))]
 
 

@@ -1,1 +1,0 @@
-"""Seeds for groups of threads, by structure: products of warps and warpgroups, folds, contractions by threads, rows; ranked in `candidates`."""
