@@ -135,6 +135,11 @@ class Row:
         """The same measurement as one of another run that nobody chose by hand."""
         return replace(self, run_id=run_id, provenance=canon({k: v for k, v in json.loads(self.provenance).items() if k != PINNED}))
 
+    @property
+    def schedule(self) -> str:
+        """`opts` with the names that options have today: rows are of one schedule where these are equal."""
+        return current_schedule(self.opts)
+
     def marked(self, imported: bool) -> Row:
         """The same row as one that came with a bundle, or as one that did not."""
         facts = json.loads(self.provenance)
@@ -219,6 +224,13 @@ def scalar_text(value: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def _nested(field: str, text: str) -> str:
     return canon(parse(text, f"row, field {field}", CacheError))
+
+
+def current_schedule(opts: str) -> str:
+    """A row's text of options with the names that options have today."""
+    from ..opts.old_options import current_text
+
+    return current_text(opts)
 
 
 def check(row: Row, what: str = "row") -> Row:

@@ -262,7 +262,7 @@ class Jumps:
     far: float = 120.0
     """Cycles a jump costs where the data is in memory (measured: 40 ns)."""
     asked: float = 10.0
-    """Cycles a jump costs requests for the next row (FETCH), which wait for nothing themselves."""
+    """Cycles a jump costs requests for the next row (CACHE with prefetch), which wait for nothing themselves."""
     copied: float = 400.0
     """Cycles a jump costs a copy of data in memory, whose stores wait in order for what they store (measured: 130 ns)."""
     first: int = 64

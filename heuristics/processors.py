@@ -22,7 +22,7 @@ ZEN3 = replace(
 Sums down strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170; and in memory a jump between pieces of 64 bytes takes 9 ns, between pieces of 256 15 (all measured)."""
 
 ZEN4 = replace(ZEN, core=Core(issue=4.0, spill_carried=1.0), jumps=replace(ZEN.jumps, asked=150.0))
-"""Zen 4, where requests for the rows that come next (FETCH) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
+"""Zen 4, where requests for the rows that come next (CACHE with prefetch) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
 at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is stored on the stack
 is there for the next load by its address's registers, without a wait for the cache."""
 

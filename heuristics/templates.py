@@ -15,7 +15,7 @@ from ..opts.decided_blocks import allowed_sizes, undecided
 from ..opts.defaults import rows
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
-from ..opts.options.fetch import fetching
+from ..opts.options.cache import PREFETCH, STREAM, prefetching
 from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
 from .fitted_blocks import fitted
@@ -60,20 +60,20 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
         out.append(Template("chain", open_sizes, lambda p: chain_schedule(kernel, lanes, p)))
     shared = [a.arg.name for a in shared_axes(kernel)]
 
-    fetched = [b.name for b in kernel.buffers if fetching(build(kernel, {}), b) is not None]
+    fetched = [b.name for b in kernel.buffers if prefetching(build(kernel, {}), b) is not None]
 
     def make_rows(p: Mapping[str, int]) -> Opts:
-        opts = tuple(o for o in rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"])) if o.op != "FETCH")
+        opts = tuple(o for o in rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"])) if o.op != "CACHE")
         if p["copies"] > 1 and shared:
             opts = (opt("UPCAST", shared[0], p["copies"]), *(o for o in opts if not (o.op == "UPCAST" and o.on == shared[0])))
         if p["nt"]:
-            opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
-        return (*opts, *(opt("FETCH", name) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
+            opts = (*opts, *(opt("CACHE", b.name, policy=STREAM) for b in kernel.outputs))
+        return (*opts, *(opt("CACHE", name, policy=PREFETCH) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
 
     if (groups := grouped(kernel)) is not None:
 
         def make_groups(p: Mapping[str, int]) -> Opts:
-            past = tuple(opt("NT", b.name) for b in kernel.outputs) if p["nt"] else ()
+            past = tuple(opt("CACHE", b.name, policy=STREAM) for b in kernel.outputs) if p["nt"] else ()
             return (*group_schedule(kernel, groups, p["vectors"] * lanes), *past)
 
         out.append(Template("groups", {"vectors": (1, 2, 4, 8), "nt": (0, 1)}, make_groups))

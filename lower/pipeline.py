@@ -14,9 +14,7 @@ from ..ir.node import Node, const
 from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
-from ..opts.options.cluster import clustered, shared
-from ..opts.options.persist import groups_of, persistent
-from ..opts.options.warpspec import REGISTERS, boxes, consumers
+from ..opts.options.grid import REGISTERS, boxes, clustered, consumers, groups_of, persistent, shared
 from ..opts.phases import phases, plain
 from ..opts.schedule import Scheduled
 from ..program import hopper_calls as hc
@@ -37,7 +35,7 @@ from .storage import Arena
 from .walk import emit_tree
 
 # warpspec ---------------------------------------------------------------------------------------------------
-# A phase in roles (WARPSPEC): the first warpgroups do what the group would do, the last one copies for them.
+# A phase in roles (GRID's warpspec): the first warpgroups do what the group would do, the last one copies for them.
 
 
 class Work(Protocol):
@@ -70,7 +68,7 @@ def emit(low: Lowering, work: Work) -> None:
     part = next(iter(plans.values())).stage.at
     trips = pieces.trips(low.sched, low.scope, part)
     if trips.op != "const":
-        raise OptError(f"WARPSPEC(grid, {count}): how often loop {part.name} runs is not known here")
+        raise OptError(f"GRID(warpspec={count}): how often loop {part.name} runs is not known here")
     few, many = REGISTERS[count]
     low.emitters = replace(low.emitters, ring=Consumed)
     other = low.beside()
@@ -104,7 +102,7 @@ def _check(body: Block) -> None:
     for s in statements(body):
         if isinstance(s, Instr) and s.op in ACCESSES and s.mem.space == "shared":
             raise OptError(
-                "WARPSPEC(grid): what is kept in shared memory, or summed over warps, needs barriers that warpgroups beside a producer have not"
+                "GRID(warpspec): what is kept in shared memory, or summed over warps, needs barriers that warpgroups beside a producer have not"
             )
 
 
@@ -164,7 +162,7 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
         out.scratch = max(out.scratch, low.storage.scratch.size)
         out.shared = max(out.shared, low.storage.shared.size)
         out.work = max(out.work, packed.size)
-        out.regs = max(out.regs, sub.regs)
+        out.regs = max(out.regs, sub.launch.registers)
     if target.language.tensor_cores and any(
         isinstance(s, Instr) and s.op in ("mma", "wgmma") for p in out.phases for s in statements(p.body)
     ):
@@ -217,7 +215,7 @@ class _Work:
 
 @contextmanager
 def _items(low: Lowering, group: Val, items: Node, groups: Node) -> Iterator[Val]:
-    """Each work item of a group: its own, or (PERSIST) every so many from its own on."""
+    """Each work item of a group: its own, or (GRID's persist) every so many from its own on."""
     if groups is items:
         yield group
         return

@@ -25,6 +25,9 @@ def apply(
     """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result. `made` gives the schedules
     of the kernels that options make of this one (it may remember them: lists of options share phases)."""
     listed = parse(tuple(opts))
+    foreign = next((o for o in listed if o.op not in registry.OPTIONS), None)
+    if foreign is not None:
+        raise OptError(f"{foreign}: {foreign.op} gives a parameter of a source its value (tune source); a kernel has none")
     check_blocks(kernel, listed)
     options = registry.used(listed)
     for option in sorted(options, key=lambda x: not registry.leads(x, kernel, listed)):
@@ -44,8 +47,8 @@ def apply(
         kernel, listed, target, b.plans, tuple(b.order), items,
         kept={n: kernel.values[n] for n in staged},
         value_stages={n: at for n, (at, _) in b.value_stages.items()},
-        held=frozenset(b.held), nt=frozenset(b.nt), marks=b.marks, effects=frozenset(b.effects),
-        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots, tensors=b.tensors,
+        held=frozenset(b.held), nt=frozenset(b.nt), prefetched=frozenset(b.prefetched), marks=b.marks, effects=frozenset(b.effects),
+        threads=groups.thread_axes(b, items), swizzle=b.swizzle, launch=b.launch, dots=b.dots, tensors=b.tensors,
     )  # fmt: skip
     for option in options:
         if option.finish is not None:

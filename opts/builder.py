@@ -15,9 +15,9 @@ from ..targets import Target
 from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
-from .plans import DotPlan, TensorPlan
+from .plans import DotPlan, LaunchPlan, TensorPlan
 from .written.meant import meant
-from .written.syntax import Scalar
+from .written.syntax import SYNTAX, Scalar
 
 
 class ScheduleBuilder:
@@ -37,8 +37,9 @@ class ScheduleBuilder:
         self.input_stages: dict[str, Opt] = {}
         self.held: set[str] = set()
         self.nt: set[str] = set()
+        self.prefetched: set[str] = set()
         self.swizzle = 1
-        self.regs = 0
+        self.launch = LaunchPlan()
         self.dots: dict[str, DotPlan] = {}
         self.tensors: dict[str, TensorPlan] = {}
         self.effects: set[str] = set()
@@ -68,7 +69,7 @@ class ScheduleBuilder:
         if exact:
             return exact
         names = sorted({a.arg.family for a in self.plans} | {a.arg.name for a in self.plans})
-        said = meant(o.op, on, o.arg, {*names, *self.names}) if on == o.on else ""
+        said = meant(SYNTAX[o.op].letter, on, o.arg, {*names, *self.names}) if on == o.on else ""
         raise OptError(f"{o}: no axis {on!r} in kernel {self.kernel.name} (axes: {', '.join(names)}){said}")
 
     @property

@@ -50,8 +50,8 @@ def family_sites(s: ScheduleBuilder, o: Opt, family: str) -> list[Node]:
 
 def share(s: ScheduleBuilder, o: Opt, sites: Sequence[Node]) -> None:
     """Give `sites` the threads of `o`; OptError where a group may not have so many."""
-    if s.has("NOLOCAL"):
-        raise OptError(f"{o}: NOLOCAL asks for one thread a group")
+    if s.launch.threads == 1:
+        raise OptError(f"{o}: GRID(threads=1) asks for one thread a group")
     check_size(s, o, {a.arg.family: o.amount for a in sites})
     widest = max(b.dtype.compute.size for b in s.kernel.buffers)
     for a in (a for a in sites if s.plans[a].dot == 1):  # a matrix instruction sums over the others

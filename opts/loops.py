@@ -19,7 +19,7 @@ from .analysis.places import ExtremePlace
 from .axis_plan import AxisPlan, Part
 from .nests import Item, Nest, flat
 from .opt import Opts
-from .plans import DotPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
+from .plans import DotPlan, LaunchPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,12 @@ class Loops:
     stages: dict[str, StagePlan] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     nt: frozenset[str] = frozenset()
+    prefetched: frozenset[str] = frozenset()
     marks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     effects: frozenset[str] = frozenset()
     threads: tuple[ThreadAxis, ...] = ()
     swizzle: int = 1
-    regs: int = 0
+    launch: LaunchPlan = LaunchPlan()  # noqa: RUF009 (frozen)
     dots: dict[str, DotPlan] = field(default_factory=dict)
     tensors: dict[str, TensorPlan] = field(default_factory=dict)
     rings: Mapping[str, RollPlan] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class Neighbourhood:
     @property
     def may_group(self) -> bool:
         """Whether threads may be grouped: the target has groups, and no option rules them out."""
-        return self.target.simt and "NOLOCAL" not in self.ops
+        return self.target.simt and self.schedule.launch.threads != 1
 
     @cached_property
     def taken(self) -> frozenset[tuple[str, str]]:

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..ir.errors import OptError
+from .old_options import OLD_OPTIONS, renamed
 from .written import short_form
-from .written.syntax import SYNTAX, Scalar, Syntax
+from .written.syntax import SET, SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
 
@@ -18,8 +19,8 @@ SCHEMA = 1
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One option. `on` is what its form says: an axis family, a site (`n@max`), a loop (`k.t`), a buffer or value, or
-    `grid`. `arg` is an int, None, or sorted (field, scalar) pairs. OptError where it is not written as its form
-    says."""
+    `grid`. `arg` is an int, None, or sorted (field, scalar) pairs; an int also where a form has fields and all but its amount are at
+    their defaults. OptError where it is not written as its form says."""
 
     op: str
     on: str
@@ -30,7 +31,9 @@ class Opt:
         if syntax is None:
             near = get_close_matches(self.op.upper(), SYNTAX, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptError(f"unknown option {self.op!r}{hint} (options: {', '.join(SYNTAX)})")
+            if self.op in OLD_OPTIONS:
+                hint = f": it is an option of an earlier version; `opts.parse` reads it as {OLD_OPTIONS[self.op].instead}"
+            raise OptError(f"unknown option {self.op!r}{hint} (options: {', '.join(s for s in SYNTAX if s != SET.name)})")
         if not isinstance(self.on, str) or not self.on:
             raise OptError(f"{self.op}: name the axis, loop or tensor it acts on")
         if syntax.arg is int:
@@ -40,18 +43,21 @@ class Opt:
             if self.arg is not None:
                 raise OptError(f"{self.op}({self.on}) takes no argument, got {self.arg!r}")
         else:
-            object.__setattr__(self, "arg", _fields(syntax, self.on, self.arg) or None)  # (no field but defaults is no argument)
+            object.__setattr__(self, "arg", _fields(syntax, self.on, self.arg))
 
     @property
     def fields(self) -> dict[str, Scalar]:
         """The object argument with defaults filled in."""
-        return {**SYNTAX[self.op].defaults, **dict(self.arg if isinstance(self.arg, tuple) else ())}
+        syntax = SYNTAX[self.op]
+        given = {syntax.amount: self.arg} if isinstance(self.arg, int) else dict(self.arg or ())
+        return {**syntax.defaults, **given}
 
     @property
     def amount(self) -> int:
-        """The int argument."""
-        assert isinstance(self.arg, int)
-        return self.arg
+        """The int argument, or the field that stands for it."""
+        found = self.arg if isinstance(self.arg, int) else self.fields[SYNTAX[self.op].amount]
+        assert isinstance(found, int)
+        return found
 
     @property
     def json(self) -> list[Any]:
@@ -61,18 +67,22 @@ class Opt:
         return [self.op, self.on, dict(self.arg) if isinstance(self.arg, tuple) else self.arg]
 
     def __str__(self) -> str:
-        if self.arg is None:
-            return f"{self.op}({self.on})"
-        text = ", ".join(f"{k}={v}" for k, v in self.arg) if isinstance(self.arg, tuple) else str(self.arg)
-        return f"{self.op}({self.on}, {text})"
+        syntax = SYNTAX[self.op]
+        given = ((syntax.amount, self.arg),) if isinstance(self.arg, int) else self.arg or ()
+        words = [self.on] * (syntax.on != "grid" or not given or self.on != "grid")
+        words += [str(v) for k, v in given if k == syntax.amount] + [f"{k}={v}" for k, v in given if k != syntax.amount]
+        return f"{self.op}({', '.join(words)})"
 
 
 Opts = tuple[Opt, ...]
 
 
-def _fields(syntax: Syntax, on: str, arg: Any) -> tuple[tuple[str, Scalar], ...]:
+def _fields(syntax: Syntax, on: str, arg: Any) -> int | tuple[tuple[str, Scalar], ...] | None:
+    """An argument with fields in its one form: an int where only the amount is not at its default, None where nothing is."""
     op, types, defaults = syntax.name, syntax.arg, syntax.defaults
     assert isinstance(types, Mapping)
+    if syntax.amount and isinstance(arg, int) and not isinstance(arg, bool):
+        arg = {syntax.amount: arg}
     if arg is not None and not isinstance(arg, (tuple, dict)):
         raise OptError(f"{op}({on}): the argument must be an object with the fields {', '.join(types)}, not {arg!r}")
     items = dict(arg or ())
@@ -84,7 +94,14 @@ def _fields(syntax: Syntax, on: str, arg: Any) -> tuple[tuple[str, Scalar], ...]
     missing = [f for f in types if f not in items and f not in defaults]
     if missing:
         raise OptError(f"{op}({on}): missing field {', '.join(missing)}")
-    return tuple(sorted((k, v) for k, v in items.items() if defaults.get(k) != v))
+    amount = items.get(syntax.amount, 1)
+    if isinstance(amount, int) and amount < 1:
+        raise OptError(f"{op}({on}): the amount must be a positive int, not {amount!r}")
+    left = tuple(sorted((k, v) for k, v in items.items() if defaults.get(k) != v))
+    if [k for k, _ in left] == [syntax.amount]:
+        assert isinstance(amount, int)
+        return amount
+    return left or None
 
 
 def opt(op: str, on: str, arg: Any = None, **fields: Scalar) -> Opt:
@@ -94,7 +111,7 @@ def opt(op: str, on: str, arg: Any = None, **fields: Scalar) -> Opt:
 
 def parse(text: str | Sequence[Any]) -> Opts:
     """Options from a text in short form (`Um8 Pn`, `UPCAST(m, 8)`) or JSON, or from the decoded list of JSON; OptError
-    says which entry is wrong."""
+    says which entry is wrong. Options of earlier versions are read as those that took their place (`old_options`)."""
     if not isinstance(text, str):
         data: Any = text
     elif not short_form.is_json(text):
@@ -107,7 +124,7 @@ def parse(text: str | Sequence[Any]) -> Opts:
     if not isinstance(data, (list, tuple)):
         raise OptError('options must be a list such as [["TILE", "k", 256]]')
     out = []
-    for i, item in enumerate(data):
+    for i, item in enumerate(renamed(data)):
         if isinstance(item, Opt):
             out.append(item)
             continue

@@ -79,6 +79,19 @@ class TensorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How a GPU's groups are launched; 0 is what nobody asked for. `persist`: groups a multiprocessor, which go through all work items.
+    `warpspec`: warpgroups that multiply while one more copies. `cluster`: groups of a cluster. `threads`: 1 where groups have one
+    thread. `registers`: the most that a thread has."""
+
+    persist: int = 0
+    warpspec: int = 0
+    cluster: int = 0
+    threads: int = 0
+    registers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RollPlan:
     """A value over blocks that is kept from one to the next: block b + 1 has at place p of axis `along` what block b has at p + `step`.
     Each computes what is new, the first all. Place p of block b lies in slot (step·b + p) mod `slots`. `block_at`, `along_at`:

@@ -7,10 +7,10 @@ the command line, the documentation and the tests. docs/add-an-option.md adds on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
@@ -42,12 +42,14 @@ class Golden:
     opts: Sequence[Any]
 
 
-Phase = Literal["first", "outputs", "last"]
-
-
 def never(o: Opt) -> bool:
     """Of no option."""
     return False
+
+
+def always(o: Opt) -> bool:
+    """Of every option."""
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,8 +65,7 @@ class Option(Syntax):
       schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
     * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
       `with_rows`: what every schedule of rows by default takes along;
-    * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names
-      an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
+    * `late`: whether it belongs to the last phase of a kernel that became several, of which these are the outputs; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
       subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis;
       `copies`: whether it is a number of elements of its axis in registers;
       `stored`: whether it is about a buffer that is stored to, and means no phase that only reads it;
@@ -83,13 +84,13 @@ class Option(Syntax):
     check: Callable[[Scheduled], None] | None = None
     propose: Callable[[Neighbourhood], Iterable[Opts]] | None = None
     with_rows: Callable[[Kernel, Target], Opts] | None = None
-    phase: Phase = "first"
+    late: Callable[[Opt, Set[str]], bool] = lambda o, outputs: False
     outlives_call: Callable[[Opt], bool] = never
     flushes: Callable[[Opt], bool] = never
     cuts: bool = False
     copies: bool = False
-    stored: bool = False
-    regroups: bool = False
+    stored: Callable[[Opt], bool] = never
+    regroups: Callable[[Opt], bool] = never
 
 
 OPTIONS: dict[str, Option] = {}

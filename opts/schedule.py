@@ -49,8 +49,10 @@ class Scheduled(Loops):
         if self.phases:
             return hashlib.sha256("/".join(p.hash for p in self.phases).encode()).hexdigest()[:24]
         lines = [
-            f"{self.swizzle} {self.regs} {[(t.family, t.count) for t in self.threads]}",
-            repr(sorted(self.nt)) + "".join(f" {op} {sorted(noted.items(), key=repr)}" for op, noted in sorted(self.marks.items())),
+            f"{self.swizzle} {self.launch} {[(t.family, t.count) for t in self.threads]}",
+            repr(sorted(self.nt))
+            + repr(sorted(self.prefetched))
+            + "".join(f" {op} {sorted(noted.items(), key=repr)}" for op, noted in sorted(self.marks.items())),
             repr(sorted(self.held)),
             repr(sorted(self.value_stages.items())),
         ]

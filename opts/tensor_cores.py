@@ -128,8 +128,8 @@ def operand_plans(s: Loops, t: TensorPlan, operand: str) -> dict[Node, AxisPlan]
 
 def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
     """Deal m and n out among units of threads, and k into steps of the instruction."""
-    if s.has("NOLOCAL"):
-        raise OptError(f"{o}: NOLOCAL asks for one thread a group, and {t.row.name} takes {t.row.unit}")
+    if s.launch.threads == 1:
+        raise OptError(f"{o}: GRID(threads=1) asks for one thread a group, and {t.row.name} takes {t.row.unit}")
     if any(x.row.unit != t.row.unit for x in s.tensors.values()):
         raise OptError(f"{o}: another sum of the kernel is made by units of another size")
     if t.m.arg.family == t.n.arg.family:

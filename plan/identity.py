@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from ..ir.kernel import Kernel
 from ..ir.normal_form.canonical import Canonical, canonical
 
 if TYPE_CHECKING:
+    from ..cache.rows import Row
     from ..devices import Device
-    from ..opts import Opt
+    from ..opts import Opt, Opts
     from ..targets import Target
 
 
@@ -34,6 +36,14 @@ def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     from ..opts.written.syntax import SYNTAX
 
     return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
+
+
+def opts_of(row: Row, names: Canonical) -> Opts:
+    """A row's options in the names of a kernel. Raises OptError for names that it lacks."""
+    from ..opts import parse
+    from ..opts.written.syntax import SYNTAX
+
+    return parse(names.from_canonical(json.loads(row.schedule), SYNTAX))
 
 
 def source_key(kernel: Kernel, opts: Iterable[Opt], target: Target, code: str) -> str:

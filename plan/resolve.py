@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from ..ir.normal_form.normalise import normalise
 from ..log import logger
 from .asked import asked
 from .compile import render
-from .identity import canonical_of, key_of, source_key
+from .identity import canonical_of, key_of, opts_of, source_key
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -148,7 +147,7 @@ def _wrong(start: _StartSchedule, cache: Cache) -> list[tuple[Opt, ...]]:
     for row in cache.rows(**about, outcome="wrong"):
         if row.tool_version == tool_version():
             with suppress(OptError):  # it does not apply any more
-                found.append(_translated(start.kernel, row))
+                found.append(opts_of(row, canonical_of(start.kernel)))
     return found
 
 
@@ -170,7 +169,7 @@ def _pinned(kernel: Kernel, plan: Plan | None, standing: Standing) -> Plan:
 def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts | None) -> Plan | None:
     """One of the key's own rows; None where its options do not apply any more."""
     try:
-        opts = _translated(kernel, row)
+        opts = opts_of(row, canonical_of(kernel))
         rendered = render(kernel, opts, device, store)
     except OptError as e:
         if row.pinned:
@@ -196,7 +195,7 @@ def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | Non
     log.debug("%s: %d neighbours in the cache", kernel.name, len(rows))
     for row in rows:
         try:
-            opts = _translated(kernel, row)
+            opts = opts_of(row, canonical_of(kernel))
             seconds = _estimate(kernel, opts, device, key)
         except OptError as e:
             log.debug("the neighbour %s %s does not apply: %s", row.name, row.shape, e)
@@ -290,11 +289,3 @@ def _allowed(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) ->
     if not scheduled.effects <= set(key.policy.split("+")):
         raise OptError(f"the effects {'+'.join(sorted(scheduled.effects))} are not allowed by policy {key.policy}")
     return scheduled
-
-
-def _translated(kernel: Kernel, row: Row) -> tuple[Opt, ...]:
-    """A row's options in this kernel's names. Raises OptError."""
-    from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
-
-    return parse(canonical_of(kernel).from_canonical(json.loads(row.opts), SYNTAX))

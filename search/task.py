@@ -183,6 +183,6 @@ def recorder_of(
             **({OBJECTIVE: task.key.objective} if task.key.objective != TIME else {}),
             **(facts or {}),
         },
-        earlier={row.opts for row in cache.answers(task.key)},
+        earlier={row.schedule for row in cache.answers(task.key)},
         last_s=min(last_s, LAST_PATIENCE_S),
     )

@@ -117,15 +117,14 @@ def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: M
 
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
     """Their options in this kernel's names, those that are legal here, each schedule once."""
-    from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
+    from ..plan.identity import opts_of
 
     found: dict[str, Schedule] = {}
     for row in rows:
         if len(found) == top:
             break
         try:
-            opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))
+            opts = opts_of(row, canonical)
         except OptError:
             continue  # written by another version, or about axes this kernel lacks: of no use as a start
         state = space.state(opts)
@@ -286,11 +285,10 @@ def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None
     from ..cache.valued import energy_of, scratch_of, value_of
     from ..measure import Measurement, Outcome
     from ..measure.outcome import EnergyUse
-    from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
+    from ..plan.identity import opts_of
 
     try:
-        opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))
+        opts = opts_of(row, canonical)
     except OptError:
         return None
     timed = row.outcome in ("ok", "slow")

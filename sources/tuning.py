@@ -215,7 +215,7 @@ def _searched(
                 job,
                 effects=lambda o: frozenset(),
                 provenance={"machine": what.device.fingerprint(), "seed": job.random_seed},
-                earlier={row.opts for row in store.answers(what.key)},
+                earlier={row.schedule for row in store.answers(what.key)},
             )
             recorder.spec = spec
             recorder.last_s = min(recorder.last_s, late_s(budget.seconds))

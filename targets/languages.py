@@ -13,7 +13,7 @@ class Language:
     """One language. `name` is what `Target.lang` says, `title` what people call it.
 
     groups: groups of threads, with shared memory, barriers and `thread` (LOCAL, GROUP).
-    prefetch: it can ask for a line of memory ahead of its use (FETCH).
+    prefetch: it can ask for a line of memory ahead of its use (CACHE with prefetch).
     instructions: it can name a row of `targets.instructions` (TC).
     constants: what is packed from constant inputs is kept from call to call (`Program.once`).
     shuffles: threads exchange values without memory: 'always', 'never', or the feature of a target that brings it.

@@ -88,7 +88,7 @@ def by_warpgroups(choose: Callable[[int], int]) -> Case:
         *(opt("STAGE", b, at="k", order="row", depth=2 + choose(3)) for b in ab[:1]),
     ]  # fmt: skip
     depth = opts[-1].fields["depth"]
-    opts += [opt("STAGE", b, at="k", order="row", depth=depth) for b in ab[1:2]] + [opt("WARPSPEC", "grid", consumers)]
+    opts += [opt("STAGE", b, at="k", order="row", depth=depth) for b in ab[1:2]] + [opt("GRID", "grid", warpspec=consumers)]
     return Case(name, dtype, shape, kernel, targets.named("sm_90a"), tuple(opts), {}, seed=choose(1000))
 
 

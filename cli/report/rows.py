@@ -65,8 +65,8 @@ class ReportEntry:
     @functools.cached_property
     def candidates(self) -> tuple[Row, ...]:
         """The history without the rows that only say again, timed once more, which candidate was the answer of its run."""
-        tried = {(r.run_id, r.opts) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
-        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.opts) in tried))
+        tried = {(r.run_id, r.schedule) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
+        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.schedule) in tried))
 
     @property
     def plain_s(self) -> float | None:

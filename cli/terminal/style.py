@@ -161,7 +161,7 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     for i, opt in enumerate(opts):
         if i:
             out.append(" ")
-        out.append(short((opt,)), style=KINDS[OPTIONS[opt.op].kind])
+        out.append(short((opt,)), style=KINDS[OPTIONS[opt.op].kind if opt.op in OPTIONS else "stage"])
     return out if opts else Text("(none)", style="dim")
 
 

@@ -203,7 +203,7 @@ def veto(signature: Signature, phase: int, target: Target, takes: nvrtc.Resource
     if takes.spill_stores > SPILL_BYTES:
         raise BuildError(
             f"{name} spills {takes.spill_stores} bytes of registers a thread to memory (above {SPILL_BYTES}; {takes.registers} registers, "
-            f"{takes.stack} bytes of stack): smaller tiles, or more registers by LAUNCH"
+            f"{takes.stack} bytes of stack): smaller tiles, or more registers by GRID"
         )
     if takes.shared > target.shared:
         raise BuildError(f"{name} takes {takes.shared} bytes of shared memory and {target.name} has {target.shared}: stage smaller tiles")

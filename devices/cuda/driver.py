@@ -188,7 +188,7 @@ _DEVICE = {
     "UNSUPPORTED_PTX_VERSION": _OLDER,
 }
 _CANDIDATE = {
-    "LAUNCH_OUT_OF_RESOURCES": "smaller groups, or fewer registers by LAUNCH",
+    "LAUNCH_OUT_OF_RESOURCES": "smaller groups, or fewer registers by GRID",
     "INVALID_VALUE": "smaller groups or less shared memory",
     "NOT_FOUND": "build it again",
 }

@@ -14,6 +14,7 @@ from ...opts.analysis.ragged import share
 from ...opts.analysis.triangles import masks
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
+from ...opts.options.early_exit import early_exit
 from ...opts.schedule import Scheduled
 from ..machine import Core, MachineModel
 from .alike import times_computed
@@ -162,7 +163,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
     cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)
-    cycles += core.final if nest.name in s.marked("EXIT") else 0.0
+    cycles += core.final if early_exit(s, nest) is not None else 0.0
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)

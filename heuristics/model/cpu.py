@@ -27,7 +27,8 @@ from ...opts.axis_plan import Part
 from ...opts.fold_tiles import share as share_run
 from ...opts.loop_tree import Folded, Shared, Single, Tree
 from ...opts.nests import FoldItem, Nest
-from ...opts.options.fetch import fetches
+from ...opts.options.cache import prefetches
+from ...opts.options.early_exit import early_exit
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import stride
@@ -241,7 +242,7 @@ class Traffic:
         filled = walk(*nest.filled.values()) if nest.kind == "reduce" else ()
         loads = (load_parts(n) for n in dict.fromkeys((*(n for m in group for n in m.nodes), *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
-            use = Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH"), x.spread, x.rows)
+            use = Use(x.buffer, x.indices, False, x.buffer.name in s.prefetched, x.spread, x.rows)
             if x.buffer.name in warm:
                 read = self._footprint(use, item - warm[x.buffer.name])
                 near = streams and not is_far(s.target, x.buffer.shape, x.buffer.dtype.size)
@@ -254,10 +255,10 @@ class Traffic:
             yield Use(buffer, indices, True, True, kept=True)
         written = ((m.store.buffer, m.indices) for m in group if m.store is not None and not self._past(m))
         for x in together(s, written):
-            yield Use(x.buffer, x.indices, True, x.buffer.name in s.marked("FETCH"), x.spread, x.rows)
+            yield Use(x.buffer, x.indices, True, x.buffer.name in s.prefetched, x.spread, x.rows)
 
     def asked(self, nest: Nest) -> float:
-        """Cycles for what passes memory whatever the caches hold: stores past them, and rows that FETCH asks for."""
+        """Cycles for what passes memory whatever the caches hold: stores past them, and rows that are prefetched."""
         return self._passed(nest) + self._fetched(nest)
 
     def _passed(self, nest: Nest) -> float:
@@ -268,16 +269,16 @@ class Traffic:
         if nest.store is not None and self._past(nest):
             slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
             asked += slower * self._box(nest.store.buffer, nest.indices, item) * items / (self.dram * self.machine.caches.past)
-        for f in fetches(s).get(nest.name, ()):
+        for f in prefetches(s).get(nest.name, ()):
             if f.later:  # (rows of outputs are asked for one at a time or along with what is read)
                 asked += jump_cycles(s, nest, (f.buffer.shape, f.buffer.dtype.size), f.indices, self.machine, asked=True)
         return asked
 
     def _fetched(self, nest: Nest) -> float:
-        """Cycles for the rows that FETCH asks for in the loops of a nest."""
+        """Cycles for the rows that are prefetched in the loops of a nest."""
         s, item = self.scheduled, self._item(nest)
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
-        rows = ((1 if f.later else self.machine.caches.written, f) for f in fetches(s).get(nest.name, ()))
+        rows = ((1 if f.later else self.machine.caches.written, f) for f in prefetches(s).get(nest.name, ()))
         return sum(k * self._box(f.buffer, f.indices, item) * items / self.memory for k, f in rows)
 
     def _past(self, nest: Nest) -> bool:
@@ -328,7 +329,7 @@ class Traffic:
             least = caches.usable * capacity
             room = least if sum(prints[0][0]) + prints[0][1] <= least else caches.warm * capacity
             here = [(u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= room) or u.read <= room for u in uses]
-            # (rows of outputs that FETCH asked for are in the second cache)
+            # (rows of outputs that were prefetched are in the second cache)
             here = [h or (u.stored and u.near and capacity > s.target.l1) for h, u in zip(here, uses, strict=True)] + [False] * len(panels)
             passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))
             levels.append((gone * passed + (0.0 if far else held)) * trips(loops[:depth]) / rate)
@@ -432,14 +433,14 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Cac
     return compute / blocks + costs.owned * outside, read + moved / (costs.l3 if near else dram)
 
 
-# left early -------------------------------------------------------------------------------------------------
-# The share of a reduction's elements before its results are known (`EXIT`).
+# early exits ------------------------------------------------------------------------------------------------
+# The share of a reduction's elements before its results are known (`EARLY_EXIT`).
 
 
-def left_early(s: Scheduled, nest: Nest, core: Core) -> float:
+def early_exit_share(s: Scheduled, nest: Nest, core: Core) -> float:
     """The share that is computed: the more results share an iteration, the later the last of them is known (of values that are spread like
     waiting times, by the logarithm of how many there are)."""
-    if nest.name not in s.marked("EXIT"):
+    if early_exit(s, nest) is None:
         return 1.0
     results = prod(p.trips for p in s.registers(nest) if p.axis in nest.axes)
     return min(1.0, core.exited * (1.0 + log(results)))
@@ -485,7 +486,7 @@ def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machin
             compute, memory = compute * share, memory * fmean((1.0, share))
         again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
         part = run.get(nest.name, share_reduced(scheduled, nest) * share_ordered(scheduled, nest))
-        part *= left_early(scheduled, nest, machine.core)
+        part *= early_exit_share(scheduled, nest, machine.core)
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
         warm.add(nest)
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)

@@ -18,6 +18,7 @@ from ...opts.analysis.structure import extent, read_elsewhere, shared_axes, stri
 from ...opts.apply_options import apply
 from ...opts.defaults import fit, rows
 from ...opts.opt import Opt, Opts, opt
+from ...opts.options.cache import STREAM
 from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
 from ...targets import Target
@@ -69,7 +70,9 @@ def _past(kernel: Kernel, target: Target, copies: int) -> list[Opt]:
     far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(kernel, target)]
     unit = LINE if copies > 1 else target.vector_bytes
     return [
-        opt("NT", b.name) for b in far if len(b.shape) == 1 or (isinstance(b.shape[-1], int) and b.shape[-1] * b.dtype.size % unit == 0)
+        opt("CACHE", b.name, policy=STREAM)
+        for b in far
+        if len(b.shape) == 1 or (isinstance(b.shape[-1], int) and b.shape[-1] * b.dtype.size % unit == 0)
     ]
 
 
@@ -94,7 +97,7 @@ def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
     whole = tuple(v for v in read_elsewhere(kernel) if v not in values)
     before = [opt("PHASE", v) for v in whole]
     kernel = phased(kernel, whole)[-1]
-    past = [opt("NT", b.name) for b in kernel.outputs if p["nt"]]
+    past = [opt("CACHE", b.name, policy=STREAM) for b in kernel.outputs if p["nt"]]
     if p["phase"] and kept:
         return _once((*before, *_phases(kernel, kept, tile), *past))
     store = main_store(kernel)

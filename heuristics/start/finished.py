@@ -12,7 +12,7 @@ from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.defaults import site_name, waste
 from ...opts.opt import Opts, opt
-from ...opts.options.fetch import rows_stay
+from ...opts.options.cache import PREFETCH, STREAM, has_streams, rows_stay
 from ...opts.schedule import Scheduled
 from ..machine import DEFAULT
 from ..model import estimate
@@ -143,11 +143,11 @@ def _measured(trials: Trials, opts: Opts) -> Iterator[Opts]:
     # results of long sums leave register tiles seldom, in pieces of lines; what is added to was read before
     added = any(s.combine is not None for s in stores)
     added |= any(prod(extent(a) for a in c.nest.reduce_axes) > STEPS for c in all_contractions(kernel))
-    if large and not added and not any(o.op == "NT" for o in opts) and few_rows(trials, opts):
-        wish = (*opts, *(opt("NT", name) for name, size in outputs.items() if size > WRITTEN * l2 / len(outputs)))
+    if large and not added and not has_streams(opts) and few_rows(trials, opts):
+        wish = (*opts, *(opt("CACHE", name, policy=STREAM) for name, size in outputs.items() if size > WRITTEN * l2 / len(outputs)))
         if trials.is_legal(wish):
             yield wish
     for b in sorted(kernel.inputs, key=lambda b: inputs[b.name])[-1:]:
-        wish = (*opts, opt("FETCH", b.name))
+        wish = (*opts, opt("CACHE", b.name, policy=PREFETCH))
         if wish[-1] not in opts and inputs[b.name] > l2 / 2 and rows_stay(kernel, b, trials.target) and trials.is_legal(wish):
             yield wish

@@ -22,7 +22,8 @@ from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
-from ...opts.options.exit import leavable
+from ...opts.options.cache import STREAM
+from ...opts.options.early_exit import early_exits
 from ...opts.options.fuse import with_rows
 from ...opts.options.own import ownable
 from ...targets import Target
@@ -182,10 +183,10 @@ LIKELY = 8
 """Start schedules of which it is tried."""
 
 
-def left_early(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
-    """`found`, and before them the likeliest ones with reductions that are left, where the model takes that to be faster. (How early depends
+def with_early_exits(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
+    """`found`, and before them the likeliest ones with early exits, where the model takes that to be faster. (How early depends
     on data; whoever asks where something holds first, or whether anything does, mostly has some for which it does.)"""
-    names = _early(trials.kernel) if trials.target.kind != "gpu" and not trials.target.groups else []
+    names = _early_exits(trials.kernel) if trials.target.kind != "gpu" and not trials.target.groups else []
     if not names:
         yield from found
         return
@@ -195,7 +196,7 @@ def left_early(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[
     least = min((estimate(trials.apply(o), threads) for h in head if (o := trials.legal(h)) is not None), default=0.0)
     for h in head:
         alone = tuple(o for o in h if o.op != "FUSE")
-        for wish in dict.fromkeys(((*alone, *(opt("EXIT", n) for n in names)), *((*alone, opt("EXIT", n)) for n in names))):
+        for wish in dict.fromkeys(((*alone, *(opt("EARLY_EXIT", n) for n in names)), *((*alone, opt("EARLY_EXIT", n)) for n in names))):
             legal = trials.legal(wish)
             if legal is not None:
                 times[legal] = estimate(trials.apply(legal), threads)
@@ -205,10 +206,10 @@ def left_early(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[
     yield from rest
 
 
-def _early(kernel: Kernel) -> list[str]:
+def _early_exits(kernel: Kernel) -> list[str]:
     """The reductions that may be known long before the end: not the place of an extreme, which is as likely to be anywhere."""
     found = {n.name: n for n in nests(kernel)}
-    return [name for name in leavable(kernel) if not any(x.op == "eq" and "ref" in (s.op for s in x.src) for x in found[name].nodes)]
+    return [name for name in early_exits(kernel) if not any(x.op == "eq" and "ref" in (s.op for s in x.src) for x in found[name].nodes)]
 
 
 # gathered ---------------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def starts(
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
     streams = streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads, phase)))
-    alone = left_early(trials, threads, finished(trials, threads, streams))
+    alone = with_early_exits(trials, threads, finished(trials, threads, streams))
 
     def parts(k: Kernel) -> list[Opts]:
         return starts(k, target, threads, phase=phase, part=True, whole=trials)
@@ -384,7 +385,7 @@ def owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable
             if is_far(
                 target, store.buffer.shape, store.buffer.dtype.size
             ):  # where few rows are added to, the others need not pass through the caches
-                yield from ((*opts, opt("NT", store.buffer.name)) for opts in each)
+                yield from ((*opts, opt("CACHE", store.buffer.name, policy=STREAM)) for opts in each)
 
 
 def _ranked(trials: Trials, threads: int, guesses: Iterable[Opts]) -> list[Opts]:

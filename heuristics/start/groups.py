@@ -15,6 +15,7 @@ from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.options.cache import STREAM
 from ...opts.strides import picks
 from ...targets import Target
 from .legal import Trials
@@ -98,7 +99,7 @@ def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
 def _past_caches(kernel: Kernel, target: Target) -> Opts:
     """Stores past the caches, where all outputs together will not stay there: a line that is written whole need not be read first."""
     total = sum(buffer_bytes(b.shape, b.dtype.size) for b in kernel.outputs)
-    return tuple(opt("NT", b.name) for b in kernel.outputs) if total >= far_bytes(kernel, target) else ()
+    return tuple(opt("CACHE", b.name, policy=STREAM) for b in kernel.outputs) if total >= far_bytes(kernel, target) else ()
 
 
 def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:

@@ -11,6 +11,7 @@ from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.analysis.structure import accesses
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.options.cache import STREAM, has_streams
 from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..machine import DEFAULT
@@ -37,9 +38,9 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts], favourites: in
         return
     far = [b for b in kernel.outputs if buffer_bytes(b.shape, b.dtype.size) >= far_bytes(kernel, target)]
     for n, opts in enumerate(found):
-        alone = trials.legal(opts) if far and n < favourites and not any(o.op == "NT" for o in opts) else None
+        alone = trials.legal(opts) if far and n < favourites and not has_streams(opts) else None
         if alone is not None and few_rows(trials, alone):
-            past = trials.legal((*alone, *(opt("NT", b.name) for b in far)))
+            past = trials.legal((*alone, *(opt("CACHE", b.name, policy=STREAM) for b in far)))
             if past is not None and past != alone and estimate(trials.apply(past), threads) < estimate(trials.apply(alone), threads):
                 yield past
         yield opts

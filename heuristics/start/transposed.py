@@ -9,6 +9,7 @@ from ...opts.analysis.structure import accesses, extent, nests, shared_axes
 from ...opts.defaults import site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.options.cache import STREAM
 from ...targets import Target
 from ..machine import DEFAULT
 from ..sets import set_use
@@ -41,7 +42,7 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
         size, buffer = n.store.buffer.dtype.size, n.store.buffer
         if size >= 4:  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
             block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
-            past = (opt("NT", buffer.name),) if is_far(target, buffer.shape, size) else ()
+            past = (opt("CACHE", buffer.name, policy=STREAM),) if is_far(target, buffer.shape, size) else ()
             line = max(lanes, LINE // size)
             crowded = not past and _crowds(kernel, n, into, False, lanes, target)
             if crowded or (
@@ -54,7 +55,7 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
                 out += _blocks(into, along, cuts, outer, past, block)
             if not past and buffer_bytes(buffer.shape, size) > target.l2:  # (only measuring can tell)
                 whole = (opt("UPCAST", site_name(along), min(lanes, 8)), opt("UPCAST", site_name(into), line))
-                out.append((*whole, *outer, opt("PARALLEL", site_name(along)), opt("NT", buffer.name)))
+                out.append((*whole, *outer, opt("PARALLEL", site_name(along)), opt("CACHE", buffer.name, policy=STREAM)))
         grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))
         out.append((*cuts, *grid, opt("PARALLEL", site_name(into)), opt("STAGE", buffer.name, at=site_name(into))))
         if extent(into) >= 8 * lanes:

@@ -22,7 +22,7 @@ from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
 from .across import across
 from .dot import Dot
-from .exits import unless_final
+from .early_exit import unless_final
 from .loops import carry
 from .masked_steps import masked
 from .prefetch import fetch

@@ -1,11 +1,11 @@
-"""Asks for lines of a buffer that will be used soon (FETCH), a step of a reduction at a time."""
+"""Asks for lines of a buffer that will be used soon (CACHE with prefetch), a step of a reduction at a time."""
 
 from __future__ import annotations
 
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...opts.nests import Nest
-from ...opts.options.fetch import Fetch, fetches
+from ...opts.options.cache import Prefetch, prefetches
 from ...program.program import Mem
 from ..expr import NestEval
 from ..lowering import Lowering
@@ -18,7 +18,7 @@ LINE = 64
 def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -> None:
     """The lines of these assignments. Past the end of a row they are the next row's, or nobody's: a request never faults. Nothing where the
     reduction has no lanes along its axis: a request an element costs more than it gives."""
-    for f in fetches(low.sched).get(n.name, ()):
+    for f in prefetches(low.sched).get(n.name, ()):
         at = _address(low, n, f)
         if at is None or ev.lane is None or ev.lane.axis is not n.reduce_axes[0]:
             continue
@@ -33,7 +33,7 @@ def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -
                     low.b.prefetch(Mem(mem.space, mem.base, mem.dtype, byte // size), low.scalar(base))
 
 
-def _address(low: Lowering, n: Nest, f: Fetch) -> Node | None:
+def _address(low: Lowering, n: Nest, f: Prefetch) -> Node | None:
     """The element to ask for; of what is used later, a step of the loop around further on."""
     at = low.ctx.address(f.buffer.name, f.indices)
     if not f.later:

@@ -1,4 +1,4 @@
-"""Operands that one warpgroup copies by TMA into slots, and others multiply (WARPSPEC): mbarriers tell which slots are full, and which empty.
+"""Operands that one warpgroup copies by TMA into slots, and others multiply (GRID's warpspec): mbarriers tell which slots are full, and which empty.
 
 The producer waits until slot i % d is empty, announces the bytes of all boxes of iteration i at the slot's `full` barrier, and has them
 copied. A consumer waits for `full`, multiplies, and one thread of each of its warpgroups arrives at `empty` when the products are done.

@@ -20,7 +20,7 @@ def _flushes(b: Built) -> bool:
     from ...opts.opt import Opt
     from ...opts.registry import OPTIONS
 
-    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
+    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
 
 
 def _regroups(b: Built) -> bool:
@@ -28,7 +28,7 @@ def _regroups(b: Built) -> bool:
     from ...opts.opt import Opt
     from ...opts.registry import OPTIONS
 
-    return any(OPTIONS[o.op].regroups for o in b.opts if isinstance(o, Opt))
+    return any(OPTIONS[o.op].regroups(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
 
 
 def _task(b: Built) -> BatchTask:

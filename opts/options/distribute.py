@@ -25,7 +25,7 @@ from ..analysis.structure import extent
 from ..kernel_parts import changed_item, changed_store, loaded, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..registry import Doc, Option
+from ..registry import Doc, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -144,7 +144,7 @@ DISTRIBUTE = Option(
     on="tensor",
     arg=None,
     kind="grid",
-    regroups=True,
+    regroups=always,
     legend="two sums",
     docs=(
         Doc(

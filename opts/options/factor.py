@@ -23,7 +23,7 @@ from ..analysis.structure import extent, strides_of
 from ..kernel_parts import loaded, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..registry import Doc, Option
+from ..registry import Doc, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -141,7 +141,7 @@ FACTOR = Option(
     on="axis",
     arg=None,
     kind="grid",
-    regroups=True,
+    regroups=always,
     legend="sum first",
     docs=(
         Doc(

@@ -21,7 +21,7 @@ from ...ir.online.rewrite import NoFold, online
 from ..kernel_parts import changed_item, changed_store, with_axes
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..registry import Doc, Option
+from ..registry import Doc, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -123,7 +123,7 @@ FOLD = Option(
     on="axis",
     arg=None,
     kind="stage",
-    regroups=True,
+    regroups=always,
     legend="fold in tiles",
     docs=(
         Doc(

@@ -19,7 +19,7 @@ from ..analysis.structure import extent
 from ..kernel_parts import needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..registry import Doc, Option
+from ..registry import Doc, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -109,7 +109,7 @@ OPERANDS = Option(
     short=(("|", "n"),),
     axis_fields=("n",),
     kind="stage",
-    regroups=True,
+    regroups=always,
     legend="two operands",
     docs=(
         Doc(

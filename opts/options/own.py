@@ -18,7 +18,7 @@ from ...ir.node import axis as make_axis
 from ...targets import Target
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..registry import Doc, Golden, Option
+from ..registry import Doc, Golden, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -86,7 +86,7 @@ OWN = Option(
     letter="OWN",
     on="tensor",
     kind="grid",
-    stored=True,
+    stored=always,
     legend="blocks of a scatter's output",
     docs=(
         Doc(

@@ -123,7 +123,7 @@ def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
     """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values. `known`: the axes and
     families of all phases. A loop is of the axis with the longest name that its own begins with: `k.f1.t` of `k.f1`, not of `k`."""
     form, axes = OPTIONS[o.op], _axes(kernel)
-    tensors = {b.name for b in kernel.buffers if b.role == "out" or not form.stored} | set(kernel.values)
+    tensors = {b.name for b in kernel.buffers if b.role == "out" or not form.stored(o)} | set(kernel.values)
 
     def loop(name: str) -> bool:
         if any(name.startswith(f"{t}.") and name[len(t) + 1 :][:1].isdigit() for t in tensors):  # (y.0 clears dimension 0 of a scatter's y)
@@ -132,7 +132,7 @@ def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
             name = name.rpartition(".")[0]
         return name in axes or name in ("grid", ONCE)
 
-    here = form.on == "grid" or (o.on in tensors if form.on == "tensor" else loop(o.on))
+    here = form.on == "grid" or (form.on in ("tensor", "any") and o.on in tensors) or (form.on != "tensor" and loop(o.on))
     return here and all(loop(str(o.fields[f])) for f in form.named_fields if o.fields[f])
 
 

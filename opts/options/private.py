@@ -33,7 +33,7 @@ from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest
 from ..opt import Opt, Opts, opt
-from ..registry import OPTIONS, Doc, Golden, Option
+from ..registry import OPTIONS, Doc, Golden, Option, always
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
@@ -180,7 +180,7 @@ def rewrite(r: Rewriting) -> Scheduled:
         raise OptError(f"{kept}: the copies of {o} are made anew by each call; use one of them")
     first, second = privatised(r.kernel, r.mine)
     names = {b.name for b in r.kernel.outputs}
-    late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
+    late = tuple(x for x in r.others if OPTIONS[x.op].late(x, names))
     early = tuple(x for x in r.others if x not in late)
     mine = (
         *_grid(first.stores[0], o),
@@ -249,7 +249,7 @@ PRIVATE = Option(
     short=(("", "chunks"), ("x", "copies")),
     choices={"chunks": (1, *CHUNKS), "copies": (1, *COPIES)},
     kind="grid",
-    stored=True,
+    stored=always,
     legend="copies of a scatter's output",
     docs=(
         Doc(

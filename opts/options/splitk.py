@@ -138,7 +138,7 @@ def rewrite(r: Rewriting) -> Scheduled:
     chunks = opt("PARALLEL", value.axes[0].arg.name)
     # the outputs belong to the second phase; the first one's workspace is read again at once
     names = {b.name for b in r.kernel.outputs}
-    late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
+    late = tuple(x for x in r.others if OPTIONS[x.op].late(x, names))
     a = r.apply(first, (chunks, *(x for x in r.others if x not in late)), r.target)
     b = r.apply(second, (*_second(r, second), *late), r.target)
     return r.schedule((a, b), a.effects | {"REASSOC"})

@@ -29,7 +29,7 @@ from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 from . import tensor_moves
-from .warpspec import consumers
+from .grid import consumers
 
 
 def act(s: ScheduleBuilder, o: Opt) -> None:
@@ -119,7 +119,7 @@ def check(s: Scheduled) -> None:
     tensor_cores.check(s)
     alone = next((t for t in s.tensors.values() if t.row.unit > s.target.warp and not consumers(s)), None)
     if alone is not None:
-        raise OptError(f"{alone.what}: warpgroups read both operands from tiles that another one copies by TMA; add WARPSPEC")
+        raise OptError(f"{alone.what}: warpgroups read both operands from tiles that another one copies by TMA; add GRID(warpspec)")
     for d in s.dots.values():
         nest = next(n for n in s.nests if n.name == d.value)
         what = f"TC({d.value}, row={d.row.name})"

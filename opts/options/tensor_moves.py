@@ -50,7 +50,7 @@ def places(nest: Nest) -> Iterator[tuple[Node, Node, Node]]:
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Matrix instructions for sums of products that have none yet, alone and with blocks; and blocks for those that have one."""
     s = near.schedule
-    for nest in s.nests if "NOLOCAL" not in near.ops else ():
+    for nest in s.nests if s.launch.threads != 1 else ():
         have = s.tensors.get(nest.name)
         if have is not None:
             yield from _blocks(near, nest, (have.m, have.n, have.k), have.row, ())

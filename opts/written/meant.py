@@ -1,4 +1,4 @@
-"""What somebody meant who wrote an option by the first letters of its name: `FUk` is FETCH of `Uk`, and FUSE of k is written `Jk`."""
+"""What somebody meant who wrote an option by the first letters of its name: `SWgrid` is STAGE of `Wgrid`, and FUSE of k is written `Jk`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Container
 from .syntax import SYNTAX
 
 
-def meant(op: str, on: str, amount: object, known: Container[str]) -> str:
-    """A hint, '' where there is none: the option whose name begins as the word does that was read as `op` on `on` (with `amount`, if it is a
-    number), and which is on one of the names `known`. The longest beginning counts."""
-    word = SYNTAX[op].letter + on
-    for n in range(len(word) - 1, len(SYNTAX[op].letter), -1):
+def meant(letter: str, on: str, amount: object, known: Container[str]) -> str:
+    """A hint, '' where there is none: the option whose name begins as the word does that was read as an option of this letter on `on` (with
+    `amount`, if it is a number), and which is on one of the names `known`. The longest beginning counts."""
+    word = letter + on
+    for n in range(len(word) - 1, len(letter), -1):
         begun, rest = word[:n], word[n:]
         for other in SYNTAX.values() if rest in known and begun.isupper() else ():
             if other.name.startswith(begun):

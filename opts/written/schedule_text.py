@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from ..nests import FoldItem, Nest, flat
 from ..opt import dumps, short
@@ -40,8 +41,9 @@ def _decisions(s: Scheduled) -> Iterator[str]:
     yield f"grid {' '.join(f'{p.name}:{p.size}' for p in s.grid) or 'of one item'}{bands}"
     if s.threads:
         yield f"groups of {s.group} threads: {' '.join(f'{t.var.arg.name}:{t.count}' for t in s.threads)}"
-    if s.regs:
-        yield f"at most {s.regs} registers a thread"
+    asked = [f"{f.name} {value}" for f in fields(s.launch) if (value := getattr(s.launch, f.name))]
+    if asked:
+        yield f"launch {', '.join(asked)}"
     for item in s.items:
         if isinstance(item, FoldItem):
             yield f"fold {item.fold.name}"
@@ -58,6 +60,7 @@ def _decisions(s: Scheduled) -> Iterator[str]:
         axes = f"m={t.m.arg.name}, n={t.n.arg.name}, k={t.k.arg.name}"
         yield f"{t.row.unit} threads make {name} together by {t.row.name}, {axes}"
     yield from (f"stores to {name} are non-temporal" for name in sorted(s.nt))
+    yield from (f"lines of {name} are prefetched" for name in sorted(s.prefetched))
     yield from (f"{op} of {name}" for op, names in sorted(s.marks.items()) for name in sorted(names))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import OptError
+from ..old_options import OLD_FORMS
 from .syntax import FLAG, SYNTAX, Scalar, Syntax
 
 NONE = "(none)"
@@ -23,7 +24,7 @@ _NUMBER = r"-?\d+"
 _BETWEEN = " \t\r\n,"
 _WORD = re.compile(rf'(?:{_QUOTED}|\((?:{_QUOTED}|[^()"])*\)|[^\s,"()])+')
 _PART = re.compile(rf'(?:{_QUOTED}|[^,"])+')
-_CALL = re.compile(r"([A-Za-z]+)\((.*)\)")
+_CALL = re.compile(r"([A-Za-z_]+)\((.*)\)")
 
 Plain = tuple[str, str, int | dict[str, Scalar] | None]
 """An option as plain data: its name, what it is on, and its amount, its fields, or None."""
@@ -82,16 +83,17 @@ def _written(syntax: Syntax, on: str, arg: int | Mapping[str, Scalar] | None, co
         if sign == FLAG and value == 1:
             out += sign
         else:
-            out += (sign or colon) + (name(value) if field in syntax.named_fields else str(value))
+            out += (sign or colon) + (name(value) if field in (*syntax.named_fields, *syntax.quoted) else str(value))
     return out
 
 
 def _one(text: str) -> Plain | None:
     """The option that a word is; None where it is none. Of letters that begin alike the longest wins."""
     call = _CALL.fullmatch(text)
-    if call is not None and call[1].upper() in SYNTAX:
-        return _call(SYNTAX[call[1].upper()], call[2])
-    for syntax in sorted(SYNTAX.values(), key=lambda s: -len(s.letter)):
+    forms = {**OLD_FORMS, **SYNTAX}
+    if call is not None and call[1].upper() in forms:
+        return _call(forms[call[1].upper()], call[2])
+    for syntax in sorted(forms.values(), key=lambda s: -len(s.letter)):
         m = _pattern(syntax).fullmatch(text) if text.startswith(syntax.letter) else None
         if m is None:
             continue
@@ -150,6 +152,8 @@ def _call(syntax: Syntax, inside: str) -> Plain | None:
     words = [w.strip() for w in _PART.findall(inside)]
     if not words or not words[0]:
         return None
+    if syntax.on == "grid" and ("=" in words[0] or words[0].isdecimal()):  # what is on the grid may leave that out
+        words.insert(0, "grid")
     on, rest = _unquoted(words[0]), words[1:]
     if syntax.arg is None:
         return None if rest else (syntax.name, on, None)
@@ -157,6 +161,8 @@ def _call(syntax: Syntax, inside: str) -> Plain | None:
         return (syntax.name, on, _number(rest[0])) if len(rest) == 1 and re.fullmatch(_NUMBER, rest[0]) else None
     assert isinstance(syntax.arg, Mapping)
     given: dict[str, Scalar] = {}
+    if syntax.amount and rest and re.fullmatch(_NUMBER, rest[0]):
+        given[syntax.amount] = _number(rest.pop(0))
     for word in rest:
         field, _, value = (w.strip() for w in word.partition("="))
         number = syntax.arg.get(field) is int
@@ -171,7 +177,7 @@ def _hint(text: str) -> str:
     letters = re.match(r"[A-Z]*", text)
     known = next((s for s in _by_letter(letters[0] if letters else "")), None)
     if known is None:
-        some = " ".join(f"{s.letter} {s.name}" for s in SYNTAX.values())
+        some = " ".join(f"{s.letter} {s.name}" for s in SYNTAX.values() if s.letter)
         return f"; an option is its letter, a name and an amount, such as Um8 ({some})"
     return f"; {known.name} is written {example(known)}"
 
@@ -187,7 +193,7 @@ def example(syntax: Syntax) -> str:
     if not isinstance(syntax.arg, Mapping):
         return f"{syntax.letter}{on}{'' if syntax.arg is None else '8'}"
     fields: Sequence[tuple[str, Any]] = syntax.short
-    parts = (sign + ("" if sign == FLAG else field) for sign, field in fields)
+    parts = (sign + ("" if sign == FLAG else "n" if sign.endswith("=") else field) for sign, field in fields)
     return f"{syntax.letter}{on}" + "".join(f"[{p}]" if f in syntax.defaults else p for p, (_, f) in zip(parts, fields, strict=True))
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 Scalar = int | str
 Argument = type[int] | None | Mapping[str, type]
-On = Literal["axis", "loop", "tensor", "grid"]
+On = Literal["axis", "loop", "tensor", "any", "grid", "parameter"]
 FLAG = "!"
 """The sign of a field whose value 1 need not be written."""
 
@@ -21,20 +21,23 @@ FLAG = "!"
 class Syntax:
     """How one option is written.
 
-    `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), or the grid. `arg`: int
-    for one amount, None for no argument, or the type of each field. `defaults`: the fields that may be left out.
+    `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), any of axes and tensors, the grid, or a
+    parameter of a user's source. `arg`: int for one amount, None for no argument, or the type of each field. `amount`: the field that a
+    bare number stands for. `defaults`: the fields that may be left out.
     `letter` and `short`: how it is written in one dense line (`short_form`): the letter, the name, and the amount or
     each field after its sign. A field at its default is left out, unless its sign is empty; `FLAG` alone says 1. `loop_fields` and `axis_fields`: the fields that name loops and axes.
-    `choices`: values of a field that a search tries."""
+    `quoted`: other fields that may hold any text. `choices`: values of a field that a search tries."""
 
     name: str
     letter: str
     on: On
     arg: Argument = int
+    amount: str = ""
     defaults: Mapping[str, Scalar] = field(default_factory=dict)
     short: tuple[tuple[str, str], ...] = ()
     loop_fields: tuple[str, ...] = ()
     axis_fields: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
     choices: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
 
     @property
@@ -43,5 +46,8 @@ class Syntax:
         return self.loop_fields + self.axis_fields
 
 
-SYNTAX: dict[str, Syntax] = {}
-"""Every option's form by name, in the order in which `options/__init__.py` lists them; filled by `registry.register`."""
+SET = Syntax(name="SET", letter="", on="parameter", arg={"to": str}, short=(("=", "to"),), quoted=("to",))
+"""The value of a parameter of a user's source. Configurations of sources are lists of these; a kernel has no such option."""
+
+SYNTAX: dict[str, Syntax] = {SET.name: SET}
+"""Every form by name. `registry.register` adds the options of kernels, in the order in which `options/__init__.py` lists them."""

@@ -66,7 +66,7 @@ class Dialect(ABC):
 
     def prefetch(self, at: str) -> None:
         """Ask for the line at an address that will be used."""
-        raise BuildError(f"{self.LANGUAGE.title} has no prefetch: leave out FETCH")
+        raise BuildError(f"{self.LANGUAGE.title} has no prefetch: leave out CACHE with prefetch")
 
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         """The scalar `x` of thread `thread ^ distance` (languages with groups of threads)."""

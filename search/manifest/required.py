@@ -9,7 +9,6 @@ kernels are, its lock says (`manifest_lock`)."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -156,15 +155,13 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
         return row.tool_version == tool_version()
     from ...ir.normal_form.normalise import normalise
     from ...lower import lower
-    from ...opts import apply, parse
-    from ...opts.written.syntax import SYNTAX
-    from ...plan.identity import canonical_of
+    from ...opts import apply
+    from ...plan.identity import canonical_of, opts_of
     from ...renderers import render
 
     kernel = normalise(entry.made)
     try:
-        opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts), SYNTAX))
-        scheduled = apply(kernel, opts, target)
+        scheduled = apply(kernel, opts_of(row, canonical_of(kernel)), target)
         return row.tool_version == tool_version() or render(lower(scheduled), target).sha == row.source_sha
     except TilewrightError:
         return False

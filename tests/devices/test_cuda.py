@@ -101,7 +101,7 @@ def test_a_kernel_that_spills_is_refused_with_the_figures() -> None:
         (1024, nvrtc.Resources(65, 0, 0, 0, 0), "65 registers for each of 1024 threads .* 65536"),
         (1000, nvrtc.Resources(65, 0, 0, 0, 0), "65 registers for each of 1000 threads"),  # whole warps count
         (32, nvrtc.Resources(256, 0, 0, 0, 0), "256 registers"),
-        (32, nvrtc.Resources(40, 260, 0, 300, 0), "spills 260 bytes .*300 bytes of stack.*LAUNCH"),
+        (32, nvrtc.Resources(40, 260, 0, 300, 0), "spills 260 bytes .*300 bytes of stack.*GRID"),
         (32, nvrtc.Resources(40, 0, 0, 0, 300_000), "300000 bytes of shared memory and sm_90a has 232448"),
         (32, None, "no kernel of that name"),
     ],

@@ -38,7 +38,7 @@ def test_what_is_stored_past_the_caches_is_written_twice() -> None:
     """(Once for outputs that are aligned, and once for others.)"""
     add = normalise(kernels.make("add", {"m": 64, "n": 64}))
     axis, out = add.axes[0].arg.name, add.outputs[0].name
-    assert of(add, ["UPCAST", axis, 32], ["NT", out]) == 2 * of(add, ["UPCAST", axis, 32])
+    assert of(add, ["UPCAST", axis, 32], ["CACHE", out, {"policy": "stream"}]) == 2 * of(add, ["UPCAST", axis, 32])
 
 
 def test_what_is_gathered_takes_an_instruction_a_lane() -> None:

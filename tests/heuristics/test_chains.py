@@ -91,7 +91,7 @@ def test_the_template_makes_every_kind_of_schedule() -> None:
         except OptError:
             continue
         seen |= {o.op for o in opts}
-    assert {"HALO", "PHASE", "STAGE", "UPCAST", "PARALLEL", "NT"} <= seen
+    assert {"HALO", "PHASE", "STAGE", "UPCAST", "PARALLEL", "CACHE"} <= seen
 
 
 def seconds(*listed: object) -> float:
@@ -107,8 +107,8 @@ def test_the_model_knows_what_is_computed_again_and_what_goes_through_memory() -
     assert kept[32] < kept[2]  # a halo of two rows for two
     assert kept[32] < phase  # the value goes to memory and back
     assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 4]) < seconds(["UPCAST", "x", 16])  # rows that copies share
-    pieces = seconds(["UPCAST", "x", 8], ["UPCAST", "y", 8], ["NT", "out"])
-    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8], ["NT", "out"]) < pieces
+    pieces = seconds(["UPCAST", "x", 8], ["UPCAST", "y", 8], ["CACHE", "out", {"policy": "stream"}])
+    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8], ["CACHE", "out", {"policy": "stream"}]) < pieces
 
 
 def test_what_the_caches_keep_from_call_to_call_does_not_come_from_memory() -> None:

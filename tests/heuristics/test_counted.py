@@ -203,7 +203,10 @@ def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: 
 @pytest.mark.parametrize(("cpu", "pays"), [("znver4", False), ("sapphirerapids", True)])
 def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool) -> None:
     kernel, target = kernels.make("add", {"m": 512, "n": 768}), replace(TARGET, cpu=cpu)
-    kept, past = (counted(apply(kernel, parse([["UPCAST", "n", 64], ["PARALLEL", "m"], *rest]), target)) for rest in ([], [["NT", "y"]]))
+    kept, past = (
+        counted(apply(kernel, parse([["UPCAST", "n", 64], ["PARALLEL", "m"], *rest]), target))
+        for rest in ([], [["CACHE", "y", {"policy": "stream"}]])
+    )
     assert (past < kept) == pays
 
 

@@ -77,5 +77,5 @@ def test_many_rows_stored_past_the_caches_by_short_vectors_leave_in_pieces(level
     """A vector of 32 bytes is half a line, and compilers may put those of other rows before the next half."""
     kernel, target = outputs(many, 512, 4096), targets.named(level)
     plain = [opt("UPCAST", "w", 16), opt("PARALLEL", "h")]
-    past = [*plain, *(opt("NT", f"y{k}") for k in range(many))]
+    past = [*plain, *(opt("CACHE", f"y{k}", policy="stream") for k in range(many))]
     assert (estimate(apply(kernel, past, target), 1) > estimate(apply(kernel, plain, target), 1)) == slower

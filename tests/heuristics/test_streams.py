@@ -37,7 +37,7 @@ def test_short_columns_are_not_cut_into_strips():
 def test_a_transpose_is_turned_in_registers(shape, streams):
     first = made("transpose", shape)[0]
     assert first["UPCAST", "m"].amount == first["UPCAST", "n"].amount == 16 and ("STAGE", "y") not in first
-    assert (("NT", "y") in first) == streams
+    assert (("CACHE", "y") in first) == streams
 
 
 def test_a_transpose_with_bounds_is_turned_too_and_one_of_short_elements_goes_through_scratch():

@@ -64,7 +64,7 @@ def test_values_that_take_no_time_stay_in_scratch() -> None:
     ("dtype", "more"),
     [
         ("float16", []),  # the output would round it
-        ("float32", [["NT", "y"]]),  # what is written past the caches is not read back
+        ("float32", [["CACHE", "y", {"policy": "stream"}]]),  # what is written past the caches is not read back
     ],
 )
 def test_elsewhere_it_stays_in_scratch(dtype: str, more: list[Any]) -> None:

@@ -131,7 +131,7 @@ def test_a_kept_value_is_computed_once() -> None:
     p = program(kernel, [["UPCAST", "n", 16], ["STAGE", "e", {"at": "m"}]], expand=False)
     assert ops(everything(p))["exp"] == 1
     assert p.scratch == 0  # it is kept in y
-    p = program(kernel, [["UPCAST", "n", 16], ["NT", "y"], ["STAGE", "e", {"at": "m"}]], expand=False)
+    p = program(kernel, [["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}], ["STAGE", "e", {"at": "m"}]], expand=False)
     assert p.scratch >= 64 * 4
 
 
@@ -146,7 +146,7 @@ def test_nothing_is_added_to_the_output_where_there_is_an_epilogue() -> None:
 
 
 def test_non_temporal_stores_are_for_outputs_that_turn_out_aligned() -> None:
-    p = program(kernels.make("add", {"m": 4, "n": 64}, "float32"), [["UPCAST", "n", 16], ["NT", "y"]])
+    p = program(kernels.make("add", {"m": 4, "n": 64}, "float32"), [["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}]])
     assert ops(everything(p))["aligned"] == 1
     stores = [s.attr for s in everything(p) if isinstance(s, Instr) and s.op == "store"]
     assert sorted(m.nt for m in stores) == [False, True]

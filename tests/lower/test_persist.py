@@ -1,4 +1,4 @@
-"""PERSIST: a grid of as many groups as run at once, each of which goes through many work items."""
+"""GRID with persist: a grid of as many groups as run at once, each of which goes through many work items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import sym
 from tilewright.lower import lower
-from tilewright.opts import Opt, apply, parse
+from tilewright.opts import Opt, apply, opt, parse
 from tilewright.program import abi
 from tilewright.program.program import For
 from tilewright.renderers import render
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.many
 
 GPU = replace(targets.named("sm_90a"), cores=2)
 """A GPU of two multiprocessors, so that small kernels have work items enough."""
-PERSIST = Opt("PERSIST", "grid", 1)
+PERSIST = opt("GRID", "grid", persist=1)
 RING = {"at": "k", "order": "row", "depth": 3}
 BLOCK = [["LOCAL", "m", 8], ["LOCAL", "n", 8], ["TILE", "k", 8]]
 TENSOR = [["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.bf16"}], ["TILE", "k", 32]]
@@ -110,9 +110,9 @@ def test_a_symbolic_grid() -> None:
     [
         ([PERSIST], targets.named("avx2"), "groups of threads"),
         ([PERSIST], targets.named("opencl-cpu"), "PARALLEL for processors"),
-        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), Opt("PERSIST", "grid", 99)], GPU, "1 to 32 groups"),
-        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), PERSIST, PERSIST], GPU, "one PERSIST"),
-        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), Opt("PERSIST", "m", 1)], GPU, "grid"),
+        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), opt("GRID", "grid", persist=99)], GPU, "1 to 32 groups"),
+        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), PERSIST, PERSIST], GPU, "persist is given already"),
+        ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), opt("GRID", "m", persist=1)], GPU, "grid"),
         ([Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 8), PERSIST], targets.named("sm_90a"), "leave it out"),
     ],
 )

@@ -104,4 +104,4 @@ def test_a_store_that_never_happens_may_go_past_the_caches() -> None:
     i, j = kb.axis("m", 3), kb.axis("n", 8)
     x = kb.input("x", (3, 8), float32)
     kb.store("y", float32, (3, 8), (i, j), x[i, j], mask=j < -1)
-    check_compiled(kb.build(), parse([["NT", "y"]]))
+    check_compiled(kb.build(), parse([["CACHE", "y", {"policy": "stream"}]]))

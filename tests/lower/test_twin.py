@@ -142,6 +142,6 @@ def test_random_schedules_find_a_fault_in_the_compiler(
 def test_blocks_with_conditions_are_walked() -> None:
     """`statements` reaches into loops and conditions, or faults would be planted nowhere."""
     kernel = kernels.make("add", {"m": 2, "n": 20}, "float32")
-    program = lower(apply(kernel, parse([["UPCAST", "n", 8], ["NT", "y"]]), TARGET))
+    program = lower(apply(kernel, parse([["UPCAST", "n", 8], ["CACHE", "y", {"policy": "stream"}]]), TARGET))
     found = [s for p in program.phases for s in statements(p.body)]
     assert any(isinstance(s, If) for s in found) and any(isinstance(s, Instr) and s.op == "store" for s in found)

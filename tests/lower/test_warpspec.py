@@ -16,7 +16,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
-from tilewright.opts import Opts, apply, parse
+from tilewright.opts import Opts, apply, opt, parse
 from tilewright.plan.signatures import decode, encode
 from tilewright.program import abi
 from tilewright.program.hopper import BoxLoad
@@ -48,7 +48,7 @@ def options(
                 ["TILE", "k", deep],
                 ["UNROLL", "k", deep // step],
                 *(["STAGE", x, {"at": "k", "order": "row", "depth": slots}] for x in names),
-                ["WARPSPEC", "grid", consumers],
+                ["GRID", "grid", {"warpspec": consumers}],
                 *more,
             ]
         )
@@ -62,7 +62,7 @@ def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kerne
 def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:
     """It only adds partial sums: with the first phase's memory one of its groups would fill a multiprocessor."""
     kernel = matmul(m=512, n=512, k=65536)
-    split = next(o for o in starts(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "WARPSPEC" for x in o))
+    split = next(o for o in starts(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "GRID" for x in o))
     s = lower(apply(kernel, split, SM90)).signature
     assert len(s.items) == 2 and s.shared > 48 << 10 and s.phase_shared == (s.shared, 0)
     assert [abi.dynamic_shared(s, SM90, i) for i in (0, 1)] == [s.shared, 0]
@@ -91,7 +91,7 @@ def test_it_is_right_and_the_text_gives_the_interpreters_bits(case: tuple[Kernel
     check_cuda(kernel, opts, SM90)
 
 
-PAIRS: Any = [["SWIZZLE", "grid", 2], ["CLUSTER", "grid", 2]]
+PAIRS: Any = [["SWIZZLE", "grid", 2], ["GRID", "grid", {"cluster": 2}]]
 CLUSTERS = {
     "neighbours along n share a": (matmul(m=64, n=256, k=128), options(more=PAIRS[1:])),
     "neighbours along m share b, which comes in two boxes": (matmul(m=256, n=256, k=192), options(columns=128, slots=3, more=PAIRS)),
@@ -114,7 +114,7 @@ def test_pairs_of_groups_bring_halves_for_both(case: tuple[Kernel, Opts]) -> Non
 
 @pytest.mark.slow
 def test_pairs_go_through_their_items_together() -> None:
-    kernel, opts = matmul(m=256, n=256, k=192), options(columns=128, more=[["PERSIST", "grid", 1], *PAIRS])
+    kernel, opts = matmul(m=256, n=256, k=192), options(columns=128, more=[["GRID", "grid", {"persist": 1}], *PAIRS])
     check_twin(kernel, opts, replace(SM90, cores=2))
     with pytest.raises(OptError, match="are odd"):
         apply(kernel, opts, replace(SM90, cores=3))
@@ -124,7 +124,7 @@ def test_pairs_go_through_their_items_together() -> None:
 @needs_cxx
 def test_slots_go_on_from_item_to_item() -> None:
     """Three blocks of k in two slots: the second item of a group begins in the middle of a round."""
-    kernel, opts = matmul(m=256, n=128, k=192), options(more=[["PERSIST", "grid", 1], ["SWIZZLE", "grid", 2]])
+    kernel, opts = matmul(m=256, n=128, k=192), options(more=[["GRID", "grid", {"persist": 1}], ["SWIZZLE", "grid", 2]])
     small = replace(SM90, cores=3)
     check_twin(kernel, opts, small)
     check_cuda(kernel, opts, small)
@@ -143,15 +143,15 @@ def test_large_tiles_keep_their_accumulators_in_registers(consumers: int, column
 
 
 REFUSED = [
-    (matmul(m=64, n=64, k=128), [["WARPSPEC", "grid", 1]], "the schedule has 1"),
-    (matmul(m=64, n=64, k=128), [["WARPSPEC", "grid", 9]], "one WARPSPEC, of 1, 2, 3 warpgroups"),
+    (matmul(m=64, n=64, k=128), [["GRID", "grid", {"warpspec": 1}]], "the schedule has 1"),
+    (matmul(m=64, n=64, k=128), [["GRID", "grid", {"warpspec": 9}]], "warpspec is 1, 2, 3 warpgroups"),
     (matmul(m=64, n=64, k=260), None, "its elements are not in pieces|TMA cannot address a"),
     (matmul(m=64, n=64, k=128), {"slots": 1}, "with depth=2 or more"),
     (matmul(m=64, n=64, k=128), {"deep": 32}, "rows of 128 bytes"),
     (matmul(m=64, n=96, k=128), {"columns": 96}, "a multiple of 64 of n"),
-    (matmul(m=64, n=192, k=128), {"more": [["CLUSTER", "grid", 2]]}, "are odd"),
+    (matmul(m=64, n=192, k=128), {"more": [["GRID", "grid", {"cluster": 2}]]}, "are odd"),
     (matmul(m=128, n=64, k=128), {"more": PAIRS}, "no two halves"),
-    (matmul(m=128, n=64, k=128), PAIRS[1:], "add WARPSPEC"),
+    (matmul(m=128, n=64, k=128), PAIRS[1:], "producer; add GRID"),
 ]
 
 
@@ -166,12 +166,12 @@ def test_cards_without_it_say_so() -> None:
     with pytest.raises(OptError, match="sm_80 cannot execute wgmma"):
         apply(matmul(m=64, n=64, k=128), options(), targets.named("sm_80"))
     with pytest.raises(OptError, match="sm_80 has no TMA and no wgmma"):
-        apply(matmul(m=64, n=64, k=128), parse('[["WARPSPEC", "grid", 1]]'), targets.named("sm_80"))
+        apply(matmul(m=64, n=64, k=128), parse('[["GRID", "grid", {"warpspec": 1}]]'), targets.named("sm_80"))
 
 
 def test_start_schedules_for_hopper_are_warpgroups_where_the_output_is_large() -> None:
     """Two warpgroups of 64 × 256 beside a producer, a group a multiprocessor (DeepGEMM's and CUTLASS's choice)."""
     first = starts(matmul(m=8192, n=8192, k=8192), SM90)[0]
-    assert [(o.op, o.amount) for o in first if o.op in ("WARPSPEC", "PERSIST", "LOCAL")] == [("LOCAL", 2), ("WARPSPEC", 2), ("PERSIST", 1)]
+    assert opt("LOCAL", "m", 2) in first and opt("GRID", "grid", persist=1, warpspec=2) in first
     assert "wgmma.m64n256k16.bf16" in str(first)
     assert "wgmma" not in str(starts(matmul(m=8192, n=8192, k=8192), targets.named("sm_80")))

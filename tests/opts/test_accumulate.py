@@ -95,7 +95,10 @@ CASES: list[tuple[Kernel, list[Any]]] = [
     (hinge(32, 64), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 16], ["PARALLEL", "d"]]),
     (norms(), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 8], ["UPCAST", "n", 8]]),
     (norms(), [["ACCUMULATE", "sb"], ["UPCAST", "m.a", 2], ["UPCAST", "n.a", 8]]),
-    (norms(16, 48), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 16], ["UPCAST", "n", 16], ["NT", "dx"]]),
+    (
+        norms(16, 48),
+        [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 16], ["UPCAST", "n", 16], ["CACHE", "dx", {"policy": "stream"}]],
+    ),
     (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 4], ["UPCAST", "d", 4]]),
     (square(), [["ACCUMULATE", "g"]]),
     (square(), [["ACCUMULATE", "h"], ["UPCAST", "e.a", 4]]),

@@ -28,13 +28,14 @@ def test_the_page_names_at_most_four_files_to_write() -> None:
 
 
 def test_the_option_is_known_nowhere_else() -> None:
-    """Outside what the page names, only what chooses among options (heuristics, and the default schedules of rows) may ask about FETCH."""
+    """Outside what the page names, only what chooses among options (heuristics, and the default schedules of rows) may ask about EARLY_EXIT."""
     named = {path for path, _ in PIECES}
+    named |= {"opts/old_options.py"}
     found = set()
     for path in ROOT.glob("*/**/*.py"):
         where = path.relative_to(ROOT)
         if where.parts[0].startswith(".") or where.parts[0] in ("tests", "benchmarks", "build", "heuristics"):
             continue
-        if re.search(r'"FETCH"|options\.fetch\b|from \.fetch\b|\.prefetch import', path.read_text()):
+        if re.search(r'"EARLY_EXIT"|\bearly_exit import', path.read_text()):
             found.add(str(where))
     assert found == named, found ^ named

@@ -1,4 +1,4 @@
-"""EXIT: leaving a reduction early makes no difference to results; which reductions may be left, and where."""
+"""EARLY_EXIT: leaving a reduction early makes no difference to results; which reductions may be left, and where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
-from tilewright.opts.options.exit import leavable
+from tilewright.opts.options.early_exit import early_exits
 from tilewright.targets import named
 
 
@@ -30,13 +30,13 @@ def first(m: int = 7, n: int = 83, above: float = 1.5) -> Kernel:
 
 
 CASES: list[tuple[Kernel, list[Any]]] = [
-    (first(), [["EXIT", "at"]]),
-    (first(), [["EXIT", "at"], ["UPCAST", "n", 16], ["EXIT", "some"], ["EXIT", "every"]]),
-    (first(), [["EXIT", "at"], ["UPCAST", "n", 32], ["UPCAST", "m", 2], ["PARALLEL", "m"]]),
-    (first(33), [["EXIT", "at"], ["UPCAST", "m", 8], ["EXIT", "some"], ["UPCAST", "n@any", 2]]),
-    (first(33), [["EXIT", "at"], ["UPCAST", "m", 8], ["UNROLL", "n", 4], ["EXIT", "every"]]),
-    (first(5, 1000, 2.5), [["EXIT", "at"], ["TILE", "n", 96], ["UPCAST", "n", 16]]),
-    (first(5, 200, 9.0), [["EXIT", "at"], ["UPCAST", "n", 40]]),
+    (first(), [["EARLY_EXIT", "at"]]),
+    (first(), [["EARLY_EXIT", "at"], ["UPCAST", "n", 16], ["EARLY_EXIT", "some"], ["EARLY_EXIT", "every"]]),
+    (first(), [["EARLY_EXIT", "at"], ["UPCAST", "n", 32], ["UPCAST", "m", 2], ["PARALLEL", "m"]]),
+    (first(33), [["EARLY_EXIT", "at"], ["UPCAST", "m", 8], ["EARLY_EXIT", "some"], ["UPCAST", "n@any", 2]]),
+    (first(33), [["EARLY_EXIT", "at"], ["UPCAST", "m", 8], ["UNROLL", "n", 4], ["EARLY_EXIT", "every"]]),
+    (first(5, 1000, 2.5), [["EARLY_EXIT", "at"], ["TILE", "n", 96], ["UPCAST", "n", 16]]),
+    (first(5, 200, 9.0), [["EARLY_EXIT", "at"], ["UPCAST", "n", 40]]),
 ]
 
 
@@ -50,7 +50,7 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
 
 
 def test_what_may_be_left() -> None:
-    assert leavable(first()) == ["at", "some", "every"]
+    assert early_exits(first()) == ["at", "some", "every"]
     kb = KernelBuilder("others")
     i, j = kb.axis("m", 5), kb.axis("n", 300)
     x = kb.input("x", (5, 300), float32)
@@ -58,22 +58,22 @@ def test_what_may_be_left() -> None:
     kb.store("y1", uint8, (5,), (i,), kb.min("wraps", (i,), j, where(x[i, j] > 1.0, cast(j, uint8), cast(const(255), uint8)))[i])
     kb.store("y2", int32, (5,), (i,), kb.sum("many", (i,), j, cast(x[i, j] > 1.0, int32))[i])
     kb.store("y3", int32, (5,), (i,), kb.min("low", (i,), j, where(x[i, j] > 1.0, cast(j, int32), 7))[i])
-    assert not leavable(normalise(kb.build()))
+    assert not early_exits(normalise(kb.build()))
 
 
 @pytest.mark.parametrize(
     ("listed", "said"),
     [
-        ([["EXIT", "y"]], "first place"),
-        ([["EXIT", "at"], ["FUSE", "n"]], "FUSE"),
-        ([["EXIT", "at"], ["PADTO", "n", 96], ["UPCAST", "n", 96]], "no loop"),
+        ([["EARLY_EXIT", "y"]], "first place"),
+        ([["EARLY_EXIT", "at"], ["FUSE", "n"]], "FUSE"),
+        ([["EARLY_EXIT", "at"], ["PADTO", "n", 96], ["UPCAST", "n", 96]], "no loop"),
     ],
 )
 def test_refusals(listed: list[Any], said: str) -> None:
     with pytest.raises(OptError, match=said):
         apply(first(), parse(listed), named("avx2"))
     with pytest.raises(OptError, match="processors"):
-        apply(first(), parse([["EXIT", "at"]]), named("sm_90a"))
+        apply(first(), parse([["EARLY_EXIT", "at"]]), named("sm_90a"))
 
 
 def test_what_others_read_of_a_row_is_kept_whole() -> None:
@@ -86,10 +86,10 @@ def test_what_others_read_of_a_row_is_kept_whole() -> None:
     kb.store("z", int32, (13, 13), (i, j), d[i, j])
     kernel = normalise(kb.build())
     with pytest.raises(OptError, match="keeps d on its way"):
-        apply(kernel, parse([["STAGE", "d", {"at": "m"}], ["EXIT", "at"]]), named("avx2"))
+        apply(kernel, parse([["STAGE", "d", {"at": "m"}], ["EARLY_EXIT", "at"]]), named("avx2"))
     for opts in starts(kernel, named("avx2"))[:6]:
         check_floats(kernel, opts, named("avx2"))
 
 
 def test_start_schedules_leave_long_rows() -> None:
-    assert any(o.op == "EXIT" for o in starts(first(500, 4000), named("avx2"))[0])
+    assert any(o.op == "EARLY_EXIT" for o in starts(first(500, 4000), named("avx2"))[0])

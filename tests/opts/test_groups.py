@@ -102,11 +102,11 @@ REFUSED = [
     ("matmul", [opt("LOCAL", "m", 8), opt("LOCAL", "m", 4)], "already shared by 8 threads"),
     ("matmul", [opt("LOCAL", "m", 64), opt("LOCAL", "n", 32)], "2048 threads in a group; sm_80 takes at most 1024"),
     ("matmul", [opt("LOCAL", "m", 1)], "at least 2"),
-    ("matmul", [opt("NOLOCAL", "grid"), opt("LOCAL", "m", 8)], "NOLOCAL asks for one thread"),
-    ("matmul", [opt("LOCAL", "m", 8), opt("NOLOCAL", "grid")], "has threads already"),
-    ("matmul", [opt("NOLOCAL", "m")], "acts on 'grid'"),
+    ("matmul", [opt("GRID", "grid", threads=1), opt("LOCAL", "m", 8)], "asks for one thread"),
+    ("matmul", [opt("LOCAL", "m", 8), opt("GRID", "grid", threads=1)], "has threads already"),
+    ("matmul", [opt("GRID", "m", threads=1)], "acts on 'grid'"),
     ("matmul", [opt("SWIZZLE", "m", 2)], "STAGE's field swizzle"),
-    ("matmul", [opt("LAUNCH", "grid", 8)], "one cap of 16 to 255"),
+    ("matmul", [opt("GRID", "grid", registers=8)], "registers is 16 to 255"),
     ("matmul", [opt("STAGE", "a", at="k", swizzle=3)], "swizzle is 2, 4, 8, 16 or 32"),
     ("matmul", [opt("STAGE", "a", at="k", swizzle=4, pad=4)], "without pad"),
     ("matmul", [opt("TILE", "k", 16), opt("STAGE", "a", at="k", swizzle=4)], "for tiles that the threads of a group share"),
@@ -127,7 +127,7 @@ def test_processors_have_no_groups(op: str) -> None:
     with pytest.raises(OptError, match="llvm code has no groups of threads"):
         scheduled("matmul", opt(op, "m", 8), target=targets.named("avx2"), m=64, n=64, k=64)
     with pytest.raises(OptError, match="does not divide registers among threads"):
-        scheduled("matmul", opt("LAUNCH", "grid", 64), target=targets.named("opencl-cpu"), m=64, n=64, k=64)
+        scheduled("matmul", opt("GRID", "grid", registers=64), target=targets.named("opencl-cpu"), m=64, n=64, k=64)
 
 
 @pytest.mark.slow

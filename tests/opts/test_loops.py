@@ -69,7 +69,7 @@ def test_the_same_schedule_written_twice_hashes_alike(a: list[Any], b: list[Any]
 def test_different_schedules_hash_apart() -> None:
     lists: list[list[Any]] = [
         [], [["UPCAST", "m", 8]], [["UPCAST", "m", 4]], [["TILE", "m", 8]], [["PARALLEL", "m"]], [["PARALLEL", "n"]], [["UPCAST", "k", 8]], [["UNROLL", "k", 8]],
-        [["STAGE", "b", {"at": "n"}]], [["STAGE", "b", {"at": "m"}]], [["STAGE", "b", {"at": "n", "order": "row"}]], [["NT", "c"]],
+        [["STAGE", "b", {"at": "n"}]], [["STAGE", "b", {"at": "m"}]], [["STAGE", "b", {"at": "n", "order": "row"}]], [["CACHE", "c", {"policy": "stream"}]],
         [["STAGE", "c", {"at": "m"}]], [["SPLITK", "k", 4]], [["SPLITK", "k", 8]], [["MOVE", "k", {"before": "n"}]], [["MOVE", "k", {"before": "m"}]],
     ]  # fmt: skip
     assert len({scheduled(o).hash for o in lists}) == len(lists)
@@ -131,7 +131,7 @@ names = st.sampled_from(["m", "n", "k", "n@out", "k.t", "b"])
 ints = st.builds(
     lambda op, on, n: Opt(op, on, n), st.sampled_from(["TILE", "UPCAST", "UNROLL", "SPLITK", "PADTO"]), names, st.integers(1, 4096)
 )
-plain = st.builds(lambda op, on: Opt(op, on), st.sampled_from(["PARALLEL", "NT"]), names)
+plain = st.builds(lambda op, on: Opt(op, on), st.sampled_from(["PARALLEL", "EARLY_EXIT"]), names)
 moves = st.builds(lambda on, before: opt("MOVE", on, before=before), names, names)
 stages = st.builds(
     lambda on, at, order, pad: opt("STAGE", on, at=at, order=order, pad=pad),

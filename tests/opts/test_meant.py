@@ -18,7 +18,7 @@ AVX2 = targets.named("avx2")
         ("FUSEn", "; FUSE is written Jn"),
         ("UPn8", "; UPCAST is written Un8"),
         ("PAm", "; PARALLEL is written Pm"),
-        ("FEx", "; FETCH is written Fx"),
+        ("STAGEx", ""),
         ("STx", ""),  # an option of which more must be said: other words tell
         ("Fz", ""),
         ("Uz8", ""),
@@ -32,7 +32,7 @@ def test_the_hint(written: str, said: str) -> None:
 
 
 def test_the_longest_beginning_counts() -> None:
-    """FETCH begins with F, FUSE with FU."""
-    assert meant("FETCH", "Uk", None, {"k", "Uk"}) == "; FUSE is written Jk"
-    assert meant("FETCH", "Uk", None, {"m"}) == ""
-    assert meant("FETCH", "uk", None, {"k"}) == "", "small letters belong to a name"
+    """FOLD begins with F, FUSE with FU."""
+    assert meant("F", "Uk", None, {"k", "Uk"}) == "; FUSE is written Jk"
+    assert meant("F", "Uk", None, {"m"}) == ""
+    assert meant("F", "uk", None, {"k"}) == "", "small letters belong to a name"

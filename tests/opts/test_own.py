@@ -156,7 +156,7 @@ def test_searches_can_reach_it() -> None:
 
 def test_rows_are_cleared_without_masks_and_past_the_caches_where_asked() -> None:
     kernel = kernels.make("embedding_grad", {"v": 1000, "n": 64, "d": 64}, "float32")
-    for nt in ((), (opt("NT", "dtable"),)):
+    for nt in ((), (opt("CACHE", "dtable", policy="stream"),)):
         p = lower(apply(kernel, (opt("OWN", "dtable", 64), opt("UPCAST", "d", 32), *nt), named("avx2")))
         found = list(statements(p.phases[0].body))
         stores = [s for s in found if isinstance(s, Instr) and s.op == "store"]

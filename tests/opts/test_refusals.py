@@ -92,7 +92,7 @@ CASES: list[tuple[Callable[[], Kernel], list[Any], str]] = [
     (named("matmul", m=8, n=8, k=sym("k", 1, 9)), [["SPLITK", "k", 2]], "k has a symbolic extent"),
     (named("matmul", m=M, n=8, k=8), [["SPLITK", "k", 2]], "acc has a symbolic axis"),
     (odd("flags"), [["SPLITK", "n", 2]], "n is not a reduce axis of flags (reduce axes: none)"),
-    (named("matmul", m=8, n=8, k=8), [["SPLITK", "k", 2], ["NT", "work"]], "NT names an output (c)"),
+    (named("matmul", m=8, n=8, k=8), [["SPLITK", "k", 2], ["CACHE", "work", {"policy": "stream"}]], "CACHE with stream names an output (c)"),
 ]  # fmt: skip
 
 

@@ -25,7 +25,11 @@ def written(syntax: Syntax) -> st.SearchStrategy[Opt]:
         return st.builds(Opt, st.just(syntax.name), on, st.none() if syntax.arg is None else st.integers(1, 10**6))
     assert not isinstance(syntax.arg, type)
     kinds = {int: st.integers(0, 300), str: NAMES}
-    words = {"order": st.sampled_from(["panel", "row"]), "row": st.sampled_from(["vpdpbusd", "mma.m16n8k16.bf16"])}
+    words = {
+        "policy": st.sampled_from(["stream", "prefetch"]),
+        "order": st.sampled_from(["panel", "row"]),
+        "row": st.sampled_from(["vpdpbusd", "mma.m16n8k16.bf16"]),
+    }
     fields = {f: words.get(f, kinds[of]) for f, of in syntax.arg.items()}
     chosen = st.fixed_dictionaries(
         {f: s for f, s in fields.items() if f not in syntax.defaults},
@@ -57,7 +61,7 @@ def test_every_option_is_written_plainly_and_read_as_messages_write_it(name: str
     [
         ("Um6 Un64 Tn256 Pn Rk2 Tk512 Mk<m Sb@k Tn128", None),
         ("Um6,Un64", "Um6 Un64"),
-        ("Sa@k/row+8^4x3 PHv! PHv Vy4 Vy4x2 Z8 NOLOCAL", None),
+        ("Sa@k/row+8^4x3 PHv! PHv Vy4 Vy4x2 Z8 GRID/threads=1", None),
         ("Un1:64 Tk.t2:8", None),
         ('P"Hout" PHout S"b"@"nx3"', None),
         ("UPCAST(m, 8) stage(b, at=n, order=row)", "Um8 Sb@n/row"),

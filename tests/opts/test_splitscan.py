@@ -70,7 +70,7 @@ def beside_its_family() -> Kernel:
 
 GOOD: list[tuple[Callable[[], Kernel], list[Any], list[Any]]] = [
     (cumsum, ["SPLITSCAN", "n", 2], [["UPCAST", "n", 8]]),
-    (cumsum, ["SPLITSCAN", "n", 7], [["PARALLEL", "m"], ["NT", "y"]]),
+    (cumsum, ["SPLITSCAN", "n", 7], [["PARALLEL", "m"], ["CACHE", "y", {"policy": "stream"}]]),
     (cumsum, ["SPLITSCAN", "n", 4], [["UPCAST", "n.s", 4], ["TILE", "n", 6]]),
     (beside_its_family, ["SPLITSCAN", "n", 4], [["UPCAST", "n@all", 2], ["UPCAST", "n", 3]]),
     (several, ["SPLITSCAN", "n", 3], [["UPCAST", "n", 4], ["UPCAST", "m", 3]]),

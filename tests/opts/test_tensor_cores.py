@@ -68,7 +68,7 @@ def test_options_commute() -> None:
         ([tc(), tc()], "has a matrix instruction already"),
         ([tc(m="n")], "m and n must be axes of two families"),
         ([tc(m="x")], "m must name one of m, n"),
-        ([["NOLOCAL", "grid"], tc()], "NOLOCAL asks for one thread a group"),
+        ([["GRID", "grid", {"threads": 1}], tc()], "asks for one thread a group"),
         ([tc(), ["UPCAST", "m", 24]], "must be a multiple of the instruction's 16"),
         ([["UPCAST", "n", 4], tc()], "must be a multiple of the instruction's 8"),
         ([tc(), ["UPCAST", "m", 128], ["UPCAST", "n", 64]], "a thread would hold 256 accumulators, and at most 128 fit"),

@@ -14,6 +14,7 @@ from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.opts import apply, opt, parse
+from tilewright.opts.options.cache import has_streams
 from tilewright.opts.options.halo import tiled
 from tilewright.targets import named
 
@@ -88,10 +89,10 @@ def test_rows_that_begin_anywhere_are_not_stored_past_the_caches() -> None:
         return estimate(apply(torus(2048, w, 0), parse(listed), AVX2), 1)
 
     tall = [["UPCAST", "x", 16], ["UPCAST", "y", 4]]
-    past = ["NT", "out"]
+    past = ["CACHE", "out", {"policy": "stream"}]
     assert seconds(2048, *tall, past) < seconds(2048, *tall)
     assert seconds(2056, *tall, past) > 1.5 * seconds(2056, *tall)
     assert seconds(2049, *tall[:1], past) == seconds(2049, *tall[:1])
     for w in (2049, 2056):
         first = starts(torus(2048, w), AVX2)[0]
-        assert not any(o.op == "NT" for o in first) or (w == 2056 and not any(o.op == "UPCAST" and "y" in str(o.on) for o in first))
+        assert not has_streams(first) or (w == 2056 and not any(o.op == "UPCAST" and "y" in str(o.on) for o in first))

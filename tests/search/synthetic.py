@@ -68,7 +68,7 @@ class Matmulish:
                 raise OptError(f"{o}: not a divisor")
             if o.op == "STAGE" and (o.on not in "ab" or o.fields["at"] not in ("m", "n")):
                 raise OptError(f"{o}: no such loop")
-            if o.op in ("MOVE", "UNROLL", "NT") or (o.op == "PARALLEL" and o.on != "m"):
+            if o.op in ("MOVE", "UNROLL", "CACHE") or (o.op == "PARALLEL" and o.on != "m"):
                 raise OptError(f"{o}: not here")
         if self._amount(opts, "m") * self._amount(opts, "n") > 512:
             raise OptError("more than 512 statements")

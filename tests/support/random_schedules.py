@@ -163,16 +163,21 @@ def wild(s: Scheduled) -> list[Opts]:
     for thing in things:
         for at in loops:
             out += [(opt("STAGE", thing, at=at),), (opt("STAGE", thing, at=at, order="row"),), (opt("STAGE", thing, at=at, pad=3),)]
-        out.append((opt("NT", thing),))
+        out.append((opt("CACHE", thing, policy="stream"),))
         if not s.target.groups:
-            out += [(opt("STAGE", thing, at="once", pad=3),), (opt("FETCH", thing),), (opt("OWN", thing, 3),), (opt("OWN", thing, 8),)]
+            out += [
+                (opt("STAGE", thing, at="once", pad=3),),
+                (opt("CACHE", thing, policy="prefetch"),),
+                (opt("OWN", thing, 3),),
+                (opt("OWN", thing, 8),),
+            ]
     out += [(opt("SWIZZLE", "grid", n),) for n in (2, 3, 4)]
     return out + (in_groups(s, names, things, loops) if s.target.groups else [])
 
 
 def in_groups(s: Scheduled, names: Sequence[str], things: Sequence[str], loops: Sequence[str]) -> list[Opts]:
     """What only targets with groups of threads take."""
-    out: list[Opts] = [(opt("NOLOCAL", "grid"),), (opt("LAUNCH", "grid", 64),)]
+    out: list[Opts] = [(opt("GRID", "grid", threads=1),), (opt("GRID", "grid", registers=64),)]
     for name in names:
         out += [(opt("LOCAL", name, n),) for n in (2, 3, 5, 8, 16, 24, 32, 64)]
         out += [(opt("GROUP", name, n),) for n in (2, 4, 8, 16, 32, 64, 128)]

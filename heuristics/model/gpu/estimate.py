@@ -403,7 +403,7 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     taken = items * sum(f.taken for f in work.fetches if not f.stored) + 1
     far = min(1.0, moved / taken)
     latency = chip.l2_latency + (chip.latency - chip.l2_latency) * far
-    spilled = max(0.0, registers - (s.regs or g.registers))
+    spilled = max(0.0, registers - (s.launch.registers or g.registers))
     work.issued *= 1 + g.spill * spilled / g.registers
     # the busiest multiprocessor: whole rounds of resident groups, and a last one with fewer
     each = -(-items // chip.cores)

@@ -73,7 +73,7 @@ def resident_groups(s: Scheduled, chip: Chip, registers: float) -> int:
     """Groups that are resident on a multiprocessor at once, one at least."""
     g = chip.costs
     threads = -(-max(1, s.group) // g.warp) * g.warp
-    each = -(-int(min(registers, s.regs or g.registers)) // g.unit) * g.unit
+    each = -(-int(min(registers, s.launch.registers or g.registers)) // g.unit) * g.unit
     shared = group_shared(s) + g.reserved
     return max(1, min(chip.groups, g.file // (each * threads), chip.threads // threads, chip.shared // shared))
 

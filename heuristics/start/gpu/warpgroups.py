@@ -1,4 +1,4 @@
-"""Start schedules of sums of products by Hopper's warpgroups: one more of them copies operands by TMA (`opts/options/warpspec.py`).
+"""Start schedules of sums of products by Hopper's warpgroups: one more of them copies operands by TMA (`opts/options/grid.py`).
 
 The shapes are CUTLASS's and DeepGEMM's: 128 × 256 by two warpgroups of 64 × 256 in four slots of 128 bytes of the reduction where the output
 is large, 128 × 128 in more slots where it is not, and 64 rows where it is thin; a grid of one group a multiprocessor, in bands."""
@@ -87,11 +87,9 @@ def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
     out += [opt("LOCAL", m, w.consumers)] * (w.consumers > 1)
     out += [opt("TILE", k, deep), opt("UNROLL", k, deep // row.k)]
     out += [opt("STAGE", b.name, at=k, order="row", depth=w.depth) for b, _ in operands(p)]
-    out.append(opt("WARPSPEC", "grid", w.consumers))
+    out.append(opt("GRID", "grid", warpspec=w.consumers, **({"persist": 1} if w.persist else {})))
     rows = -(-extent(p.m) // (w.consumers * ROWS))
     band = next((b for b in BANDS if rows % b == 0), 0)
     if band and -(-extent(p.n) // w.columns) > 1:
         out.append(opt("SWIZZLE", "grid", band))
-    if w.persist:
-        out.append(opt("PERSIST", "grid", 1))
     return tuple(out)

@@ -37,7 +37,7 @@ def ways(step: int) -> list[list[Any]]:
     return [
         [near, ["UPCAST", "n", 16]],
         [near, ["UPCAST", "n", 32], ["UPCAST", "m", 2], ["PARALLEL", "n"]],
-        [near, ["UPCAST", "n", 8], ["NT", "y"]],
+        [near, ["UPCAST", "n", 8], ["CACHE", "y", {"policy": "stream"}]],
     ]
 
 

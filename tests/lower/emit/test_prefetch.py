@@ -1,4 +1,4 @@
-"""FETCH as lowered and rendered: a request a line, no effect on results, an instruction in the code."""
+"""Prefetches as lowered and rendered: a request a line, no effect on results, an instruction in the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.targets import Target, named
 
 CASCADE = named("cascadelake")
 LANES: list[Any] = [["UPCAST", "n", 64]]
-ASK: list[Any] = [["FETCH", "y"]]
+ASK: list[Any] = [["CACHE", "y", {"policy": "prefetch"}]]
 
 
 def program(name: str, shape: dict[str, int], opts: list[Any], dtype: str = "float32", target: Target = CASCADE) -> Program:
@@ -48,7 +48,7 @@ def test_the_addresses_are_those_of_the_store() -> None:
 
 @pytest.mark.parametrize(("opts", "ahead"), [([], 256), ([["PARALLEL", "m"]], 256), ([["UPCAST", "m", 2]], 512)])
 def test_the_next_row_is_a_step_of_the_loop_further_on(opts: list[Any], ahead: int) -> None:
-    found = requests(program("cross_entropy", {"m": 4, "n": 256}, [*LANES, *opts, ["FETCH", "x"]]))
+    found = requests(program("cross_entropy", {"m": 4, "n": 256}, [*LANES, *opts, ["CACHE", "x", {"policy": "prefetch"}]]))
     assert sorted(s.attr.offset for s in found) == [at + row for row in range(ahead, 2 * ahead, 256) for at in (0, 16, 32, 48)]
 
 
@@ -87,7 +87,7 @@ def test_it_is_an_instruction(name: str) -> None:
 def test_languages_without_it_say_so() -> None:
     p = program("log_softmax", {"m": 4, "n": 64}, LANES + ASK)
     assert "__builtin_prefetch(" in render(p, replace(CASCADE, lang="c")).text
-    with pytest.raises(BuildError, match="CUDA has no prefetch: leave out FETCH"):
+    with pytest.raises(BuildError, match="CUDA has no prefetch: leave out CACHE"):
         render(program("log_softmax", {"m": 4, "n": 64}, LANES + ASK, target=named("opencl-cpu")), named("sm_90a"))
 
 
@@ -98,7 +98,12 @@ def test_opencl_asks_where_its_compiler_can() -> None:
 
 def test_opencl_streams_where_its_compiler_can() -> None:
     text = render(
-        program("transpose", {"m": 64, "n": 64}, [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["NT", "y"]], target=named("opencl-cpu")),
+        program(
+            "transpose",
+            {"m": 64, "n": 64},
+            [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}]],
+            target=named("opencl-cpu"),
+        ),
         named("opencl-cpu"),
     ).text
     assert text.count("store_streaming(") > 2 and "__has_builtin(__builtin_nontemporal_store)" in text

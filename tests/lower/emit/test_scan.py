@@ -46,7 +46,7 @@ WIDE: list[list[Any]] = [
     [["UPCAST", "n", 8], ["UPCAST", "m", 2]],
     [["TILE", "n", 24], ["UPCAST", "n", 8], ["UPCAST", "m", 3]],
     [["UPCAST", "n", 12]],
-    [["UPCAST", "n", 16], ["NT", "y"]],
+    [["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}]],
 ]
 
 
@@ -101,7 +101,7 @@ def test_lanes_hold_prefixes_after_a_logarithm_of_steps() -> None:
 def test_the_output_itself_holds_the_scan() -> None:
     """One pass and no scratch; what is stored is carried in registers, and so past the caches too."""
     assert lower(apply(scanned("add", 4, 64), (), CASCADE)).scratch == 0
-    assert lower(apply(scanned("add", 4, 64), parse([["NT", "y"]]), CASCADE)).scratch == 0
+    assert lower(apply(scanned("add", 4, 64), parse([["CACHE", "y", {"policy": "stream"}]]), CASCADE)).scratch == 0
 
 
 def test_lanes_across_rows_stay_possible() -> None:

@@ -88,7 +88,7 @@ SCHEDULES: list[tuple[Callable[[], Kernel], list[Any]]] = [
     (integral, [["PADTO", "w", 24], ["UPCAST", "w", 8], ["UPCAST", "h", 4]]),
     (integral, [["MOVE", "w", {"before": "h"}], ["UPCAST", "h", 4]]),
     (integral, [["TILE", "w", 8], ["MOVE", "h", {"before": "w.t"}]]),
-    (integral, [["PADTO", "w", 24], ["UPCAST", "w", 8], ["NT", "y"]]),
+    (integral, [["PADTO", "w", 24], ["UPCAST", "w", 8], ["CACHE", "y", {"policy": "stream"}]]),
     (volume, [["PADTO", "w", 16], ["UPCAST", "w", 8], ["UPCAST", "h", 2], ["UPCAST", "d", 2]]),
     (volume, [["MOVE", "h", {"before": "d"}], ["MOVE", "w", {"before": "d"}]]),
     (exclusive, [["PADTO", "n", 24], ["UPCAST", "n", 8], ["UPCAST", "m", 4]]),
@@ -104,7 +104,7 @@ SCHEDULES: list[tuple[Callable[[], Kernel], list[Any]]] = [
 def test_schedules_equal_the_reference(make: Callable[[], Kernel], opts: list[Any]) -> None:
     kernel = make()
     check_twin(kernel, parse(opts), AVX2)
-    if any(o[0] in ("NT", "PARALLEL") or len(opts) > 3 for o in opts):
+    if any(o[0] in ("CACHE", "PARALLEL") or len(opts) > 3 for o in opts):
         check_compiled(kernel, parse(opts), threads=2)
 
 

@@ -27,7 +27,7 @@ def pair(n: int) -> Kernel:
 
 
 def lowered(n: int, *past: str) -> Program:
-    opts = [opt("UPCAST", "n", LANES), *(opt("NT", name) for name in past)]
+    opts = [opt("UPCAST", "n", LANES), *(opt("CACHE", name, policy="stream") for name in past)]
     return lower(apply(pair(n), opts, CASCADE), expand=False)
 
 
@@ -47,7 +47,7 @@ def test_what_both_share_is_computed_once_for_each_answer() -> None:
 @pytest.mark.parametrize("off", [(0, 0), (4, 0), (0, 4), (4, 4)], ids=str)
 @pytest.mark.parametrize("n", [4 * LANES, 4 * LANES + 5])
 def test_outputs_of_any_alignment_are_written_whole(n: int, off: tuple[int, int], past: tuple[str, ...]) -> None:
-    program = lower(apply(pair(n), [opt("UPCAST", "n", LANES), *(opt("NT", name) for name in past)], CASCADE))
+    program = lower(apply(pair(n), [opt("UPCAST", "n", LANES), *(opt("CACHE", name, policy="stream") for name in past)], CASCADE))
     x = np.linspace(-3, 3, n, dtype=np.float32)
     y, z = (guarded.array(np.full(n, np.nan, np.float32), 64, by) for by in off)
     run(program, {"x": x, "y": y, "z": z}, [])

@@ -1,8 +1,9 @@
-"""FETCH: a reduction asks for lines of a buffer before they are used.
+"""CACHE: what the caches do with a buffer: its stores go past them, or its lines are asked for before they are used.
 
-The last pass of a row kernel has little to compute for each line that it writes, and waits for each: a store reads the line first. The
-pass before it, which reads what is in a cache by then and computes more, can have them fetched meanwhile. Where nothing is stored for
-each element, the last pass over a row can have the next row fetched."""
+`prefetch`: the last pass of a row kernel has little to compute for each line that it writes, and waits for each: a store reads the line
+first. The pass before it, which reads what is in a cache by then and computes more, can have them fetched meanwhile. Where nothing is
+stored for each element, the last pass over a row can have the next row fetched. `stream`: stores of whole vectors do not read the line
+at all, and leave the caches to others."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ from ..schedule import Scheduled
 from ..written.meant import meant
 from .fuse import by_family
 
+STREAM, PREFETCH = POLICIES = ("stream", "prefetch")
+
 
 @dataclass(frozen=True, eq=False)
-class Fetch:
+class Prefetch:
     """A reduction asks for `buffer` at `indices`, over its own axes; `later`: where the iteration of the loop around
     it that comes next will read."""
 
@@ -38,25 +41,24 @@ class Fetch:
     later: bool
 
 
-_ASKED: weakref.WeakKeyDictionary[Scheduled, dict[str, list[Fetch]]] = weakref.WeakKeyDictionary()
+_ASKED: weakref.WeakKeyDictionary[Scheduled, dict[str, list[Prefetch]]] = weakref.WeakKeyDictionary()
 
 
-def fetches(s: Scheduled) -> dict[str, list[Fetch]]:
+def prefetches(s: Scheduled) -> dict[str, list[Prefetch]]:
     """The name of a reduction → what it asks for."""
-    noted = s.marked("FETCH")
-    if not noted:
+    if not s.prefetched:
         return {}
     found = _ASKED.get(s)
     if found is None:
         found = _ASKED[s] = {}
         for b in s.kernel.buffers:
-            one = fetching(s.items, b) if b.name in noted else None
+            one = prefetching(s.items, b) if b.name in s.prefetched else None
             if one is not None:
                 found.setdefault(one.nest.name, []).append(one)
     return found
 
 
-def fetching(items: Sequence[Item], buffer: Buffer) -> Fetch | None:
+def prefetching(items: Sequence[Item], buffer: Buffer) -> Prefetch | None:
     """Who asks for a buffer; None where nobody can. Of an output: the last reduction before its only store that runs
     over the store's points, along the axis on which it is consecutive. Of an input: the last of several nests that
     read the same rows, if it is a reduction along them."""
@@ -64,7 +66,7 @@ def fetching(items: Sequence[Item], buffer: Buffer) -> Fetch | None:
     return _output(nests, buffer) if buffer.role == "out" else _input(nests, buffer)
 
 
-def _output(nests: list[Nest], buffer: Buffer) -> Fetch | None:
+def _output(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
     stores = [n for n in nests if n.store is not None and n.store.buffer == buffer]
     if len(stores) != 1 or stores[0].kind != "store" or not _row(stores[0].indices):
         return None
@@ -75,10 +77,10 @@ def _output(nests: list[Nest], buffer: Buffer) -> Fetch | None:
         return None
     rest = set(n.axes) - {last}
     found = [r for r in nests[: nests.index(n)] if _along(r) and set(r.axes) == rest and _alike(r.reduce_axes[0], last)]
-    return Fetch(found[-1], buffer, (*outer, found[-1].reduce_axes[0]), False) if found else None
+    return Prefetch(found[-1], buffer, (*outer, found[-1].reduce_axes[0]), False) if found else None
 
 
-def _input(nests: list[Nest], buffer: Buffer) -> Fetch | None:
+def _input(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
     reads = [(n, i) for n in nests for b, i, _ in loads(*n.roots) if b == buffer and _row(i)]
     if not reads:
         return None
@@ -86,7 +88,7 @@ def _input(nests: list[Nest], buffer: Buffer) -> Fetch | None:
     again = any(m is not n and i[:-1] == indices[:-1] and _alike(i[-1], indices[-1]) for m, i in reads)
     if not again or not _along(n) or n.reduce_axes[0] is not indices[-1] or not axes_of(*indices[:-1]):
         return None
-    return Fetch(n, buffer, indices, True)
+    return Prefetch(n, buffer, indices, True)
 
 
 def _over_rows(item: FoldItem) -> bool:
@@ -106,41 +108,57 @@ def _alike(a: Node, b: Node) -> bool:
     return bool(a.arg.family == b.arg.family and a.arg.extent == b.arg.extent)
 
 
+def has_streams(opts: Opts) -> bool:
+    """Whether some output's stores go past the caches."""
+    return any(o.op == CACHE.name and o.fields["policy"] == STREAM for o in opts)
+
+
 def act(b: ScheduleBuilder, o: Opt) -> None:
-    """Note a buffer whose lines are asked for."""
-    if o.on not in {x.name for x in b.kernel.buffers}:
+    """Note an output whose stores go past the caches, or a buffer whose lines are asked for."""
+    policy = o.fields["policy"]
+    if policy not in POLICIES:
+        raise OptError(f"{o}: policy is {' or '.join(POLICIES)}")
+    buffers = b.kernel.outputs if policy == STREAM else b.kernel.buffers
+    if o.on not in {x.name for x in buffers}:
         axes = {x for a in b.plans for x in (a.arg.name, a.arg.family)}
-        said = meant(o.op, o.on, o.arg, {*axes, *b.names})
-        raise OptError(f"{o}: FETCH names a buffer ({', '.join(x.name for x in b.kernel.buffers)}){said}")
+        said = meant("F", o.on, None, {*axes, *b.names}) if policy == PREFETCH else ""
+        what = "an output" if policy == STREAM else "a buffer"
+        raise OptError(f"{o}: CACHE with {policy} names {what} ({', '.join(x.name for x in buffers)}){said}")
+    if policy == STREAM:
+        b.nt.add(o.on)
+        return
     if b.target.kind == "gpu":
-        raise OptError(f"{o}: {b.target.name} has no such request; FETCH is for processors")
-    b.mark(o)
+        raise OptError(f"{o}: {b.target.name} has no such request; prefetch is for processors")
+    b.prefetched.add(o.on)
 
 
 def check(s: Scheduled) -> None:
     """Raise OptError where nobody could ask, or where asking would be for nothing."""
     for b in s.kernel.buffers:
-        if b.name not in s.marked("FETCH"):
+        if b.name not in s.prefetched:
             continue
+        what = f"CACHE({b.name}, policy={PREFETCH})"
         if s.group > 1:
-            raise OptError(
-                f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)"
-            )
+            raise OptError(f"{what}: a request is for one thread an item; leave it out, or the threads of a group (LOCAL, GROUP)")
         if b.name in s.nt or b.name in s.held or b.name in s.stages:
             raise OptError(
-                f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two"
+                f"{what}: its lines do not pass through the caches with {STREAM if b.name in s.nt else 'STAGE'}; leave out one of the two"
             )
-        if fetching(s.items, b) is None and b.role == "out":
-            raise OptError(f"FETCH({b.name}): no reduction before its store runs over the same points along the output's last axis")
-        if fetching(s.items, b) is None:
-            raise OptError(f"FETCH({b.name}): no reduction is the last of several that read the same rows of it")
+        if prefetching(s.items, b) is None and b.role == "out":
+            raise OptError(f"{what}: no reduction before its store runs over the same points along the output's last axis")
+        if prefetching(s.items, b) is None:
+            raise OptError(f"{what}: no reduction is the last of several that read the same rows of it")
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Each buffer that some reduction can ask for."""
-    for b in near.kernel.buffers if near.target.kind != "gpu" else ():
-        if ("FETCH", b.name) not in near.taken and fetching(near.schedule.items, b) is not None:
-            yield (opt("FETCH", b.name),)
+    """Each output, and each buffer that some reduction can ask for; on GPUs neither is worth it."""
+    if near.target.kind == "gpu":
+        return
+    taken = {(o.on, o.fields["policy"]) for o in near.schedule.opts if o.op == CACHE.name}
+    yield from ((opt("CACHE", x.name, policy=STREAM),) for x in near.kernel.outputs if (x.name, STREAM) not in taken)
+    for b in near.kernel.buffers:
+        if (b.name, PREFETCH) not in taken and prefetching(near.schedule.items, b) is not None:
+            yield (opt("CACHE", b.name, policy=PREFETCH),)
 
 
 def with_rows(kernel: Kernel, target: Target) -> Opts:
@@ -149,7 +167,7 @@ def with_rows(kernel: Kernel, target: Target) -> Opts:
     beside = [n.store.buffer for groups in by_family(kernel, target).values() for g in groups for n in g if n.store is not None]
     worth = [b for b in kernel.outputs if b not in beside and _worth_it(kernel, b, target)]
     worth = worth or [b for b in kernel.inputs if _worth_it(kernel, b, target) and not _read_at_once(kernel, b, target)]
-    return tuple(opt("FETCH", b.name) for b in worth)
+    return tuple(opt("CACHE", b.name, policy=PREFETCH) for b in worth)
 
 
 def _read_at_once(kernel: Kernel, b: Buffer, target: Target) -> bool:
@@ -169,33 +187,44 @@ def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:
 
 def rows_stay(kernel: Kernel, b: Buffer, target: Target) -> bool:
     """Whether what one pass asks for of a buffer stays in the second cache until the next, beside what both read."""
-    found = fetching(plain(kernel), b) if target.kind != "gpu" else None
+    found = prefetching(plain(kernel), b) if target.kind != "gpu" else None
     return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 
 
-FETCH = Option(
-    name="FETCH",
-    letter="F",
+CACHE = Option(
+    name="CACHE",
+    letter="C",
     on="tensor",
-    arg=None,
+    arg={"policy": str},
+    short=(("/", "policy"),),
+    choices={"policy": POLICIES},
     kind="store",
-    legend="fetch before use",
+    stored=lambda o: o.fields["policy"] == STREAM,
+    legend="stream past caches, or prefetch",
     docs=(
         Doc(
-            "FETCH(output)",
+            "CACHE(output, policy=stream)",
+            "Use non-temporal stores of whole vectors where the output turns out to be aligned, and to lie apart from what is "
+            "loaded in a page, and ordinary stores elsewhere. Of a scatter, this is for the stores that clear the output.",
+        ),
+        Doc(
+            "CACHE(output, policy=prefetch)",
             "Prefetch the output's lines in the last reduction before the store that runs over the same points, "
             "such as softmax's sum. The store then finds the lines in a cache. For processors, with OpenCL too.",
         ),
         Doc(
-            "FETCH(input)",
+            "CACHE(input, policy=prefetch)",
             "Where several nests read the same rows, the last of them is a reduction along the rows "
             "(cross_entropy's sum). It prefetches the row that the next iteration of the loop around it reads.",
         ),
     ),
-    golden={"fetch": Golden("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["FETCH", "y"]])},
+    golden={
+        "stream": Golden("add", {"m": 8, "n": 32}, [["UPCAST", "n", 32], ["CACHE", "y", {"policy": "stream"}]]),
+        "prefetch": Golden("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["CACHE", "y", {"policy": "prefetch"}]]),
+    },
     act=act,
     check=check,
     propose=propose,
     with_rows=with_rows,
-    phase="outputs",
+    late=lambda o, outputs: o.fields["policy"] == STREAM or o.on in outputs,
 )

@@ -8,7 +8,7 @@ from functools import reduce
 from ...ir.body import Reduce
 from ...ir.dtypes import index
 from ...opts.nests import Nest
-from ...opts.options.exit import leaving
+from ...opts.options.early_exit import early_exit
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
@@ -20,7 +20,7 @@ def unless_final(
 ) -> list[Val] | None:
     """What a step makes of accumulators, in a branch: `accs` are those of each result, of which one that is final is enough. None where
     they are never final before the end."""
-    found = leaving(low.sched, n)
+    found = early_exit(low.sched, n)
     if found is None:
         return None
     b, across = low.b, ev.lane is not None and ev.lane.axis in n.reduce_axes

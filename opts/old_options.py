@@ -1,0 +1,96 @@
+"""Options of earlier versions, and the options that took their place.
+
+Bundles, rows of the cache, manifests, locks, recorded results and what people kept in files hold schedules as text. `opt.parse` reads
+old names there by this table, in JSON, in the short form and as messages wrote them. What is written has new names only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..ir.errors import OptError
+from .written.syntax import Scalar, Syntax
+
+Replaced = tuple[str, str, int | dict[str, Scalar] | None]
+"""An option as plain data: its name, what it is on, and its argument."""
+
+
+@dataclass(frozen=True)
+class OldOption:
+    """How an option was written, and what it is now, of what it is on and its argument."""
+
+    form: Syntax
+    now: Callable[[str, Any], Replaced]
+
+    @property
+    def instead(self) -> str:
+        """How it is written now, with n for an amount."""
+        op, on, arg = self.now(self.form.on, "n")
+        given = arg.items() if isinstance(arg, dict) else ()
+        return f"{op}({', '.join([on, *(f'{k}={v}' for k, v in given)])})"
+
+
+def _fields(op: str, **names: str) -> Callable[[str, Any], Replaced]:
+    """The option `op` with some fields: the new name of each old one; `amount` is a bare number."""
+
+    def now(on: str, arg: Any) -> Replaced:
+        given = dict(arg) if isinstance(arg, Mapping) else {"amount": arg}
+        return op, on, {names.get(k, k): v for k, v in given.items()}
+
+    return now
+
+
+def _with(op: str, **fields: Scalar) -> Callable[[str, Any], Replaced]:
+    """The option `op` with these fields, of an option without an argument."""
+    return lambda on, arg: (op, on, dict(fields))
+
+
+_TABLE = (
+    OldOption(Syntax(name="EXIT", letter="EXIT", on="tensor", arg=None), lambda on, arg: ("EARLY_EXIT", on, None)),
+    OldOption(Syntax(name="NT", letter="NT", on="tensor", arg=None), _with("CACHE", policy="stream")),
+    OldOption(Syntax(name="FETCH", letter="F", on="tensor", arg=None), _with("CACHE", policy="prefetch")),
+    OldOption(Syntax(name="PERSIST", letter="PER", on="grid"), _fields("GRID", amount="persist")),
+    OldOption(Syntax(name="WARPSPEC", letter="WS", on="grid"), _fields("GRID", amount="warpspec")),
+    OldOption(Syntax(name="CLUSTER", letter="CL", on="grid"), _fields("GRID", amount="cluster")),
+    OldOption(Syntax(name="LAUNCH", letter="REGS", on="grid"), _fields("GRID", amount="registers")),
+    OldOption(Syntax(name="NOLOCAL", letter="NOLOCAL", on="grid", arg=None), _with("GRID", threads=1)),
+)
+OLD_OPTIONS: Mapping[str, OldOption] = {old.form.name: old for old in _TABLE}
+OLD_FORMS: Mapping[str, Syntax] = {old.form.name: old.form for old in _TABLE}
+"""How they were written: the short form reads them too."""
+
+
+def renamed(options: Sequence[Any]) -> Sequence[Any]:
+    """A decoded list of options, in JSON form or as `Opt`, with those of earlier versions replaced. OptError where one cannot be."""
+    if not any(_name(o) in OLD_OPTIONS for o in options):
+        return options
+    out: list[Any] = []
+    for o in options:
+        old = OLD_OPTIONS.get(_name(o))
+        if old is None:
+            out.append(o)
+        elif len(o) > 3 or not isinstance(o[1], str):
+            raise OptError(f'expected ["{o[0]}", "on", argument], got {o!r}')
+        else:
+            out.append(old.now(o[1], o[2] if len(o) == 3 else None))
+    return out
+
+
+def _name(option: Any) -> str:
+    """The name of an option in JSON form that is long enough to have been one; '' of others."""
+    plain = isinstance(option, (list, tuple)) and len(option) >= 2 and isinstance(option[0], str)
+    return str(option[0]) if plain else ""
+
+
+@lru_cache(maxsize=4096)
+def current_text(text: str) -> str:
+    """The canonical JSON of a schedule with the names of today; `text` itself where it has no others. Rows of the cache are the same
+    schedule where these texts are."""
+    if not any(f'"{name}"' in text for name in OLD_OPTIONS):
+        return text
+    from .opt import parse
+
+    return json.dumps([o.json for o in parse(text)], sort_keys=True, separators=(",", ":"))
