@@ -5,10 +5,8 @@ old names there by this table, in JSON, in the short form and as messages wrote 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ..ir.errors import OptError
@@ -83,14 +81,3 @@ def _name(option: Any) -> str:
     """The name of an option in JSON form that is long enough to have been one; '' of others."""
     plain = isinstance(option, (list, tuple)) and len(option) >= 2 and isinstance(option[0], str)
     return str(option[0]) if plain else ""
-
-
-@lru_cache(maxsize=4096)
-def current_text(text: str) -> str:
-    """The canonical JSON of a schedule with the names of today; `text` itself where it has no others. Rows of the cache are the same
-    schedule where these texts are."""
-    if not any(f'"{name}"' in text for name in OLD_OPTIONS):
-        return text
-    from .opt import parse
-
-    return json.dumps([o.json for o in parse(text)], sort_keys=True, separators=(",", ":"))

@@ -9,7 +9,8 @@ from tilewright.cache import Row
 from tilewright.cache.choice import answers
 from tilewright.ir import OptError
 from tilewright.opts import Opt, dumps, parse, short
-from tilewright.opts.old_options import OLD_OPTIONS, current_text
+from tilewright.opts.old_options import OLD_OPTIONS
+from tilewright.opts.opt import current_text
 from tilewright.opts.registry import OPTIONS
 
 CASES = [
