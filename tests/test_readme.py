@@ -20,8 +20,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Every `tune ...` that README shows, in order, in blocks and in running text."""
-    lines = [line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("tune ")]
+    """Every `tune ...` that README shows, in order, in blocks and in running text, and those that docs/cli.md shows at a glance."""
+    glance = CLI.partition("## At a glance")[2].partition("\n## ")[0]
+    lines = [line for text in (README, glance) for block in blocks(text, "sh") for line in block.splitlines() if line.startswith("tune ")]
     lines += re.findall(r"`(tune run [^`]+)`", README)
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
