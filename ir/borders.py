@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from . import index as ix
 from .dtypes import index
-from .intervals import Interval
+from .index import Interval
 from .node import Node, const
 from .op_names import COMPARE
 

@@ -5,25 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import arguments as given
+from . import index as ix
 from . import node as N
 from .body import Combine, Fold, Monoid, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
+from .checks.access_bounds import largest
 from .checks.check import check_reads
 from .checks.misuse import mask_of
 from .checks.written_once import check_written_once
 from .combining import placed, reduced, scanned, stored
 from .conditions import Conditions
-from .dtypes import DTypeLike
+from .dtypes import DTypeLike, bool_, index
 from .errors import KernelError
+from .functions import maximum, minimum
 from .in_place import in_place
+from .joined_stores import joined_stores
 from .kernel import Kernel
 from .literals import together
-from .node import Expr, Node
-from .normal_form.joined_stores import joined_stores
-from .normal_form.masked_values import with_whole_values
+from .node import Expr, Node, as_node, const, ref, walk
 from .op_names import MASKED
-from .operators import cast
+from .operators import cast, logical, where
+from .rewrite import Rewriter
 from .tuple_scan import COMBINE, TupleScan, sides
+
+
+def with_whole_values(kernel: Kernel) -> Kernel:
+    """`kernel` without masked elements of values; `kernel` itself where there are none."""
+    return _Clamped(kernel).run() if any(n.op == MASKED for n in walk(*kernel.expressions())) else kernel
+
+
+class _Clamped(Rewriter):
+    """where(mask, v[an index that is inside], 0) for each."""
+
+    def node(self, n: Node) -> Node | None:
+        if n.op != MASKED:
+            return None
+        *indices, mask = (self.go(s) for s in n.src)
+        value = self.kernel.values[n.arg]
+        extents = [a.arg.extent for a in value.axes]
+        if 0 in extents:  # it has no element, and the mask holds nowhere
+            return const(0, n.dtype)
+        element = ref(n.arg, [_inside(i, size) for i, size in zip(indices, extents, strict=True)], value.dtype)
+        return logical("and", mask, element) if n.dtype is bool_ else where(mask, element, 0)
+
+
+def _inside(i: Node, size: Extent) -> Node:
+    """An index, from 0 to the size less 1."""
+    i, last = cast(i, index), ix.add(as_node(size), const(-1))
+    if largest(ix.add(i, last, -1)) > 0:
+        i = minimum(i, last)
+    return i if largest(ix.mul(i, const(-1))) <= 0 else maximum(i, 0)
 
 
 class KernelBuilder:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import floor, inf, trunc
 
 from .buffer import load_parts
+from .index import BIG
 from .integer_ranges import value_range
-from .intervals import BIG
 from .node import Node, pending
 
 Floats = tuple[float, float]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 from . import index as ix
+from .body import Reduce, Value
 from .buffer import load_parts
 from .dtypes import DType, bool_, index
-from .intervals import BIG, Interval, integer_bounds
+from .index import BIG, Interval, integer_bounds
+from .kernel import Kernel
 from .node import Node, pending
 from .rests import rests
 from .rounding import rounded
@@ -220,3 +223,36 @@ def _mean(n: Node, of: Of) -> Interval | None:
                         ends = [c * end for x in (a, b) for end in of(x)]
                         return min(ends), max(ends)
     return None
+
+
+def ranges_of(kernel: Kernel) -> Mapping[str, Interval]:
+    """The interval of each integer value of which more is known than its type, by name."""
+    found: dict[str, Interval] = {}
+    for item in kernel.body:
+        if isinstance(item, Value) and item.dtype.is_int and item.dtype is not index:
+            known = interval(item, KernelRanges(dict(found)))
+            if known is not None and inside(known, item.dtype):
+                found[item.name] = known
+    return found
+
+
+def interval(v: Value, of: KernelRanges) -> Interval | None:
+    """The interval of what a value sums up or computes, whether its type has it or not; None of what is no such value."""
+    if isinstance(v.expr, Node):
+        return of(v.expr)
+    if not isinstance(v.expr, Reduce):
+        return None
+    low, high = of(v.expr.expr)
+    extents = [value_range_of(a) for a in v.expr.axes]
+    if v.expr.combine == "add":
+        most = prod(max(0, high) for _, high in extents)
+        return min(0, low * most), max(0, high * most)
+    if v.expr.combine in ("max", "min") and all(least > 0 for least, _ in extents):  # (of none it is an end of the type)
+        return low, high
+    return None
+
+
+def value_range_of(a: Node) -> Interval:
+    """How many elements an axis may have."""
+    extent = a.arg.extent
+    return (extent, extent) if isinstance(extent, int) else ix.bounds(extent) if extent.dtype is index else value_range(extent)

@@ -10,10 +10,9 @@ from math import gcd, prod
 from ..ir import index as ix
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
-from ..ir.integer_ranges import KernelRanges
+from ..ir.integer_ranges import KernelRanges, ranges_of
 from ..ir.kernel import Kernel
 from ..ir.node import Node
-from ..ir.normal_form.sum_ranges import ranges_of
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
 from ..opts.strides import dense, grouped

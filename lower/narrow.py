@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import index as ix
-from ..ir.intervals import Interval
+from ..ir.index import Interval
 from ..ir.node import COMPARE, Node, axes_of, axis, const, pending
 from ..ir.operators import substitute
 

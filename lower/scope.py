@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..ir.intervals import Interval
+from ..ir.index import Interval
 from ..ir.node import Node
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest

@@ -15,7 +15,7 @@ from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.in_place import apart
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
-from ..ir.normal_form.resized import resized
+from ..ir.rewrite import resized
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts

@@ -15,7 +15,7 @@ from .. import index as ix
 from ..body import KernelBody, values_of
 from ..buffer import Extent, load_parts
 from ..errors import KernelError
-from ..intervals import BIG, Interval
+from ..index import BIG, Interval
 from ..node import Node, as_node, axes_of, const, walk
 from ..op_names import MASKED
 from ..operators import substitute

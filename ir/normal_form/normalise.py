@@ -29,8 +29,7 @@ from ..operators import unary
 from ..rewrite import OtherAxes, Rewriter
 from ..rounding import rounded
 from .masked_weights import mask_weights
-from .narrow_sums import narrow_sums
-from .narrowing import narrow
+from .narrowing import narrow, narrow_sums
 from .repeated import name_repeated
 from .windowed import name_windowed
 

@@ -6,8 +6,8 @@ import struct
 
 from ...ir.dtypes import DType, float32, int32
 from ...ir.dtypes import dtype as named
+from ...ir.index import Interval
 from ...ir.integer_ranges import value_range
-from ...ir.intervals import Interval
 from ...ir.node import Node
 from ...ir.rounding import rounded
 from ...program.builder import Builder

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.dtypes import index
-from ...ir.intervals import BIG
+from ...ir.index import BIG
 from ...ir.node import COMPARE, Node, axes_of, const, pending
 from ...ir.operators import rebuild
 

@@ -7,8 +7,8 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.dtypes import index
+from ...ir.index import Interval
 from ...ir.integer_ranges import value_range
-from ...ir.intervals import Interval
 from ...ir.node import Node, walk
 from ..nests import Nest
 from ..schedule import Scheduled

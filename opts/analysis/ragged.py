@@ -9,8 +9,8 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
+from ...ir.index import Interval
 from ...ir.integer_ranges import inside, value_range
-from ...ir.intervals import Interval
 from ...ir.node import Node, axes_of, walk
 from ...ir.skippable import conjuncts
 from ..axis_plan import Part

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...ir import index as ix
-from ...ir.intervals import Interval
+from ...ir.index import Interval
 from ...ir.node import Node, axes_of, const
 from .interior import middle
 

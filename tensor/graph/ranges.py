@@ -8,8 +8,8 @@ from typing import Any
 
 from ...ir import index as ix
 from ...ir.dtypes import DType, bool_
+from ...ir.index import BIG, Interval, integer_bounds
 from ...ir.integer_ranges import inside, whole
-from ...ir.intervals import BIG, Interval, integer_bounds
 from .node import Mark, TensorNode, range_of, walk
 from .symbols import most, number
 

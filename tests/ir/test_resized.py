@@ -5,7 +5,7 @@ from tilewright import kernels
 from tilewright.ir import KernelError, sym
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.normal_form.resized import resized
+from tilewright.ir.rewrite import resized
 
 
 @pytest.mark.parametrize("name, symbol, rest", [("matmul", "m", {"n": 8, "k": 5}), ("softmax", "n", {"m": 6}), ("cumsum", "n", {"m": 3})])

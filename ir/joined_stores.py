@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from .. import index as ix
-from ..body import Store
-from ..buffer import Buffer
-from ..kernel import Kernel
-from ..node import Node, axis, const
-from ..operators import cast, where
+from . import index as ix
+from .body import Store
+from .buffer import Buffer
+from .kernel import Kernel
+from .node import Node, axis, const
+from .operators import cast, where
 
 MOST = 4
 """Components of a group whose stores are joined: as many as shuffles weave."""
