@@ -1,4 +1,4 @@
-"""Schedules made to the block sizes that a kernel's writer decided (`ir.blocks`)."""
+"""Schedules made to the block sizes that a kernel's writer decided (`ir.kernel`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
-from ..ir.evaluation import integers, twin
+from ..ir.evaluation import npmath as integers
+from ..ir.evaluation import twin
 from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Roles, Val
 from . import ops

@@ -35,6 +35,7 @@ from .errors import (
     UsageError,
     VerifyError,
 )
+from .functions import OPERATORS as OPERATORS
 from .functions import (
     absolute,
     acos,
@@ -81,7 +82,6 @@ from .functions import (
 from .kernel import Kernel
 from .node import Node, axis, const, sym
 from .operators import cast
-from .rules import OPERATORS as OPERATORS
 
 __all__ = [
     "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",

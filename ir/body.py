@@ -6,7 +6,7 @@ A `Value` is pointwise or one `Reduce`/`Scan`; a `Fold` is a tuple reduction in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -15,8 +15,7 @@ from .buffer import Buffer
 from .checks.misuse import NotIndexed, index_of, mask_of
 from .dtypes import DType
 from .errors import KernelError
-from .node import Expr, Node, as_node, axes_of, const, make, ref, walk
-from .op_names import MASKED
+from .node import MASKED, Expr, Node, as_node, axes_of, const, make, placeholder, ref, walk
 
 IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}
 Combine = Literal["add", "mul", "max", "min", "and", "or", "xor"]
@@ -219,3 +218,53 @@ class KernelBody:
 def free_axes(roots: Iterable[Expr]) -> set[Node]:
     """Axes that some expressions depend on."""
     return axes_of(*(as_node(r) for r in roots))
+
+
+COMBINE = "tuple"
+"""What `Scan.combine` says of a scan of tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class TupleScan:
+    """The parts of a scan of tuples, a component each; its value is component `pick`."""
+
+    elements: tuple[Node, ...]
+    identity: tuple[Node, ...]
+    merge: tuple[Node, ...]
+    pick: int
+
+    @property
+    def node(self) -> Node:
+        """The body of the scan."""
+        return make("tuple", self.elements[self.pick].dtype, (*self.elements, *self.identity, *self.merge), self.pick)
+
+    def needed(self, whole: bool) -> tuple[int, ...]:
+        """The components that the picked one follows from: of the state before (it is merged with one element after the other), or,
+        with `whole`, of both sides (parts are merged with each other)."""
+        found = {self.pick}
+        while True:
+            used = {int(n.arg[3:]) for i in found for n in walk(self.merge[i]) if n.op == "arg" and (whole or n.arg[0] == "a")}
+            if used <= found:
+                return tuple(sorted(found))
+            found |= used
+
+
+def tuple_scan(body: Node) -> TupleScan:
+    """The parts of a body that `TupleScan.node` made."""
+    count = len(body.src) // 3
+    return TupleScan(body.src[:count], body.src[count : 2 * count], body.src[2 * count :], body.arg)
+
+
+def sides(types: Iterable[DType]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """The placeholders of the state before, and of what follows."""
+    kinds = tuple(types)
+
+    def of(side: str) -> tuple[Node, ...]:
+        return tuple(placeholder(f"{side}.#{i}", t) for i, t in enumerate(kinds))
+
+    return of("a"), of("b")
+
+
+def names(side: str, values: Sequence[object]) -> dict[str, object]:
+    """Values by the placeholders of a side, 'a' or 'b'."""
+    return {f"{side}.#{i}": v for i, v in enumerate(values)}

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from .body import BITWISE, Fold, Value, values_of
 from .dtypes import DType, bool_, index, int8, int16, int32, int64
 from .errors import KernelError
-from .node import COMPARE, Expr, Node, const
-from .op_names import MASKED
+from .node import COMPARE, MASKED, Expr, Node, const
 from .operators import where
 
 COMBINED = {"max": "or", "min": "and", **{c: c for c in BITWISE}}

@@ -14,19 +14,17 @@ from itertools import product
 from math import expm1, prod
 
 from . import index as ix
-from .body import Fold, Reduce, Scan, Value
+from .body import Fold, Reduce, Scan, Value, tuple_scan
 from .buffer import Buffer, Extent, loads
-from .checks.counterexample import OpenIndexError, value_at
+from .checks.access_bounds import OpenIndexError, value_at
 from .dtypes import DType, index
 from .errors import KernelError
 from .kernel import Kernel
 from .keyed import keyed
-from .node import Node, as_node, axes_of, walk
+from .node import FUNCTIONS, PAIRED, Node, as_node, axes_of, walk
 from .node import axis as make_axis
-from .op_names import FUNCTIONS, PAIRED
 from .operators import substitute, substitute_on
 from .skippable import skippable, threshold
-from .tuple_scan import tuple_scan
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor", "round", "trunc"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""

@@ -17,6 +17,7 @@ from .errors import KernelError
 if TYPE_CHECKING:
     import numpy as np
 
+
 DTypeName = Literal[
     "float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint64", "uint32",
     "uint16", "uint8", "bool", "f64", "f32", "f16", "fp32", "fp16", "bf16", "half", "fp8", "float8_e4m3fn", "e4m3", "e5m2", "bool_",
@@ -214,3 +215,48 @@ def _same(given: Any, found: DType) -> bool:
         return True
     same: bool = np.dtype(given) == found.np
     return same
+
+
+def rounded(value: Any, dtype: DType) -> Any:
+    """A Python number as its type holds it: floats are rounded once to nearest even (what is too large is infinite, or NaN where a type
+    has no infinities), integers wrap."""
+    if dtype.is_float:
+        return _float(float(value), dtype)
+    if dtype.is_int:
+        bits = 8 * dtype.size
+        value = int(value) & ((1 << bits) - 1)
+        return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
+    return value
+
+
+def _float(value: float, dtype: DType) -> float:
+    if dtype.size == 8 or math.isnan(value):
+        return value
+    if math.isinf(value):
+        return _beyond(value, dtype)
+    if dtype.name in _CODES:
+        try:
+            found: float = struct.unpack(_CODES[dtype.name], struct.pack(_CODES[dtype.name], value))[0]
+        except OverflowError:
+            found = math.copysign(math.inf, value)
+        return found
+    mantissa, least, top = _LAYOUT[dtype.name]
+    # scaled so that one unit is the last bit of the result; round() is to nearest even
+    unit = max(math.frexp(value)[1] - 1 - mantissa, least) if value else least
+    short = math.ldexp(round(math.ldexp(value, -unit)), unit)
+    return math.copysign(short, value) if abs(short) <= top else _beyond(value, dtype)
+
+
+def _beyond(value: float, dtype: DType) -> float:
+    """What stands for a number that is too large."""
+    form = FORMATS.get(dtype.name)
+    return math.nan if form is not None and form.top == form.nan else math.copysign(math.inf, value)
+
+
+_CODES = {"float32": "<f", "float16": "<e"}
+_LAYOUT = {
+    "bfloat16": (7, -133, 255.0 * 2.0**120),
+    "float8_e4m3": (3, -9, 448.0),
+    "float8_e5m2": (2, -16, 57344.0),
+}
+"""Bits after the point, the exponent of the least subnormal number, and the largest number."""

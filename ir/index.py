@@ -12,10 +12,8 @@ from math import prod
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import Node, const, make
-from .of_data import of_data
-from .op_names import INTEGER
-from .order import order_key as order_key
+from .node import INTEGER, Node, const, make, of_data
+from .text import order_key as order_key
 
 Interval = tuple[int, int]
 """The least and the largest number, both included."""
@@ -344,3 +342,19 @@ def integer_bounds(op: str, x: Interval, y: Interval) -> Interval:
     if op == "remainder" and y[0] >= 0:
         return 0, min(max(0, y[1] - 1), x[1]) if x[0] >= 0 else max(0, y[1] - 1)
     return -BIG, BIG
+
+
+def rests(n: Node) -> tuple[list[tuple[Node, int]], dict[Node, int], int]:
+    """(x // k and how often x % k is added for each, the other terms with their coefficients, the constant) of a sum of indices."""
+    terms, c = parts(n)
+    found: list[tuple[Node, int]] = []
+    for t in list(terms):
+        if t not in terms:  # (of an x that was found before)
+            continue
+        times = -terms[t] // t.arg if t.op == "div" and t.dtype is index and terms[t] < 0 and terms[t] % t.arg == 0 else 0
+        inner, d = parts(t.src[0]) if times else ({}, 0)
+        if inner and all(terms.get(s) == times * k for s, k in inner.items()):
+            found.append((t, times))
+            terms = {s: k for s, k in terms.items() if s is not t and s not in inner}
+            c -= times * d
+    return found, terms, c

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from .blocks import DecidedBlocks
 from .body import KernelBody
 from .checks.access_bounds import unproved
 from .checks.check import check
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBlocks:
+    """`axes`: families, outermost first. `sizes`: what their blocks may be, a number of elements for each of `axes`."""
+
+    axes: tuple[str, ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    def only(self, families: Mapping[str, object]) -> DecidedBlocks | None:
+        """The same of the families that a kernel still has; None where there is none."""
+        left = [k for k, name in enumerate(self.axes) if name in families]
+        if len(left) == len(self.axes):
+            return self
+        sizes = dict.fromkeys(tuple(s[k] for k in left) for s in self.sizes)
+        return DecidedBlocks(tuple(self.axes[k] for k in left), tuple(sizes)) if left else None
+
+    def choices(self, axis: str) -> tuple[int, ...]:
+        """The sizes that an axis's blocks may have, ascending."""
+        k = self.axes.index(axis)
+        return tuple(sorted({s[k] for s in self.sizes}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def together(parts: Sequence[Node]) -> list[Node]:
 
 
 def remember(border: Node, cond: Node, a: Node, b: Node) -> None:
-    """Keep what an index was before `ir.borders` wrote it as a remainder or an extreme, where it is a choice between numbers."""
+    """Keep what an index was before `ir.operators` wrote it as a remainder or an extreme, where it is a choice between numbers."""
     if border.op not in ("const", "where") and all(x.op in ("const", "where") or "choice" in x._memo for x in (a, b)):
         border._memo.setdefault("choice", make("where", index, (cond, a, b)))
 

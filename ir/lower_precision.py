@@ -11,8 +11,7 @@ from . import index as ix
 from .body import Reduce, Value
 from .dtypes import DType, bfloat16, float16, float32
 from .kernel import Kernel
-from .node import Node, make
-from .op_names import ABOUT
+from .node import ABOUT, Node, make
 from .operators import rebuild
 from .rewrite import Rewriter
 

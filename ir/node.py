@@ -22,7 +22,24 @@ from .checks.misuse import NoValue, number
 from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
 
-from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
+FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
+"""Elementary functions, which are evaluated by polynomials."""
+PAIRED = frozenset({"pow", "floor_div", "floor_mod"})
+"""Functions of two floats: a power, and a quotient rounded down with what it leaves."""
+DEAR = FUNCTIONS | PAIRED | {"div", "sqrt"}
+"""What takes many times as long as an addition."""
+COUNTS = frozenset({"popcount", "clz"})
+"""What counts bits of an integer: those that are set, and those that are not above the highest that is."""
+UNARY = FUNCTIONS | COUNTS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
+INTEGER = COUNTS | {"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"}
+"""What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
+COMPARE = frozenset({"lt", "le", "eq", "ne"})
+ABOUT = "about"
+"""A float that may have been rounded to another type, so often (its `arg`): only in kernels that say how far results may lie off."""
+MASKED = "masked_ref"
+"""An element of a value where a mask holds, else 0: only in kernels that are being built (`normal_form/masked_values.py`)."""
+
 
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
@@ -298,3 +315,20 @@ def pending(root: Node, known: Callable[[Node], bool]) -> Iterator[Node]:
         stack.pop()
         if not known(n):
             yield n
+
+
+def of_data(n: Node) -> bool:
+    """Whether an expression is made of what a kernel reads or computes, and not of places alone (memoised)."""
+    for m in pending(n, lambda m: "data" in m._memo):
+        m._memo["data"] = m.op in ("load", "ref") or any(s._memo["data"] for s in m.src)
+    return bool(n._memo["data"])
+
+
+def axes_met(node: Node) -> tuple[Node, ...]:
+    """The axes that a node depends on, in the order in which one meets them (memoised)."""
+    if node.op == "axis":
+        return (node,)
+    found: tuple[Node, ...] | None = node._memo.get("met")
+    if found is None:
+        found = node._memo["met"] = tuple(n for n in walk(node) if n.op == "axis")
+    return found

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from .body import Fold, Monoid, Reduce, Scan, Store, Value
 from .buffer import Buffer, Extent
-from .dtypes import bool_, index
+from .dtypes import bool_, index, rounded
 from .errors import KernelError
 from .kernel import Kernel
-from .node import Node, as_node, axis, const, sym, walk
-from .op_names import COMPARE
+from .node import COMPARE, Node, as_node, axis, const, sym, walk
 from .operators import rebuild
-from .rounding import rounded
 
 _ARITH: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
@@ -206,3 +204,37 @@ class _Resize(Rewriter):
 
     def along(self, axis: Node) -> Node:
         return self.go(axis)
+
+
+def in_place(kernel: Kernel, aliases: Mapping[str, str]) -> Kernel:
+    """`kernel` with outputs (by name) that may share the memory of the inputs that they are mapped to: the very same
+    memory, or none of it. Its key stays what it is. Raises KernelError for a name that is not an output, and where an
+    output cannot be written in place (`ir.checks.check`)."""
+    outputs = {b.name: b for b in kernel.outputs}
+    for name in aliases:
+        if name not in outputs:
+            raise KernelError(f"{kernel.name} has no output {name!r} that could be in place (outputs: {', '.join(outputs)})")
+    return _with(kernel, {outputs[o]: replace(outputs[o], alias=i) for o, i in aliases.items()})
+
+
+def apart(kernel: Kernel) -> Kernel:
+    """`kernel` with memory of its own for every output; what is tuned, and what the cache knows."""
+    return _with(kernel, {b: replace(b, alias="") for b in kernel.outputs if b.alias})
+
+
+def _with(kernel: Kernel, changed: Mapping[Buffer, Buffer]) -> Kernel:
+    found = Rewriter(kernel)
+    found.buffers = changed
+    return found.run() if changed else kernel
+
+
+def with_constants(kernel: Kernel, names: Iterable[str]) -> Kernel:
+    """`kernel` with these inputs (by name) constant. Raises KernelError for a name that is not an input."""
+    wanted = list(names)
+    inputs = {b.name: b for b in kernel.inputs}
+    for name in wanted:
+        if name not in inputs:
+            raise KernelError(f"{kernel.name} has no input {name!r} that could be constant (inputs: {', '.join(inputs) or 'none'})")
+    found = Rewriter(kernel)
+    found.buffers = {inputs[n]: replace(inputs[n], constant=True) for n in wanted}
+    return found.run() if wanted else kernel

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from . import index as ix
-from .axes_met import axes_met
 from .body import Fold, Reduce
 from .dtypes import index
-from .node import Node, axes_of, const, walk
+from .node import Node, axes_met, axes_of, const, walk
 from .operators import cast, substitute
 
 

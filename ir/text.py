@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from .buffer import load_parts
-from .node import Node
-from .op_names import MASKED
+from .node import MASKED, Node, walk
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 _INFIX |= {"xor": "^", "shl": "<<", "shr": ">>", "floordiv": "//", "remainder": "%"}
@@ -76,3 +77,29 @@ def _joined(parts: list[list[str | Node]], sign: str) -> list[str | Node]:
     for at, part in enumerate(parts):
         out += [sign, *part] if at else part
     return out
+
+
+LONG = 4096
+"""Nodes of an expression's text, shared ones counted each time, from which terms are ordered by a digest of their structure."""
+
+
+def order_key(node: Node) -> str:
+    """A deterministic sort key for terms, memoised: their text, or a digest where sharing would make the text endless."""
+    found = node._memo.get("key")
+    if found is None:
+        for n in walk(node):
+            if "spelt" not in n._memo:
+                n._memo["spelt"] = 1 + sum(s._memo["spelt"] for s in n.src)
+        found = repr(node) if node._memo["spelt"] < LONG else ""
+        if not found or len(found) > LONGEST:  # (of long texts only the beginning is shown, which two terms may have in common)
+            found += _digest(node)
+        node._memo["key"] = found
+    return found
+
+
+def _digest(node: Node) -> str:
+    for n in walk(node):
+        if "digest" not in n._memo:
+            text = f"{n.op} {n.dtype} {n.arg!r} {' '.join(s._memo['digest'] for s in n.src)}"
+            n._memo["digest"] = sha256(text.encode()).hexdigest()
+    return f"#{node._memo['digest']}"

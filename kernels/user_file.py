@@ -21,7 +21,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..ir import blocks, body, buffer, dtypes, errors, node
+from ..ir import body, buffer, dtypes, errors, node
+from ..ir import kernel as blocks
 from ..ir.buffer import Extent
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError, TilewrightError

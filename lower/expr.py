@@ -11,8 +11,7 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import bool_, index
-from ..ir.node import Node, axes_of, const, pending, walk
-from ..ir.op_names import FUNCTIONS, INTEGER, PAIRED
+from ..ir.node import FUNCTIONS, INTEGER, PAIRED, Node, axes_of, const, pending, walk
 from ..ir.operators import depth
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors

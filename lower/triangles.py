@@ -13,7 +13,7 @@ from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const
 from ..ir.operators import substitute
-from ..ir.order import order_key
+from ..ir.text import order_key
 from ..opts.analysis.ragged import LONG as WRITTEN
 from ..opts.analysis.ragged import conditions, scatters
 from ..opts.analysis.thresholds import cuttable, operations

@@ -1,4 +1,4 @@
-"""Block sizes that a kernel's writer decided (`ir.blocks`): whether a schedule keeps to them."""
+"""Block sizes that a kernel's writer decided (`ir.kernel`): whether a schedule keeps to them."""
 
 from __future__ import annotations
 

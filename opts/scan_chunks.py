@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from ..ir import index as ix
-from ..ir.body import Fold, Reduce, Scan, Store, Value
+from ..ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, tuple_scan
 from ..ir.buffer import Buffer, load, load_parts
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
@@ -16,7 +16,6 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, const, placeholder, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import arith, substitute
-from ..ir.tuple_scan import COMBINE, TupleScan, tuple_scan
 from .analysis.structure import scanned_axes
 from .kernel_parts import loaded, needed
 from .memory_limits import check_work

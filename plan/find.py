@@ -12,10 +12,9 @@ from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
 from ..ir import given as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
-from ..ir.in_place import apart
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
-from ..ir.rewrite import resized
+from ..ir.rewrite import apart, resized
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts

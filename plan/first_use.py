@@ -17,8 +17,8 @@ from ..cache.recover import CacheWarning
 from ..cache.rows import Row
 from ..cache.version import tool_version
 from ..ir.errors import CacheError, VerifyError
-from ..ir.in_place import apart
 from ..ir.normal_form.normalise import normalise
+from ..ir.rewrite import apart
 from ..log import logger
 from .identity import canonical_of
 

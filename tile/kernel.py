@@ -10,21 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir import index as ix
-from ..ir.blocks import DecidedBlocks
 from ..ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from ..ir.buffer import Buffer
 from ..ir.checks.check import check_reads
 from ..ir.checks.written_once import check_written_once
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
-from ..ir.in_place import in_place
-from ..ir.kernel import Kernel
+from ..ir.kernel import DecidedBlocks, Kernel
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
 from ..ir.normal_form.canonical import canonical
 from ..ir.normal_form.naming import tidy
 from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import cast, logical, substitute, where
-from ..ir.rewrite import OtherAxes
+from ..ir.rewrite import OtherAxes, in_place
 from ..ir.skippable import conjuncts
 from .builder import TileBuilder
 from .trace import LoopTrace, Step, TileStore, Trace

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.body import Scan, Value
+from ..ir.body import COMBINE, Scan, TupleScan, Value, sides
 from ..ir.errors import KernelError
 from ..ir.functions import maximum, where
 from ..ir.node import Node, axes_of, const, ref, walk
 from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import arith, cast, substitute
-from ..ir.tuple_scan import COMBINE, TupleScan, sides
 from .affine import Affine, NotAffineError, affine
 from .trace import Carried, LoopTrace, Step, TileStore, Trace, placeholders
 from .value import new_lane

@@ -14,9 +14,9 @@ from typing import Any, Union
 from ..ir.checks.misuse import NoValue
 from ..ir.dtypes import DType, DTypeLike, index
 from ..ir.errors import KernelError
+from ..ir.functions import power
 from ..ir.node import Node, as_node, axis, const
 from ..ir.operators import arith, cast, divide, integer, logical, substitute, unary, where
-from ..ir.powers import general_power as power
 
 _LANES: Iterator[int] = count()
 

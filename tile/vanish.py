@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable
 
 from ..ir.buffer import load_parts
-from ..ir.checks.access_bounds import proved
-from ..ir.checks.counterexample import Access
+from ..ir.checks.access_bounds import Access, proved
 from ..ir.node import Node, axes_of, const, make, pending, ref, walk
 from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import rebuild, substitute

@@ -7,8 +7,7 @@ from math import prod
 
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of
-from ...ir.op_names import COMPARE
+from ...ir.node import COMPARE, Node, axes_of
 from ...opts.analysis.neighbours import joined
 from ...opts.analysis.ragged import share
 from ...opts.analysis.triangles import masks

@@ -16,9 +16,8 @@ from math import inf, log, prod
 from statistics import fmean
 
 from ...ir import index as ix
-from ...ir.axes_met import axes_met
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_met, axes_of, walk
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.analysis.ragged import share as share_reduced

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, walk
-from ...ir.op_names import COMPARE
+from ...ir.node import COMPARE, Node, walk
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

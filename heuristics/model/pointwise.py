@@ -8,9 +8,8 @@ from math import log2, prod
 from typing import Protocol
 
 from ...ir import index as ix
-from ...ir.body import Scan
+from ...ir.body import Scan, tuple_scan
 from ...ir.node import Node, walk
-from ...ir.tuple_scan import tuple_scan
 from ...opts.axis_plan import Part
 from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest

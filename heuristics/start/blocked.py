@@ -1,4 +1,4 @@
-"""Start schedules of kernels whose block sizes were decided (`ir.blocks`): those of the same kernel without them, made to fit."""
+"""Start schedules of kernels whose block sizes were decided (`ir.kernel`): those of the same kernel without them, made to fit."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ...ir.body import Reduce, Value
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
+from ...ir.node import DEAR as DEAR_OPERATORS
 from ...ir.node import Node, walk
-from ...ir.op_names import DEAR as DEAR_OPERATORS
 from ...opts.analysis.computed import all_contractions, computed_contraction
 from ...opts.analysis.products import products
 from ...opts.analysis.structure import Contraction, extent, lane_axis, nests

@@ -11,8 +11,7 @@ from ...ir.body import Fold, Value
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
 from ...ir.keyed import keyed
-from ...ir.node import Node, walk
-from ...ir.op_names import DEAR
+from ...ir.node import DEAR, Node, walk
 from ...opts.analysis.accumulated import accumulable
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.opt import Opts, opt

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..body import TupleScan, names
 from ..dtypes import DType, index
 from ..errors import KernelError
 from ..evaluation.algebra import Algebra
 from ..evaluation.dense import index_values
 from ..node import Node, walk
-from ..tuple_scan import TupleScan, names
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]

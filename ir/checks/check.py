@@ -6,8 +6,7 @@ from .. import index as ix
 from ..body import COMBINES, Fold, KernelBody, Reduce, Scan, Store, Value, values_of
 from ..buffer import Buffer, load_parts
 from ..errors import KernelError
-from ..node import Node, axes_of, walk
-from ..op_names import MASKED
+from ..node import MASKED, Node, axes_of, walk
 from ..operators import substitute
 
 # aliases ----------------------------------------------------------------------------------------------------

@@ -15,9 +15,7 @@ from ..body import IDENTITY
 from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
-from .contraction import ProductLayout, contract, contract_exact
-from .integers import COUNTS, INTEGER
-from .npmath import erf, floor_quotient, narrowed
+from .npmath import COUNTS, INTEGER, ProductLayout, contract, contract_exact, erf, floor_quotient, narrowed
 
 Array = np.ndarray[Any, Any]
 Quantity = Any

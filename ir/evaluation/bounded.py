@@ -15,8 +15,7 @@ from ..buffer import load, load_parts
 from ..dtypes import OVERFLOW, DType, float64
 from ..functions import absolute, erf, exp, expm1, log, maximum, minimum, sqrt, tanh
 from ..kernel import Kernel
-from ..node import COMPARE, Node, axes_of, const, ref, walk
-from ..op_names import ABOUT
+from ..node import ABOUT, COMPARE, Node, axes_of, const, ref, walk
 from ..operators import rebuild, where
 from .algebra import narrows
 from .error_bound import FUNCTION_ULP, MANTISSA, SMALLEST

@@ -14,8 +14,7 @@ from .. import index as ix
 from ..buffer import Buffer, load_parts
 from ..dtypes import index
 from ..errors import KernelError
-from ..node import Node, axes_of
-from ..op_names import ABOUT
+from ..node import ABOUT, Node, axes_of
 from .algebra import Algebra, Array, Quantity
 
 Span = tuple[int, int]

@@ -12,7 +12,6 @@ from ..body import Fold, Scan
 from ..errors import KernelError
 from ..kernel import Kernel
 from ..node import walk
-from .operands import bind, checked_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +20,57 @@ if TYPE_CHECKING:
     from .dense import Env, Span
 
     Array = np.ndarray[Any, Any]
+
+
+from typing import TYPE_CHECKING, Any
+
+from ..buffer import Buffer
+from ..checks.operand_ranges import check_operands, highest, operand_ranges
+from ..node import Node
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+def bind(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[Node, int]:
+    """The value of every symbol: from `vars`, else from an input dimension that is that symbol."""
+    out: dict[Node, int] = {}
+    for s in kernel.symbols:
+        name = s.arg.name
+        found = vars.get(name)
+        if found is None:
+            dims = ((b, d) for b in kernel.inputs if b.name in inputs for d in range(len(b.shape)) if b.shape[d] is s)
+            found = next((inputs[b.name].shape[d] for b, d in dims if inputs[b.name].ndim == len(b.shape)), None)
+        if found is None:
+            raise KernelError(f"kernel {kernel.name}: give symbol {name} in vars")
+        if not s.arg.lo <= found <= s.arg.hi:
+            raise KernelError(f"kernel {kernel.name}: {name}={found} is outside [{s.arg.lo}, {s.arg.hi}]")
+        out[s] = int(found)
+    return out
+
+
+def checked_inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int]) -> dict[Buffer, Array]:
+    """The arrays by buffer, in the shapes that the kernel declares. Raises KernelError for those that are missing or misshapen,
+    and OutOfRangeError for places outside."""
+    import numpy as np
+
+    out: dict[Buffer, Array] = {}
+    for b in kernel.inputs:
+        if b.name not in inputs:
+            raise KernelError(f"kernel {kernel.name}: input {b.name} is missing; give {', '.join(x.name for x in kernel.inputs)}")
+        a = np.asarray(inputs[b.name])
+        if b.dtype.foreign and a.dtype == np.dtype(f"u{b.dtype.size}"):
+            a = a.view(b.dtype.np)
+        shape = tuple(d if isinstance(d, int) else ix.evaluate(d, symbols) for d in b.shape)
+        if a.shape != shape:
+            raise KernelError(f"kernel {kernel.name}: input {b.name} has shape {a.shape}, expected {shape}")
+        out[b] = a
+    ranges = operand_ranges(kernel)
+    check_operands(f"kernel {kernel.name}", ranges, highest(ranges, symbols), list(out.values()))
+    return out
+
 
 SLACK = 4.0
 """The c of the error bound: a correct computation satisfies |computed − value| <= SLACK·eps·scale (+ output rounding)."""
@@ -128,15 +178,14 @@ def evaluate_kinds(
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
     """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks
     of the elements for which any result is right, and of the zeros that may have either sign (None: none). See
-    `ir.evaluation.kinds`.
+    `ir.evaluation.computed`.
 
     Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose. `slices`: only these parts
     of the outer axes are evaluated (`sampling.sampled_slices`)."""
     import numpy as np
 
     from ..skippable import skippable
-    from .computed import Computed
-    from .kinds import either
+    from .computed import Computed, either
 
     folds = [item for item in kernel.body if isinstance(item, Fold)]
     algebra = Computed(SLACK, any(skippable(f) for f in folds))
@@ -179,7 +228,7 @@ def run(
 
     from . import stores
     from .dense import Env, Stored
-    from .halos import needed
+    from .stores import needed
     from .values import compute, fold
 
     symbols = bind(kernel, inputs, vars)
@@ -241,7 +290,7 @@ def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
 def cut_axes(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
     """(family, extent) of the leading axes along which outputs can be computed in parts: those that all values share, else those of stores
     alone (`halos`)."""
-    from .halos import families
+    from .stores import families
 
     return shared_prefix(kernel, env) or families(kernel, env)
 

@@ -17,13 +17,11 @@ from typing import Any, Protocol
 from .. import index as ix
 from ..body import Fold, Reduce, Scan, Store, Value, values_of
 from ..buffer import Buffer, Extent, load_parts, loads
-from ..dtypes import DType, index
+from ..dtypes import DType, index, rounded
 from ..errors import OptError
 from ..kernel import Kernel
-from ..node import Node, as_node, const, pending, ref, walk
-from ..op_names import COMMUTATIVE
+from ..node import COMMUTATIVE, Node, as_node, const, pending, ref, walk
 from ..operators import cast, substitute
-from ..rounding import rounded
 from .normalise import normalise
 
 # writer -----------------------------------------------------------------------------------------------------

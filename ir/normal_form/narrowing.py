@@ -13,17 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from .. import index as ix
 from ..body import Reduce, Value
 from ..buffer import load_parts
-from ..dtypes import DType, bool_, index, int16, int32, uint16, uint32
-from ..index import Interval
+from ..dtypes import DType, bool_, index, int16, int32, rounded, uint16, uint32
+from ..index import Interval, rests
 from ..integer_ranges import KernelRanges, exact, inside, interval, magnitude_of, ranges_of
 from ..kernel import Kernel
-from ..node import COMPARE, Node, const, make, pending, walk
-from ..of_data import of_data
-from ..op_names import COUNTS
+from ..node import COMPARE, COUNTS, Node, const, make, of_data, pending, walk
 from ..operators import cast
-from ..rests import rests
 from ..rewrite import Rewriter
-from ..rounding import rounded
 
 # index integers ---------------------------------------------------------------------------------------------
 # Whole numbers of 64 bits that are computed of data are indices to Tilewright, sums of terms with coefficients: here

@@ -22,12 +22,11 @@ from itertools import count, islice
 from .. import index as ix
 from ..body import Fold, Scan, Value, values_of
 from ..buffer import Buffer, Extent, loads
-from ..dtypes import index
+from ..dtypes import index, rounded
 from ..kernel import Kernel
 from ..node import COMPARE, Node, as_node, axes_of, axis, const, make, walk
 from ..operators import unary
 from ..rewrite import OtherAxes, Rewriter
-from ..rounding import rounded
 from .masked_weights import mask_weights
 from .narrowing import narrow, narrow_sums
 from .repeated import name_repeated

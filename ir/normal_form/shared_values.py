@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ..body import Fold, Reduce
 from ..dtypes import bool_, index
-from ..node import Node, axes_of, make, walk
-from ..op_names import PAIRED, UNARY
+from ..node import PAIRED, UNARY, Node, axes_of, make, walk
 from ..operators import rebuild
 from .axis_ties import AxisTies
 from .raw_nests import INSIDE, own_name

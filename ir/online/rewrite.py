@@ -24,10 +24,9 @@ from ..body import Fold, Monoid, Reduce, Scan, Store, Value
 from ..kernel import Kernel
 from ..node import Node, axes_of
 from ..operators import substitute
-from .anchors import FoldState, Inseparable, factors
-from .axes import ChainNest, Sites, family_form, inline, written_out
-from .empty import as_numpy
+from .anchors import ChainNest, FoldState, Inseparable, Sites, factors, family_form, inline, written_out
 from .states import States, identity
+from .terms import as_numpy
 
 Results = dict[str, tuple[tuple[Node, ...], Node]]
 """What values of the chain are: their axes, and an expression over states."""

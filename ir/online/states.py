@@ -21,10 +21,8 @@ from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
 from ..operators import arith, cast, integer, substitute
 from ..skippable import conjuncts
-from .anchors import INF, Anchor, Anchors, FoldState, Inseparable, factors, free, product
-from .axes import negation
-from .empty import hidden_by, unmasked_weights
-from .terms import Factor, Leaf, Term, added, body_of, conditions, converted, fewer_shifts, short, unshifted
+from .anchors import INF, Anchor, Anchors, FoldState, Inseparable, factors, free, negation, product
+from .terms import Factor, Leaf, Term, added, body_of, conditions, converted, fewer_shifts, hidden_by, short, unmasked_weights, unshifted
 
 # expand -----------------------------------------------------------------------------------------------------
 # Taking the element of a sum apart into terms (`online_terms`): by linearity, and by what exp and log do to sums.

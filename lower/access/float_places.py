@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 
 from ...ir.dtypes import index, int32
-from ...ir.float_ranges import float_range
+from ...ir.integer_ranges import float_range
 from ...ir.node import Node
 from ...program.builder import Builder
 from ...program.program import Val

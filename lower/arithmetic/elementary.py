@@ -13,7 +13,7 @@ import math
 
 from ...ir.dtypes import float32, float64
 from ...ir.errors import KernelError
-from ...ir.op_names import DEAR
+from ...ir.node import DEAR
 from ...program.builder import Builder
 from ...program.program import Val
 from . import minimax, trigonometric

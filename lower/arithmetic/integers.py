@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from ...ir.dtypes import DType, float32, int32
+from ...ir.dtypes import DType, float32, int32, rounded
 from ...ir.dtypes import dtype as named
 from ...ir.index import Interval
 from ...ir.integer_ranges import value_range
 from ...ir.node import Node
-from ...ir.rounding import rounded
 from ...program.builder import Builder
 from ...program.program import Val
 

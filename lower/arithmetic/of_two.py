@@ -44,7 +44,7 @@ def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
 
 # of two -----------------------------------------------------------------------------------------------------
 def expand(b: Builder, op: str, x: Val, y: Val) -> Val:
-    """`op` (one of `ir.op_names.PAIRED`) of two values of float32 or float64, each a scalar or a vector; in the twin what stands for it."""
+    """`op` (one of `ir.node.PAIRED`) of two values of float32 or float64, each a scalar or a vector; in the twin what stands for it."""
     if x.dtype not in (float32, float64) or y.dtype is not x.dtype:
         raise KernelError(f"{op} of {x.dtype} and {y.dtype} has no expansion: use two values of float32 or float64")
     lanes = max(x.lanes, y.lanes)

@@ -11,8 +11,7 @@ import numpy as np
 from ...ir import functions
 from ...ir.dtypes import bool_, float32, float64
 from ...ir.functions import FAR, FAR_LOG
-from ...ir.node import Node, const, walk
-from ...ir.op_names import FUNCTIONS
+from ...ir.node import FUNCTIONS, Node, const, walk
 from ...ir.operators import cast
 from ...program.builder import Builder
 from ...program.program import Val

@@ -12,11 +12,10 @@ from functools import partial, reduce
 from typing import Protocol
 
 from ...ir import index as ix
-from ...ir.body import Scan, Value
+from ...ir.body import Scan, Value, tuple_scan
 from ...ir.dtypes import DType, bool_
 from ...ir.node import Node, const, placeholder
 from ...ir.operators import substitute
-from ...ir.tuple_scan import tuple_scan
 from ...opts.analysis.thresholds import cuttable
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
@@ -98,7 +97,7 @@ class PlainRule:
 
 
 class TupleRule:
-    """A scan of tuples (`ir.tuple_scan`)."""
+    """A scan of tuples (`ir.body`)."""
 
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, axis: Node) -> None:
         self.low, self.ev, self.scan = low, ev, tuple_scan(n.expr)

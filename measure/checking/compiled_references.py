@@ -24,7 +24,7 @@ from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
 from ...ir.evaluation import SLACK
 from ...ir.evaluation.bounded import ERROR, bounded
-from ...ir.evaluation.work import evaluation_work, reduced_points
+from ...ir.evaluation.sampling import evaluation_work, reduced_points
 from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel
 from ...ir.node import Node, const
@@ -252,7 +252,7 @@ def _mended(
     from ...ir.evaluation import cut_axes, evaluate_kinds
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.operands import bind, checked_inputs
+    from ...ir.evaluation.reference import bind, checked_inputs
 
     symbols = bind(kernel, inputs, {})
     family = next((f for f, _ in cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.evaluation.sampling import RUN, sampled_slices
-from ...ir.evaluation.work import evaluation_work
+from ...ir.evaluation.sampling import RUN, evaluation_work, sampled_slices
 from ...ir.index import evaluate
 from ...ir.node import as_node
 from ..inputs import generate, generate_special, shape
@@ -89,7 +88,7 @@ def _thinned(kernel: Kernel, values: Mapping[str, Array], vars: Mapping[str, int
     from ...ir.evaluation import cut_axes
     from ...ir.evaluation.algebra import Algebra
     from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.operands import bind, checked_inputs
+    from ...ir.evaluation.reference import bind, checked_inputs
 
     symbols = bind(kernel, values, vars)
     prefix = cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, values, symbols), symbols))

@@ -149,8 +149,7 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
 def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], seed: int = 0) -> dict[str, Expect]:
     """As `verify.expectations` on inputs of `special.generate`. Of kernels that NumPy would take long for, parts of the outer axis alone: the first, the
     last, and others by `seed`."""
-    from ...ir.evaluation.sampling import sampled_slices
-    from ...ir.evaluation.work import evaluation_work
+    from ...ir.evaluation.sampling import evaluation_work, sampled_slices
 
     work = evaluation_work(kernel, in_order=True)
     slices = sampled_slices(kernel, inputs, vars, SAMPLED_WORK / work, seed) if work > SPECIAL_WORK else None

@@ -12,8 +12,7 @@ from math import prod
 from ...ir.buffer import load_parts
 from ...ir.dtypes import float32, float64
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of, walk
-from ...ir.op_names import DEAR
+from ...ir.node import DEAR, Node, axes_of, walk
 from ..nests import Nest, plain
 from .structure import extent, strides_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, walk
-from ...ir.op_names import DEAR
+from ...ir.node import DEAR, Node, axes_of, walk
 
 _NONE = frozenset(("load", "ref", "cast", "const", "axis", "sym"))
 """What computes nothing."""

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...ir import index as ix
-from ...ir.axes_met import axes_met
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of, walk
-from ...ir.op_names import DEAR
+from ...ir.node import DEAR, Node, axes_met, axes_of, walk
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
 from .interior import interior

@@ -8,9 +8,8 @@ from functools import lru_cache
 from itertools import product
 
 from ...ir import index as ix
-from ...ir.axes_met import axes_met
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import Node, axes_met, axes_of, const, walk
 from ...ir.operators import substitute
 from ..nests import Nest
 from ..schedule import Scheduled

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.body import Scan, Value
+from ...ir.body import COMBINE, Scan, Value, tuple_scan
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...ir.tuple_scan import COMBINE, tuple_scan
 from ..analysis.structure import extent, scanned_axes
 from ..defaults import added_phase
 from ..neighbourhood import Neighbourhood

@@ -55,7 +55,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 
 
 def cut_into(axis: str, size: int) -> Opt:
-    """The option that cuts an axis into blocks of so many elements, as a kernel's writer decides them (`ir.blocks`)."""
+    """The option that cuts an axis into blocks of so many elements, as a kernel's writer decides them (`ir.kernel`)."""
     return opt("TILE", axis, size)
 
 

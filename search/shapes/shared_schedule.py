@@ -86,7 +86,7 @@ class SharedSpace:
         return opts
 
     def written_out(self, shape: int, opts: Schedule) -> list[Schedule]:
-        """A schedule of one shape for all of them, in each way that says the sizes of decided blocks (`ir.blocks`) which are the whole
+        """A schedule of one shape for all of them, in each way that says the sizes of decided blocks (`ir.kernel`) which are the whole
         of an axis there and need not be elsewhere; the schedule itself where there are none."""
         kernel = self.kernels[shape]
         if not self._sizes or not opts:

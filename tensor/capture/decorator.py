@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...ir.given import check
-from ...ir.in_place import apart
 from ...ir.index import upper
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...ir.rewrite import apart
 from ...log import logger
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildPlace

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...ir.errors import KernelError
-from ...ir.in_place import in_place
+from ...ir.rewrite import in_place
 from ..fusion.calls import Call, CallList, KernelCall, Place
 from .capture import ArraySource, CapturedGraph, CapturedState
 from .memory_plan import Lifetime, MemoryPlan, arena, chunks

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...ir import index as ix
-from ...ir.checks.written_whole import writes_whole
+from ...ir.checks.written_once import writes_whole
 from ...ir.errors import InternalError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, as_node, const

@@ -8,8 +8,7 @@ from ...ir import functions as F
 from ...ir import operators as O
 from ...ir.dtypes import bool_, index
 from ...ir.errors import KernelError
-from ...ir.node import Node, walk
-from ...ir.op_names import COMPARE, UNARY
+from ...ir.node import COMPARE, UNARY, Node, walk
 
 _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
 _DIVISION = frozenset({"floordiv", "remainder"})

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from math import copysign
 
 from ...ir.dtypes import DType, bool_, int64
+from ...ir.dtypes import rounded as nearest
 from ...ir.errors import KernelError, UsageError
-from ...ir.rounding import rounded as nearest
 from . import maps
 from .maps import IndexMap, Shape
 from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, make

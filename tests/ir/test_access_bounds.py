@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, cast, const, exp, float32, int32, int64, sym, uint8, where
-from tilewright.ir.checks.access_bounds import Access, proved
-from tilewright.ir.checks.counterexample import search
+from tilewright.ir.checks.access_bounds import Access, proved, search
 from tilewright.ir.dtypes import bool_
 from tilewright.ir.errors import OutOfRangeError
 from tilewright.ir.evaluation import evaluate

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, int32, int64, sym
-from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.functions import exp
-from tilewright.ir.in_place import apart, in_place
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.rewrite import apart, in_place, with_constants
 
 
 def made(write, dtype=float32, shape=(8, 6), more=0) -> Kernel:

@@ -13,10 +13,9 @@ from tilewright.ir.body import Fold, Monoid, Reduce, Scan, Store, Value
 from tilewright.ir.buffer import Buffer, load, load_parts
 from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.node import make, walk
+from tilewright.ir.node import COMMUTATIVE, make, walk
 from tilewright.ir.normal_form.canonical import canonical, loose, without_epilogue
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.op_names import COMMUTATIVE
 from tilewright.ir.rewrite import Rewriter
 from tilewright.opts.written.syntax import SYNTAX
 

@@ -5,8 +5,8 @@ from kernel_oracles import ORACLES
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, cast, const, dtype, exp, float32, float64, int32, int64, sym, where
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
+from tilewright.ir.node import PAIRED
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.op_names import PAIRED
 from tilewright.lower.arithmetic import of_two
 from tilewright.lower.arithmetic.elementary import expand
 from tilewright.program.builder import Builder

@@ -8,9 +8,9 @@ from tilewright.ir import Kernel, KernelBuilder, exp, float32, int32, maximum, m
 from tilewright.ir.evaluation import evaluate_error, evaluate_kinds, evaluate_points
 from tilewright.ir.evaluation.algebra import Algebra
 from tilewright.ir.evaluation.dense import Env
-from tilewright.ir.evaluation.halos import families, needed
-from tilewright.ir.evaluation.operands import checked_inputs
+from tilewright.ir.evaluation.reference import checked_inputs
 from tilewright.ir.evaluation.sampling import reached, sampled_slices
+from tilewright.ir.evaluation.stores import families, needed
 from tilewright.measure.inputs import generate
 
 

@@ -11,7 +11,7 @@ from checks import check_compiled, check_floats
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, Node, absolute, clip, dtype, floor, maximum, minimum, where
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.float_ranges import float_range
+from tilewright.ir.integer_ranges import float_range
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse

@@ -14,9 +14,8 @@ from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, bool_, cast, const, dtype, exp, float32, int32, int64, maximum, sym, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.node import walk
+from tilewright.ir.node import MASKED, walk
 from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.op_names import MASKED
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.renderers import render

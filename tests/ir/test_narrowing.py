@@ -10,12 +10,12 @@ from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_
 from tilewright.ir import index as ix
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation import evaluate
+from tilewright.ir.index import rests
 from tilewright.ir.integer_ranges import value_range
 from tilewright.ir.node import make, walk
 from tilewright.ir.normal_form.narrowing import narrow
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.operators import cast
-from tilewright.ir.rests import rests
 
 INT = dtype("int32")
 

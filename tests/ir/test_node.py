@@ -198,9 +198,8 @@ def test_the_larger_of_a_number_and_its_negative_is_its_size():
 
 def test_axes_are_met_in_an_order_that_no_address_decides() -> None:
     """What depends on the order of axes must not depend on where nodes lie in memory: start schedules differed from process to process."""
-    from tilewright.ir.axes_met import axes_met
     from tilewright.ir.dtypes import index
-    from tilewright.ir.node import axis
+    from tilewright.ir.node import axes_met, axis
 
     made = [axis(f"a{k}", 7) for k in range(12)]
     for order in (made, made[::-1], made[5:] + made[:5]):

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, bfloat16, cast, const, float16, float32, float64
-from tilewright.ir.dtypes import DType, dtype
+from tilewright.ir.dtypes import DType, dtype, rounded
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.rounding import rounded
 
 EDGES = [
     0.0,

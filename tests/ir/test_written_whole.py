@@ -8,8 +8,8 @@ from tilewright.ir import axis, dtypes
 from tilewright.ir import index as ix
 from tilewright.ir.body import Store
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.checks import written_whole
-from tilewright.ir.checks.written_whole import writes_whole
+from tilewright.ir.checks import written_once as written_whole
+from tilewright.ir.checks.written_once import writes_whole
 from tilewright.ir.node import Node, const, sym
 from tilewright.tensor.graph import maps
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError
-from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.rewrite import with_constants
 
 
 def constant(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import Kernel, KernelBuilder, cast, exp, float32, float64, int8, sqrt, where
 from tilewright.ir.evaluation import evaluate, evaluate_error
 from tilewright.ir.evaluation.bounded import ERROR, bounded
-from tilewright.ir.evaluation.work import evaluation_work, reduced_points
+from tilewright.ir.evaluation.sampling import evaluation_work, reduced_points
 from tilewright.measure.checking import compiled_references as compiled_reference
 from tilewright.measure.checking import verify as special_references
 from tilewright.measure.checking.compiled_references import compiled_expectations

@@ -10,8 +10,7 @@ from tilewright.interp import run
 from tilewright.interp.code import Coder
 from tilewright.interp.interpreter import GroupCoder
 from tilewright.ir.dtypes import bool_, float32, index, int32
-from tilewright.ir.node import const
-from tilewright.ir.op_names import FUNCTIONS
+from tilewright.ir.node import FUNCTIONS, const
 from tilewright.program import ops
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Param, Program

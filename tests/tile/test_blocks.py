@@ -12,8 +12,7 @@ from tilewright import kernels, targets, tile
 from tilewright.heuristics import starts, templates
 from tilewright.heuristics.fitted_blocks import fitted
 from tilewright.ir import OptError
-from tilewright.ir.blocks import DecidedBlocks
-from tilewright.ir.kernel import Kernel
+from tilewright.ir.kernel import DecidedBlocks, Kernel
 from tilewright.ir.normal_form.canonical import canonical, loose
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.opts import apply, opt

@@ -11,8 +11,8 @@ from tilewright.heuristics import starts
 from tilewright.heuristics.start.constants import packed_once
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, sym
-from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.rewrite import with_constants
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import Opts, apply, nest_lines, opt

@@ -13,7 +13,8 @@ from random_schedules import grow
 from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, cast, exp, float32, int32, maximum, where
 from tilewright.ir.cost import cost
-from tilewright.ir.evaluation import evaluate, tuple_scans
+from tilewright.ir.evaluation import evaluate
+from tilewright.ir.evaluation import values as tuple_scans
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.measure.checking.verify import check, expectations, special_expectations
