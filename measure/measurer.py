@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -12,17 +13,15 @@ from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
 from ..targets.free_memory import free_memory
-from .batch import BatchFailed
 from .bench import Data, RunnerSetup
 from .inputs import require_operands
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .processes import builder, runner
 from .processes.buildpool import BuildPool, Builds
-from .processes.conversions import _flushes, _measurement, _portable, _regroups, _task
+from .processes.child import Candidate
 from .processes.process import STILL_S, Slots, needs_pause
 from .processes.protocol import Closed
 from .processes.runner_link import RunnerLink
-from .timing import compare
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -191,7 +190,7 @@ class Measurer:
             rest = built[len(out) :]
             before = len(out)
             try:
-                link.send(("measure", [_task(b) for b in rest], data, incumbent_s, full, self._group()))
+                link.send(("measure", [_candidate(b) for b in rest], data, incumbent_s, full, self._group()))
                 if meanwhile is not None:
                     todo, meanwhile = meanwhile, None
                     todo()
@@ -199,7 +198,7 @@ class Measurer:
                     kind, payload = link.receive()
                     if kind == "done":
                         break
-                    out.append(_measurement(rest[payload[0]], payload[1], self.threads))
+                    out.append(self._of(rest[payload[0]], payload[1]))
                     if out[-1].ok and out[-1].t_min is not None and not out[-1].cleared:
                         if incumbent_s is None:
                             self._likely = _flushes(rest[payload[0]]), _regroups(rest[payload[0]])
@@ -237,20 +236,19 @@ class Measurer:
         verified first, and compared after every burst; raises DuelError when one of them fails."""
         link = self._link(False)
         try:
-            link.send(("duel", _task(a), _task(b), rounds, Data(self.seed), energy, self._group()))
-            _, got = link.receive()
+            link.send(("duel", _candidate(a), _candidate(b), rounds, Data(self.seed), energy, self._group()))
+            result: Duel | DuelError = link.receive()[1]
         except Closed as e:
             raise MeasureError(f"the runner was lost in a comparison ({link.restart()}); try again") from e
-        if isinstance(got, BatchFailed):
-            raise DuelError(f"cannot compare: the {('first', 'second')[got.which]} candidate {got.detail}", got.which)
-        if isinstance(got, str):
-            raise DuelError(f"cannot compare: {got}")
-        from .timing import median, noise
+        if isinstance(result, DuelError):
+            raise result
+        return result
 
-        pairs = got.pairs
-        ratio, significant = compare(pairs)
-        t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
-        return Duel(ratio, significant and not got.torn, t_a, t_b, len(pairs), noise(pairs), got.compared, got.torn)
+    def _of(self, b: Built, m: Measurement) -> Measurement:
+        """What the runner found of a candidate, with what is known of its build."""
+        beside = getattr(b.signature, "bytes_beside", None)  # a user's source does not say
+        scratch = None if beside is None else beside(self.threads)
+        return replace(m, opts=tuple(b.opts), sha=b.sha, build_s=b.build_s, lower_s=b.lower_s + b.render_s, scratch=scratch)
 
     # the second check's own runner ------------------------------------------------------------------------------------
     def expect_confirm(self) -> None:
@@ -277,3 +275,37 @@ class Measurer:
         if link is None:
             raise MeasureError("this Measurer is closed; make a new one")
         return link
+
+
+def _candidate(b: Built) -> Candidate:
+    return Candidate(b.obj, b.signature, "NONDET" in b.effects)
+
+
+def _flushes(b: Built) -> bool:
+    """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
+    from ..opts.opt import Opt
+    from ..opts.registry import OPTIONS
+
+    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
+
+
+def _regroups(b: Built) -> bool:
+    """Whether factors of a product meet in another order: infinities, NaN and the largest numbers may come out otherwise."""
+    from ..opts.opt import Opt
+    from ..opts.registry import OPTIONS
+
+    return any(OPTIONS[o.op].regroups(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
+
+
+def _portable(device: Device, asked: Any) -> Any:
+    """What `devices.get` in another process turns into this device: its spec, or itself where only this process knows that name."""
+    spec = asked if isinstance(asked, str) else device.spec
+    if spec and spec not in devices.local_names():
+        return spec
+    try:
+        pickle.dumps(device)
+    except (pickle.PicklingError, TypeError, AttributeError) as e:
+        raise DeviceError(
+            f"device {device.name} cannot be handed to another process ({e}); name it as module:factory or file.py:factory"
+        ) from e
+    return device

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
+from .timing import compare, median, noise
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
@@ -128,3 +129,10 @@ class Duel:
     noise: float = 0.0
     compared: int = 0
     torn: bool = False
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]], compared: int, torn: bool) -> Duel:
+        """From (seconds of a, seconds of b), or joules, of each round."""
+        ratio, significant = compare(pairs)
+        t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
+        return cls(ratio, significant and not torn, t_a, t_b, len(pairs), noise(pairs), compared, torn)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError, KernelError, OptError
 from ...log import logger
-from ..outcome import Outcome
+from ..outcome import Measurement, Outcome
 from . import process
 from .protocol import Channel
 
@@ -44,17 +44,8 @@ class BuilderSetup:
     memory_limit: int
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Why there is no Built."""
-
-    outcome: Outcome
-    detail: str
-    seconds: float
-
-
 def serve(channel: Channel, setup: BuilderSetup) -> None:
-    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed), and ("drop", tickets) with (None, those of them
+    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Measurement), and ("drop", tickets) with (None, those of them
     that were not begun)."""
     from ... import devices
 
@@ -85,8 +76,8 @@ def _told(opts: Any, made: Any) -> Any:
     if log.listens():
         from ...opts.opt import short
 
-        if isinstance(made, Failed):
-            log.debug("%s: %s after %.3g ms (%s)", short(opts), made.outcome, 1e3 * made.seconds, made.detail)
+        if isinstance(made, Measurement):
+            log.debug("%s: %s after %.3g ms (%s)", short(opts), made.outcome, 1e3 * made.build_s, made.detail)
         else:
             times = [1e3 * getattr(made, name, 0.0) for name in ("lower_s", "render_s", "build_s")]
             log.debug("%s: lowered in %.3g ms, rendered in %.3g ms, compiled in %.3g ms", short(opts), *times)
@@ -94,25 +85,22 @@ def _told(opts: Any, made: Any) -> Any:
 
 
 def build(setup: BuilderSetup, device: Any, opts: Any) -> Any:
-    """Built, or Failed with the name of what went wrong."""
-    begin = time.perf_counter()
+    """Built, or a Measurement with the name of what went wrong."""
+    begin, outcome = time.perf_counter(), Outcome.build
     try:
         return setup.compile(setup.kernel, opts, device, **setup.extra)
     except (OptError, KernelError) as e:
-        return Failed(Outcome.illegal, str(e), time.perf_counter() - begin)
+        outcome, text = Outcome.illegal, str(e)
     except (BuildError, DeviceError) as e:
-        return Failed(Outcome.build, str(e), time.perf_counter() - begin)
+        text = str(e)
     except MemoryError:
-        return Failed(Outcome.build, "building it ran out of memory", time.perf_counter() - begin)
+        text = "building it ran out of memory"
     except Exception as e:
         # a fault of the lowering or the renderer must not end the search; it is recorded with its place
         at = traceback.extract_tb(e.__traceback__)[-1]
         text = f"internal error: {type(e).__name__}: {e} ({at.filename.rsplit('/', 2)[-2]}/{at.filename.rsplit('/', 1)[-1]}:{at.lineno})"
-        return Failed(Outcome.build, text, time.perf_counter() - begin)
+    return Measurement(tuple(opts), outcome, detail=text, build_s=time.perf_counter() - begin)
 
 
 if __name__ == "__main__":
-    # under its own name: a Failed made here must unpickle in the process that asked
-    from . import builder
-
-    process.main(sys.argv, builder.serve)
+    process.main(sys.argv, serve)

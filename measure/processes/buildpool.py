@@ -17,7 +17,7 @@ from ...ir.errors import MeasureError
 from ...log import logger
 from ..outcome import Measurement, Outcome
 from . import builder, process
-from .builder import BuilderSetup, Failed
+from .builder import BuilderSetup
 from .forked import Helper
 from .protocol import Channel, Closed
 
@@ -119,7 +119,7 @@ class BuildPool:
         return ticket
 
     def take(self, ticket: int) -> Any:
-        """The Built or Failed of a ticket, once; None while it is not finished."""
+        """The Built of a ticket, or the Measurement that says why there is none, once; None while it is not finished."""
         got = self._done.pop(ticket, None)
         if got is not None:
             self._wanted.discard(ticket)
@@ -199,9 +199,10 @@ class BuildPool:
         tasks = list(b.tasks)
         log.info("builder %d is replaced: %s; it held %d builds", b.process.pid, late or ended, len(tasks))
         if tasks:
-            ticket = tasks[0][0]
+            ticket, opts = tasks[0]
             if ticket in self._wanted:
-                self._done[ticket] = Failed(Outcome.build, late or f"its builder ended: {ended}", seconds)
+                why = late or f"its builder ended: {ended}"
+                self._done[ticket] = Measurement(tuple(opts), Outcome.build, detail=why, build_s=seconds)
             self._queue.extendleft(t for t in reversed(tasks[1:]) if t[0] in self._wanted)
         self._failed_starts = 0 if late else self._failed_starts + 1
         if self._failed_starts > _FAILED_STARTS:
@@ -224,7 +225,7 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
                 got = self._pool.take(ticket)
                 if got is not None:
                     del self._tickets[ticket]
-                    return i, self._result(i, got)
+                    return i, got
             self._pool.pump(1.0)
         raise StopIteration
 
@@ -238,7 +239,7 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
             for ticket, _, _ in done:
                 del self._tickets[ticket]
             if done or not self._tickets or time.monotonic() >= until:
-                return [(i, self._result(i, got)) for _, i, got in done]
+                return [(i, got) for _, i, got in done]
             self._pool.pump(min(0.05, max(0.0, until - time.monotonic())))
 
     def wait(self, wait_s: float) -> None:
@@ -248,11 +249,6 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
     def __len__(self) -> int:
         """Schedules that were not taken yet."""
         return len(self._tickets)
-
-    def _result(self, i: int, got: Built | builder.Failed) -> Built | Measurement:
-        if isinstance(got, builder.Failed):
-            return Measurement(tuple(self._schedules[i]), got.outcome, detail=got.detail, build_s=got.seconds)
-        return got
 
     def close(self) -> None:
         """Drop what is not built yet."""

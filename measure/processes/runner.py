@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
-from .. import batch
-from ..batch import BatchJob, BatchResult, BatchTask
 from ..bench import Bench, Data, RunnerSetup, prepare
-from ..outcome import Outcome
+from ..outcome import Duel, DuelError, Measurement, Outcome
+from . import child as batch
 from . import process
+from .child import Candidate, CandidateJob, failed, pair_failed
 from .process import Slots, leave_builders
 from .protocol import Channel, Closed, pair
 
@@ -152,7 +152,7 @@ class Runner:
         return status
 
     def _ask(self, data: Data, message: Any, deadline_s: float) -> Any:
-        """A job's result from a child; a Result that is `broken` when the child ended over it."""
+        """What a child says of a job; a failed Measurement when it ended over it."""
         child = self._spawn(data)
         child.served += 1
         limit, where, step = OWN_STEP_S, "", batch.OURS
@@ -163,9 +163,9 @@ class Runner:
                 if kind == "lost":
                     self.end_child()
                     raise MeasureError(f"the device {self.device.name} cannot be used for measuring: {payload}")
-                if kind == "result":
-                    if isinstance(payload, BatchResult) and payload.broken:
-                        self.end_child()
+                if kind == "broken":
+                    self.end_child()
+                if kind in ("result", "broken"):
                     return payload
                 step = payload
                 limit = self._deadline(step, deadline_s)
@@ -178,14 +178,14 @@ class Runner:
                     f"the device {self.device.name} cannot be used: its driver did not answer within {limit:.3g} s"
                 ) from None
             where += ", when its outputs were to be compared on the device" if step == batch.JUDGED else ""
-            return BatchResult(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
+            return failed(Outcome.timeout, f"did not return within {limit:.3g} s{where}")
         except Closed:
             self._child = self._child_data = None
             child.channel.close()
             status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
             Slots(self.group).release()
             log.info("child %d %s", child.pid, process.how_it_ended(status))
-            return BatchResult(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
+            return failed(Outcome.crash, process.how_it_ended(status) + where)
 
     def _deadline(self, step: str, candidate_s: float) -> float:
         """Seconds that a step may take."""
@@ -196,7 +196,7 @@ class Runner:
         return OWN_STEP_S if step == batch.OURS else candidate_s
 
     # jobs ---------------------------------------------------------------------------------------------------------
-    def measure(self, task: BatchTask, data: Data, incumbent_s: float | None, full: bool) -> BatchResult:
+    def measure(self, candidate: Candidate, data: Data, incumbent_s: float | None, full: bool) -> Measurement:
         """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which
         does what the second check does on that data."""
         limit = self.setup.deadline_s
@@ -204,7 +204,7 @@ class Runner:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
             limit = min(limit, 1.0 + 50.0 * incumbent_s)
         steps = _STEPS[data.kind] if full else (batch.TIME,)
-        job = BatchJob(task, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
+        job = CandidateJob(candidate, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
         alone = self._fresh(data)
         result = self._job(data, job, limit)
         if result.outcome in (Outcome.wrong, Outcome.crash) and not alone:
@@ -212,16 +212,16 @@ class Runner:
         if result.outcome is Outcome.ok and not result.cleared:
             self._checked_in_full.add(data)
         if full and result.outcome is Outcome.ok and self._swallowed(data):
-            edges = self.measure(task, replace(data, kind="edges"), incumbent_s, full)
+            edges = self.measure(candidate, replace(data, kind="edges"), incumbent_s, full)
             return replace(edges, checks=(*result.checks, *edges.checks), compared=result.compared + edges.compared)
         return result
 
-    def _job(self, data: Data, job: BatchJob, limit: float) -> BatchResult:
+    def _job(self, data: Data, job: CandidateJob, limit: float) -> Measurement:
         result = self._ask(data, ("job", job), limit)
-        assert isinstance(result, BatchResult)
+        assert isinstance(result, Measurement)
         return result
 
-    def _alone(self, data: Data, job: BatchJob, limit: float, first: BatchResult) -> BatchResult:
+    def _alone(self, data: Data, job: CandidateJob, limit: float, first: Measurement) -> Measurement:
         """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour
         damaged the memory they shared excuses what failed before; that it did cannot be seen, so what is right here
         is cleared, and never wins."""
@@ -232,10 +232,10 @@ class Runner:
         text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
         return replace(result, detail=text, cleared=True)
 
-    def duel(self, a: BatchTask, b: BatchTask, rounds: int, data: Data, energy: bool) -> Any:
-        """Rounds of (seconds of a, seconds of b), or of joules, or which one failed, or a text: the pair did."""
-        got = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
-        return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
+    def duel(self, a: Candidate, b: Candidate, rounds: int, data: Data, energy: bool) -> Duel | DuelError:
+        """Time two candidates against each other, or measure their energy; why they cannot be compared."""
+        result: Duel | DuelError | Measurement = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
+        return pair_failed(result) if isinstance(result, Measurement) else result
 
 
 def _limit_memory(extra: int) -> None:
@@ -249,8 +249,8 @@ def _limit_memory(extra: int) -> None:
 
 
 def serve(channel: Channel, setup: RunnerSetup) -> None:
-    """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
-    ("duel", a, b, rounds, data, energy, group) → ("done", …); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
+    """Answer the main process. ("measure", candidates, data, incumbent, full, group) → ("result", i, Measurement)… ("done", None);
+    ("duel", a, b, rounds, data, energy, group) → ("done", Duel or DuelError); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
     from ... import devices
 
     runner = Runner(setup, devices.get(setup.device))
@@ -280,16 +280,16 @@ def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any
     if kind == "duel":
         a, b, rounds, data, energy, runner.group = rest
         return runner.duel(a, b, rounds, data, energy)
-    tasks, data, incumbent_s, full, group = rest
+    candidates, data, incumbent_s, full, group = rest
     runner.bench(data)
     whole = Slots(group if incumbent_s is not None and incumbent_s < _QUICK_S else None)
     runner.group = None if whole.group is not None else group
     with whole.exclusive():
-        for i, task in enumerate(tasks):
-            result = runner.measure(task, data, incumbent_s, full)
+        for i, candidate in enumerate(candidates):
+            result = runner.measure(candidate, data, incumbent_s, full)
             channel.send(("result", (i, result)))
-            if result.outcome is Outcome.ok and result.times and not result.cleared:
-                incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
+            if result.ok and result.t_min is not None and not result.cleared:
+                incumbent_s = result.t_min if incumbent_s is None else min(incumbent_s, result.t_min)
     return None
 
 

@@ -17,7 +17,6 @@ from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError, Kernel, MeasureError
 from tilewright.ir.evaluation import evaluate, evaluate_error, evaluate_points
 from tilewright.ir.evaluation.bounded import ERROR, bounded
-from tilewright.measure.batch import BatchTask
 from tilewright.measure.bench import Data, RunnerSetup
 from tilewright.measure.checking import compiled_references as device_reference
 from tilewright.measure.checking.compiled_references import FLAGS, WEIGHT, DeviceReference, expectation_kernel, plan
@@ -28,6 +27,7 @@ from tilewright.measure.inputs import generate, shape
 from tilewright.measure.operands import Operands
 from tilewright.measure.outcome import Outcome
 from tilewright.measure.processes import runner as processes_runner
+from tilewright.measure.processes.child import Candidate
 from tilewright.measure.processes.runner import Runner
 from tilewright.opts.defaults import plain_threads
 from tilewright.plan import Built, compile, render
@@ -189,7 +189,7 @@ def test_the_runner_measures_by_the_devices_reference(light: None, believed: boo
         monkeypatch.setattr(device_reference, "CLOSE", -1.0)
     kernel, device = small("matmul", "float32"), Judging()
     good = compile(kernel, (), device)
-    right, wrong = (BatchTask(g.obj, g.signature) for g in (good, _spoilt(good, device)))
+    right, wrong = (Candidate(g.obj, g.signature) for g in (good, _spoilt(good, device)))
     for task in (right, wrong):  # the children have what this process has compiled
         device.load(task.obj, task.signature, 1).close()
     reference, inputs = planned(kernel, device, False)
@@ -221,7 +221,7 @@ def test_a_driver_that_does_not_answer_ends_its_worker(monkeypatch: pytest.Monke
     kernel, device = small("add", "float32"), Silent()
     runner = Runner(RunnerSetup(kernel, None, 1, {}, 0.3, 1 << 30), device)
     with pytest.raises(MeasureError, match=r"cannot be used: its driver did not answer within 0\.3 s"):
-        runner.measure(BatchTask(b"", None), Data(1), None, False)  # type: ignore[arg-type]
+        runner.measure(Candidate(b"", None), Data(1), None, False)  # type: ignore[arg-type]
     assert runner.end_child() is None
 
 

@@ -9,22 +9,22 @@ import hashlib
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
-from .bench import Bench
-from .checking.repeated_runs import Watch, WrongResultError, repeat
-from .energy.meter import paired_windows
-from .operands import PATTERNS, Shifted
-from .outcome import EnergyUse, Outcome
-from .processes.process import Slots
-from .timing import median, paired_bursts, time_adaptively, torn
+from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
+from ..bench import Bench
+from ..checking.repeated_runs import Watch, WrongResultError, repeat
+from ..energy.meter import paired_windows
+from ..operands import PATTERNS, Shifted
+from ..outcome import Duel, DuelError, EnergyUse, Measurement, Outcome
+from ..timing import median, paired_bursts, time_adaptively, torn
+from .process import Slots
 
 if TYPE_CHECKING:
-    from ..devices import Executable
-    from ..program.program import Signature
-    from .processes.protocol import Channel
+    from ...devices import Executable
+    from ...program.program import Signature
+    from .protocol import Channel
 
 
 _LONG_S = 0.1
@@ -43,9 +43,14 @@ OURS = "ours"
 """A step inside this program."""
 
 
+TIME, REPEAT, ALIGN = "time", "repeat", "align"
+"""What may follow the first verified run: timing, many runs that must give the same, other alignments."""
+_WHICH = ("first", "second")
+
+
 @dataclass(frozen=True, slots=True)
-class BatchTask:
-    """A built candidate, as the runner needs it."""
+class Candidate:
+    """A built schedule, as it is loaded."""
 
     obj: bytes
     signature: Signature
@@ -53,63 +58,20 @@ class BatchTask:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFailed:
-    """Which of a duel's two candidates (0 or 1) was not right, and how."""
+class CandidateJob:
+    """What to do with a candidate: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run, in order;
+    `hashed` also says which bits the outputs are."""
 
-    which: int
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fought:
-    """(seconds of the first, seconds of the second) in each round of a duel, or joules of both; `compared`: runs of either whose outputs were compared;
-    `torn`: as in Duel."""
-
-    pairs: list[tuple[float, float]]
-    compared: int
-    torn: bool = False
-
-
-TIME, REPEAT, ALIGN = "time", "repeat", "align"
-"""What may follow the first verified run: timing, many runs that must give the same, other alignments."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchJob:
-    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run,
-    in order; `hashed` also says which bits the outputs are."""
-
-    task: BatchTask
+    candidate: Candidate
     incumbent_s: float | None = None
     full: bool = False
     steps: tuple[str, ...] = (TIME,)
     hashed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a
-    deadline). `cleared`: it failed once beside others and was right alone. `checks`: names of what it passed, as in
-    Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs' bytes, where it
-    was asked for. `clocks`: what the device was like while it was timed (`Executable.clocks`). `note`: what to tell of the
-    reference (`verify.Expect`)."""
-
-    outcome: Outcome
-    times: list[float] = field(default_factory=list)
-    error: float | None = None
-    detail: str = ""
-    broken: bool = False
-    cleared: bool = False
-    checks: tuple[str, ...] = ()
-    compared: int = 0
-    outputs: str | None = None
-    clocks: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
-    energy: EnergyUse | None = None
-
-
 def serve(bench: Bench, channel: Channel) -> None:
-    """Do jobs until the runner hangs up. Messages out: ("step", one of the steps above), ("result", …)."""
+    """Do jobs until the runner hangs up. Messages out: ("step", one of the steps above), ("result", what came of a job), ("broken", the
+    same, and the child ends: its memory, or its device, is suspect), ("lost", why the device cannot be used)."""
     try:
         if bench.device.isolation == "worker":
             channel.send(("step", OPEN))
@@ -121,38 +83,43 @@ def serve(bench: Bench, channel: Channel) -> None:
     while True:
         kind, job, group = channel.receive()
         bench.slots = Slots(group)
-        result = _duel(bench, channel, *job) if kind == "duel" else _measure(bench, channel, job)
-        channel.send(("result", result))
-        if isinstance(result, BatchResult) and result.broken:
+        result, broken = _duel(bench, channel, *job) if kind == "duel" else _measure(bench, channel, job)
+        channel.send(("broken" if broken else "result", result))
+        if broken:
             return
 
 
-def _measure(bench: Bench, channel: Channel, job: BatchJob) -> BatchResult:
-    """One candidate, start to end. A failure of this child's own Python is reported, and the child ends: memory is suspect."""
+def failed(outcome: Outcome, detail: str, error: float | None = None) -> Measurement:
+    """A candidate that is not right; the process that asked knows its options."""
+    return Measurement((), outcome, detail=detail, error=error)
+
+
+def _measure(bench: Bench, channel: Channel, job: CandidateJob) -> tuple[Measurement, bool]:
+    """(one candidate, start to end; whether this child must end). After a failure of its own Python memory is suspect."""
     exe: Executable | None = None
     try:
         channel.send(("step", FIRST))
-        exe = bench.device.load(job.task.obj, job.task.signature, bench.threads)
-        return _examine(bench, channel, Watch(bench, exe, not job.task.nondeterministic), job)
+        exe = bench.device.load(job.candidate.obj, job.candidate.signature, bench.threads)
+        return _examine(bench, channel, Watch(bench, exe, not job.candidate.nondeterministic), job), False
     except WrongResultError as e:
-        return BatchResult(Outcome.wrong, error=e.error, detail=e.detail)
+        return failed(Outcome.wrong, e.detail, e.error), False
     except BuildError as e:
-        return BatchResult(Outcome.build, detail=str(e))
+        return failed(Outcome.build, str(e)), False
     except MeasureError as e:
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.broken())
+        return failed(Outcome.crash, str(e)), bench.broken()
     except TilewrightError as e:
-        return BatchResult(Outcome.crash, detail=str(e))
+        return failed(Outcome.crash, str(e)), False
     except MemoryError:
-        return BatchResult(Outcome.crash, detail="ran out of the memory a candidate may use", broken=True)
+        return failed(Outcome.crash, "ran out of the memory a candidate may use"), True
     except Exception as e:
         last = traceback.extract_tb(e.__traceback__)[-1]
-        return BatchResult(Outcome.crash, detail=f"{type(e).__name__}: {e} ({last.name}, line {last.lineno})", broken=True)
+        return failed(Outcome.crash, f"{type(e).__name__}: {e} ({last.name}, line {last.lineno})"), True
     finally:
         if exe is not None:
             exe.close()
 
 
-def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> BatchResult:
+def _examine(bench: Bench, channel: Channel, watch: Watch, job: CandidateJob) -> Measurement:
     """The first run, compared with the reference in every element, then the job's steps."""
     checks = [bench.name]
     outputs = _first(bench, channel, watch, job)
@@ -175,10 +142,20 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
         elif step == ALIGN and _elsewhere(watch, channel):
             checks.append("aligned")
     channel.send(("step", OURS))
-    outcome = Outcome.slow if rejected else Outcome.ok
-    made = BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs, clocks=clocks)
-    made = replace(made, energy=energy)
-    return replace(made, note=bench.checker.note or note) if bench.name == "random" else made
+    return Measurement(
+        (),
+        Outcome.slow if rejected else Outcome.ok,
+        min(times, default=None),
+        median(times) if times else None,
+        len(times),
+        watch.error,
+        outputs=outputs,
+        checks=tuple(checks),
+        compared=watch.compared,
+        clocks=clocks,
+        note=(bench.checker.note or note) if bench.name == "random" else "",
+        energy=energy,
+    )
 
 
 def _energy(watch: Watch, call_s: float) -> tuple[EnergyUse | None, str]:
@@ -211,7 +188,7 @@ def _elsewhere(watch: Watch, channel: Channel) -> bool:
     return True
 
 
-def _first(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> str | None:
+def _first(bench: Bench, channel: Channel, watch: Watch, job: CandidateJob) -> str | None:
     """Run once on poisoned outputs, compare every element with the reference, keep the bits; their digest where it is wanted."""
     addresses = bench.operands.checked
     watch.run(addresses)
@@ -230,17 +207,15 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _duel(
-    bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: int, energy: bool = False
-) -> Fought | BatchFailed | BatchResult:
-    """Seconds (or joules) of a call of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
+def _duel(bench: Bench, channel: Channel, a: Candidate, b: Candidate, rounds: int, energy: bool = False) -> tuple[Duel | DuelError, bool]:
+    """(seconds, or joules, of a call of both in each round, or which of them failed; whether this child must end)."""
     watches: list[Watch] = []
     try:
-        for task in (a, b):
+        for candidate in (a, b):
             channel.send(("step", FIRST))
-            exe = bench.device.load(task.obj, task.signature, bench.threads)
-            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches)))
-            _first(bench, channel, watches[-1], BatchJob(task))
+            exe = bench.device.load(candidate.obj, candidate.signature, bench.threads)
+            watches.append(Watch(bench, exe, not candidate.nondeterministic, len(watches)))
+            _first(bench, channel, watches[-1], CandidateJob(candidate))
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))
         with bench.slots.exclusive(), bench.host.beside_others():
@@ -249,16 +224,25 @@ def _duel(
             else:
                 pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
         two_places = not energy and len(bench.operands.timed) > 1
-        return Fought(pairs, min(w.compared for w in watches), two_places and torn(pairs))
+        return Duel.of(pairs, min(w.compared for w in watches), two_places and torn(pairs)), False
     except WrongResultError as e:
-        return BatchFailed(e.slot, f"is wrong: {e.detail}")
+        return _lost(e.slot, f"is wrong: {e.detail}"), False
     except MeasureError as e:
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.broken())
+        return pair_failed(failed(Outcome.crash, str(e))), bench.broken()
     except TilewrightError as e:
-        return BatchFailed(len(watches), f"fails: {e}")
+        return _lost(len(watches), f"fails: {e}"), False
     finally:
         for w in watches:
             w.exe.close()
+
+
+def _lost(which: int, why: str) -> DuelError:
+    return DuelError(f"cannot compare: the {_WHICH[which]} candidate {why}", which)
+
+
+def pair_failed(m: Measurement) -> DuelError:
+    """The error of a duel over which its child ended, or its device failed."""
+    return DuelError(f"cannot compare: the pair failed: {m.outcome.value}, {m.detail}")
 
 
 def _energies(bench: Bench, watches: Sequence[Watch], rounds: int) -> list[tuple[float, float]]:
@@ -270,8 +254,3 @@ def _energies(bench: Bench, watches: Sequence[Watch], rounds: int) -> list[tuple
         return paired_windows(bench.meter(), runs, times, rounds)
     except DeviceError as e:
         raise MeasureError(str(e)) from None
-
-
-def summary(times: Sequence[float]) -> Mapping[str, Any]:
-    """t_min, t_med (seconds per call) and n as Measurement takes them."""
-    return {"t_min": min(times), "t_med": median(times), "n": len(times)} if times else {}
