@@ -25,6 +25,7 @@ from tilewright.plan import Built
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 from tilewright.search.finals import Finalist, decide
+from tilewright.search.measurer import Measurer as Seam
 
 RATES = (4, 8, 16, 64, 256)
 STATE = """  %s0 = load i32, ptr @state
@@ -103,7 +104,7 @@ def slow(n: int) -> Built:
     return built("slow", n, "", "  %a = fdiv float %w, 3.0\n  %nan = fcmp uno float %a, %a\n  %r = select i1 %nan, float %a, float %w")
 
 
-class Counting:
+class Counting(Seam):
     """A measurer that adds up how many outputs were compared."""
 
     def __init__(self, m: Measurer) -> None:
@@ -125,7 +126,7 @@ class Counting:
         self.compared += got.compared
         return got
 
-    def duel(self, a: Any, b: Any, rounds: int = 8) -> Duel:
+    def duel(self, a: Any, b: Any, rounds: int = 8, energy: bool = False) -> Duel:
         """As the measurer's."""
         got = self.m.duel(a, b, rounds)
         self.compared += got.compared

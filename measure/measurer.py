@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -130,9 +131,22 @@ class Measurer:
         return RunnerLink(self._runner_setup, self._pool, longest_s, prepared, beside)
 
     @property
+    def width(self) -> int:
+        """Devices that candidates are timed on at once."""
+        return 1
+
+    @property
     def builders(self) -> Slots:
         """Whoever holds this keeps the builders still, until it is released."""
         return Slots(self._pool.group)
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Inside, the builders stand still."""
+        return self.builders.exclusive()
+
+    def listen(self, told: Callable[[Measurement], None]) -> bool:
+        """False: nothing is told between two timings, since writing would disturb the next."""
+        return False
 
     # building -----------------------------------------------------------------------------------------------------
     def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Builds:
@@ -147,6 +161,10 @@ class Measurer:
         it follows the best of this batch) are timed no further."""
         meanwhile, self._meanwhile = self._meanwhile, None
         return self._measure(built, Data(self.seed), incumbent_s, full=False, heard=self.heard, meanwhile=meanwhile)
+
+    def again(self, built: Sequence[Built]) -> list[Measurement]:
+        """As `measure`, every candidate timed to the end."""
+        return self.measure(built)
 
     def meanwhile(self, todo: Callable[[], None]) -> None:
         """Call `todo` once, while the next call of `measure` waits, if this process has a core of its own then. What it raises ends that

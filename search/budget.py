@@ -8,10 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
+from typing import TYPE_CHECKING
 
 from ..ir import given
 from ..ir.errors import UsageError
 from .interrupts import late_s
+
+if TYPE_CHECKING:
+    from .measurer import Measurer
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0
@@ -56,14 +60,13 @@ def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
     return 2 * made + min(2.5 * made, 1.0 + 0.5 * made) + copied
 
 
-def second_check(measurer: object, waited_s: float, cost_s: float, fastest_s: float) -> float:
+def second_check(measurer: Measurer, waited_s: float, cost_s: float, fastest_s: float) -> float:
     """Seconds that a second check will still take where candidates cost `cost_s` each and a call `fastest_s` (infinite: not known); less what the measurer has
     prepared beside the search. `waited_s`: as `second_inputs` takes it."""
     from ..measure.checking.repeated_runs import expected_s
 
-    made = second_inputs(getattr(measurer, "prepared_s", None), waited_s)
-    left = getattr(measurer, "second_left_s", None)
-    return (made if left is None else left(made)) + 4 * cost_s + expected_s(fastest_s if fastest_s < float("inf") else 0.0)
+    made = second_inputs(measurer.prepared_s, waited_s)
+    return measurer.second_left_s(made) + 4 * cost_s + expected_s(fastest_s if fastest_s < float("inf") else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

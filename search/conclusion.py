@@ -22,7 +22,6 @@ from . import result as results
 from .budget import SPENT, second_check
 from .finals import GRACE_S, Decision, Finalist, FrontMember, SecondChecks, decide
 from .interrupts import Deadline
-from .pipeline import again_on
 from .warm_start import Effort
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .cache_recorder import Recorder
-    from .pipeline import MeasurerLike
+    from .measurer import Measurer
     from .result import Job, Result
     from .run_state import RunState
     from .space import Schedule
@@ -210,7 +209,7 @@ _DUELS_S, _DUELS = 0.6, 0.01
 class Checkpoints:
     """Those of one search. `checks`: its second checks, which the end of the search needs too."""
 
-    def __init__(self, measurer: MeasurerLike, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: Effort) -> None:
+    def __init__(self, measurer: Measurer, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: Effort) -> None:
         self._measurer, self._so_far, self._recorder, self._meter = measurer, so_far, recorder, meter
         self._job, self._earlier = job, earlier
         self.checks = SecondChecks(measurer.confirm, meter.clock)
@@ -260,9 +259,8 @@ class Checkpoints:
         return True
 
     def _prepared(self) -> bool:
-        """Whether the inputs and references of second checks were made beside the search."""
-        left = getattr(self._measurer, "second_left_s", None)
-        return left is not None and left(1.0) <= 0.0
+        """Whether the inputs and references of second checks were made in the background."""
+        return self._measurer.second_left_s(1.0) <= 0.0
 
     def _take(self, cost_s: float, fell: Callable[[Measurement], None]) -> None:
         Deadline.doing = "the best so far was being checked a second time"
@@ -317,7 +315,7 @@ class Deciding:
 
     def __init__(
         self,
-        measurer: MeasurerLike,
+        measurer: Measurer,
         so_far: RunState,
         recorder: Recorder,
         meter: Meter,
@@ -349,7 +347,7 @@ class Deciding:
         again = self.so_far.contenders()
         if not again or 2 * self.cost_s * len(again) > 0.3 * self.meter.left:
             return
-        measured = map(self.so_far.aim.scored, again_on(self.measurer)([f.built for f in again]))
+        measured = map(self.so_far.aim.scored, self.measurer.again([f.built for f in again]))
         fresh = [self.so_far.finalist(f.built, m) for f, m in zip(again, measured)]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):

@@ -11,13 +11,13 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
 
 if TYPE_CHECKING:
     from ..measure import Duel, Measurement
-    from .pipeline import MeasurerLike
+    from .measurer import Measurer
 
 
 class SecondChecks:
@@ -115,7 +115,7 @@ class Decision:
 
 
 def decide(
-    measurer: MeasurerLike,
+    measurer: Measurer,
     finalists: Sequence[Finalist],
     start: Finalist | None,
     left: Callable[[], float],
@@ -140,7 +140,7 @@ class _Final:
 
     def __init__(
         self,
-        measurer: MeasurerLike,
+        measurer: Measurer,
         finalists: Sequence[Finalist],
         start: Finalist | None,
         left: Callable[[], float],
@@ -254,9 +254,7 @@ class _Final:
         """`n` rounds between two, about what is compared. Raises MeasureError."""
         if a.instead is None:
             return self.measurer.duel(a.built, b.built, rounds=n)
-        # what measures energy can compare it too
-        fought: Duel = cast(Any, self.measurer).duel(a.built, b.built, rounds=n, energy=True)
-        return fought
+        return self.measurer.duel(a.built, b.built, rounds=n, energy=True)
 
     def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
         """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Budget
     from .cache_recorder import CacheRecorder
+    from .measurer import Measurer
     from .result import Job
     from .run_state import RunState
     from .task import TuningTask
@@ -93,7 +93,7 @@ _LONGEST = 5.0
 class DoubtedLimits:
     """Those of one search, whose rows say what the machine's limits are."""
 
-    def __init__(self, task: TuningTask, recorder: CacheRecorder, measurer: Any, budget: Budget) -> None:
+    def __init__(self, task: TuningTask, recorder: CacheRecorder, measurer: Measurer, budget: Budget) -> None:
         self._task, self._recorder, self._measurer = task, recorder, measurer
         self._seconds = AGAIN_S if budget.seconds is None else min(AGAIN_S, 0.5 * SHARE * budget.seconds)
         self._done = False
@@ -107,8 +107,7 @@ class DoubtedLimits:
         said = f"{roof.percent(best.t_min):.0f} % of the roofline cannot be, so the machine's limits were measured again"
         log.info("%s", said)
         try:
-            builders = getattr(self._measurer, "builders", None)
-            with builders.exclusive() if builders is not None else nullcontext():
+            with self._measurer.exclusive():
                 measured(self._task.device, self._seconds, _LONGEST * self._seconds)
         except DeviceError as e:  # a search works without them
             so_far.notes.setdefault(str(e))

@@ -17,7 +17,7 @@ from .conclusion import Checkpoints, Deciding, Ended, conclude, snapshot
 from .finals import Decision
 from .interrupts import Deadline, OutOfTime, hold
 from .objective import Aim
-from .pipeline import Bulky, CandidateCost, Pipeline, meanwhile, width_of
+from .pipeline import Bulky, CandidateCost, Pipeline
 from .run_state import Asked, RunState, Start
 from .strategy import BUSY, Strategy, ask, asker
 from .warm_start import NOTHING, Effort, Known
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .budget import Meter
     from .cache_recorder import Recorder
     from .machine_limits import DoubtedLimits
-    from .pipeline import MeasurerLike
+    from .measurer import Measurer
     from .progress import Progress
     from .result import Job, Result
     from .space import Schedule, Space, State
@@ -51,7 +51,7 @@ class TuningRun:
     def __init__(
         self,
         space: Space,
-        measurer: MeasurerLike,
+        measurer: Measurer,
         strategy: Strategy | None,
         starts: Sequence[Start],
         job: Job,
@@ -78,9 +78,7 @@ class TuningRun:
         self._cost = CandidateCost()
         self._early: dict[Schedule, Measurement] = {}
         self._checkpoints = Checkpoints(measurer, self.so_far, self.recorder, meter, job, self.earlier)
-        self._early_told = hasattr(measurer, "arrived")
-        if hasattr(measurer, "arrived"):
-            measurer.arrived = self._arrived
+        self._early_told = measurer.listen(self._arrived)
 
     def run(self) -> Result:
         """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing
@@ -136,7 +134,7 @@ class TuningRun:
                 idle = 0 if new else idle + (asked or BATCH)
             if not pipe.pending:
                 over = self.strategy is None or self.strategy.done or idle > 2 * BATCH  # else it may have a shorter idea
-                if not over or not self._bulky.resume(pipe, BUSY * width_of(self.measurer)):
+                if not over or not self._bulky.resume(pipe, BUSY * self.measurer.width):
                     if self.strategy is None:
                         return "the start schedules are measured"
                     if self.strategy.done or idle > 20 * BATCH:
@@ -144,7 +142,7 @@ class TuningRun:
                     continue
                 idle = min(idle, 2 * BATCH + 1)  # there was something left to try
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
-            width = width_of(self.measurer)
+            width = self.measurer.width
             most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost.each_s, self.meter.trials_left)))
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
@@ -154,8 +152,7 @@ class TuningRun:
             if not searching and self.so_far.best is not None:
                 searching = True
                 self.progress.phase("searching")
-                if hasattr(self.measurer, "expect_confirm"):
-                    self.measurer.expect_confirm()
+                self.measurer.expect_confirm()
             self._measure(taken, pipe)
             self._checkpoints.look(self._cost.each_s, lambda m: self._conclude(m, "confirm"))
 
@@ -167,7 +164,7 @@ class TuningRun:
     def _fill(self, pipe: Pipeline, under_way: int = 0) -> tuple[int, int]:
         """Ask for more, so that builders never wait; how many schedules were new, of how many."""
         assert self.strategy is not None
-        width, trials = width_of(self.measurer), self.meter.trials_left - under_way
+        width, trials = self.measurer.width, self.meter.trials_left - under_way
         room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost.each_s)) - pipe.pending
         if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
             return 1, 1
@@ -241,7 +238,7 @@ class TuningRun:
             Deadline.doing = _MEASURING if self.so_far.best is not None else _FIRST
             fastest = self.so_far.fastest_s if self.so_far.best is not None else None
             if fastest:
-                meanwhile(self.measurer, lambda: self._think(pipe, len(batch)))
+                self.measurer.meanwhile(lambda: self._think(pipe, len(batch)))
             measured = [self.aim.scored(m) for m in self.measurer.measure(batch, fastest)]
             self._cost.learn(self.meter.clock() - began, measured)
             self.meter.check_s = self._checkpoints.check_s(self._cost.waited_s, self._cost.each_s)

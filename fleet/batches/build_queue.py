@@ -26,6 +26,8 @@ CHUNK = 4
 """Schedules of one build job: its trip takes ten milliseconds, and building one some fifty."""
 LOOK_S = 1.0
 """Seconds between two looks for machines that build."""
+WAIT_S = 0.25
+"""Seconds that a wait for builds takes at most."""
 Made = TravellingBuild | Measurement
 
 
@@ -56,20 +58,21 @@ class BuildQueue:
         self._dispatch()
         return numbers
 
-    def take(self, numbers: Sequence[int]) -> tuple[int, Made]:
-        """The first of these that is done, waiting for it."""
-        while True:
-            for n in numbers:
-                if n in self._done:
-                    del self._opts[n]
-                    return n, self._done.pop(n)
-            self._dispatch()
-            self._collect(0.0)
-            if not any(n in self._done for n in numbers):
-                if self._jobs and not any(n in self._with for n in numbers):
-                    self._collect(0.25)
-                else:
-                    self.fetch(0.25)
+    def finished(self, numbers: Sequence[int]) -> list[tuple[int, Made]]:
+        """Those of these that are done, each once."""
+        self._dispatch()
+        self._collect(0.0)
+        done = [n for n in numbers if n in self._done]
+        for n in done:
+            del self._opts[n]
+        return [(n, self._done.pop(n)) for n in done]
+
+    def wait(self, numbers: Sequence[int]) -> None:
+        """Wait a moment for one of these."""
+        if self._jobs and not any(n in self._with for n in numbers):
+            self._collect(WAIT_S)
+        else:
+            self.fetch(WAIT_S)
 
     def drop(self, numbers: Sequence[int]) -> None:
         """They are not wanted any more."""
@@ -176,12 +179,35 @@ class TravellingBuilds(Iterator[tuple[int, Made]]):
     def __init__(self, queue: BuildQueue, schedules: Sequence[tuple[Opt, ...]]) -> None:
         self._queue = queue
         self._left = {n: i for i, n in enumerate(queue.submit(schedules))}
+        self._ready: deque[tuple[int, Made]] = deque()
 
     def __next__(self) -> tuple[int, Made]:
-        if not self._left:
-            raise StopIteration
-        n, made = self._queue.take(list(self._left))
-        return self._left.pop(n), made
+        while self._left:
+            if self._ready:
+                n, made = self._ready.popleft()
+                return self._left.pop(n), made
+            self._ready.extend(self._queue.finished(list(self._left)))
+            if not self._ready:
+                self._queue.wait(list(self._left))
+        raise StopIteration
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def finished(self, wait_s: float) -> list[tuple[int, Made]]:
+        """All that is finished and was not taken yet; `wait_s` more than 0: after a moment of waiting where nothing is."""
+        if not self._ready:
+            self._ready.extend(self._queue.finished(list(self._left)))
+            if not self._ready and wait_s > 0:
+                self.wait(wait_s)
+                self._ready.extend(self._queue.finished(list(self._left)))
+        out = [(self._left.pop(n), made) for n, made in self._ready]
+        self._ready.clear()
+        return out
+
+    def wait(self, wait_s: float) -> None:
+        """Wait a moment: workers are asked no more often than that, however short `wait_s` is."""
+        self._queue.wait(list(self._left))
 
     def close(self) -> None:
         """Drop what is not built yet."""

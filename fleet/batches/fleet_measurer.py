@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ...measure.outcome import Duel, DuelError, Measurement, Outcome
+from ...search.measurer import Measurer
 from ..seam import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
 from . import equality, plain
 from .build_queue import BuildQueue, TravellingBuilds
@@ -46,8 +47,8 @@ def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -
         ) from None
 
 
-class FleetMeasurer:
-    """A `search.pipeline.MeasurerLike`. A context manager: at its end the workers are told to let go of the kernel.
+class FleetMeasurer(Measurer):
+    """A `search.measurer.Measurer`. A context manager: at its end the workers are told to let go of the kernel.
 
     `base`: what every payload carries: `kernel` (see `subject`), `threads`, `seed`, `deadline_s`, `hashed`. `facts`: those of the device,
     for machines that only build. At first one device measures. When three candidates were right there and the others have
@@ -66,9 +67,7 @@ class FleetMeasurer:
         self.surveyed = len(there) == 1 and crew.wanted == 1
         """Whether it is known which devices are equal."""
         self._warm_until: float | None = None
-        self.arrived: Callable[[Measurement], None] = lambda m: None
-        """Called with every result of `measure` as it arrives. Where a device was lost that times must be compared with, there is another
-        one of the same candidate."""
+        self._listener: Callable[[Measurement], None] = lambda m: None
         self._dispatch.warm(there[:1] if base["shared"] else there)
 
     # life -----------------------------------------------------------------------------------------------------------
@@ -112,13 +111,18 @@ class FleetMeasurer:
         """Devices that were there and are not used, by address, and why."""
         return self._crew.out
 
+    def listen(self, told: Callable[[Measurement], None]) -> bool:
+        """As `Measurer.listen`. Where a device was lost that times must be compared with, a candidate has another result later."""
+        self._listener = told
+        return True
+
     def build(self, schedules: Sequence[tuple[Opt, ...]]) -> TravellingBuilds:
         """Queue schedules with builders, as `Measurer.build` does."""
         return TravellingBuilds(self._queue, schedules)
 
     def measure(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order. Raises MeasureError where no device of the fleet is left."""
-        self._dispatch.arrived = self.arrived
+        self._dispatch.arrived = self._listener
         try:
             out = self._measured(built, incumbent_s, judge=not self.surveyed)
         finally:
@@ -170,8 +174,9 @@ class FleetMeasurer:
             self._dispatch.guilty[self._number(built)] = crash
             return crash
 
-    def duel(self, a: plain.TravellingBuild, b: plain.TravellingBuild, rounds: int = 8) -> Duel:
+    def duel(self, a: plain.TravellingBuild, b: plain.TravellingBuild, rounds: int = 8, energy: bool = False) -> Duel:
         """Time two against each other, as `Measurer.duel`. Raises DuelError, MeasureError."""
+        assert not energy, "energy is measured on this machine's own devices only (`search.objective.measurable`)"
         with _measuring():
             try:
                 answer = self._dispatch.ask("duel", [a, b], rounds=rounds)

@@ -24,11 +24,11 @@ __all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "SimulatedSearch", 
 
 if TYPE_CHECKING:
     from ...measure import Measurement
-    from ..pipeline import MeasurerLike
+    from ..measurer import Measurer
     from ..space import Schedule
 
 
-def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
+def record(space: Space, measurer: Measurer, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
     """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), start schedules
     first, without early rejection."""
     from itertools import product

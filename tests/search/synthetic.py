@@ -12,6 +12,7 @@ from tilewright.ir.errors import OptError
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Space
+from tilewright.search.measurer import Measurer, SerialBuilds
 
 AMOUNTS = (2, 3, 4, 6, 8, 12, 16, 32)
 BLOCKS = (64, 128, 256, 512)
@@ -142,7 +143,7 @@ class FakeBuilt:
 
 
 @dataclass
-class FakeMeasurer:
+class FakeMeasurer(Measurer):
     """Measures by formula. `outcomes(opts)` scripts failures, `same_source(opts)` says which schedules render alike;
     `calls` lists what was done."""
 
@@ -155,10 +156,11 @@ class FakeMeasurer:
     significance: float = 0.01
     calls: list[tuple[str, Any]] = field(default_factory=list)
     measured: int = 0
+    prepared_s: tuple[float, float] | None = None  # type: ignore[misc]
 
-    def build(self, schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]:
+    def build(self, schedules: Sequence[Schedule]) -> SerialBuilds:
         self.calls.append(("build", len(schedules)))
-        return self._builds(schedules)
+        return SerialBuilds(self._builds(schedules), len(schedules))
 
     def _builds(self, schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]:
         for i, opts in reversed(list(enumerate(schedules))):  # in another order than asked, as real ones
@@ -184,7 +186,7 @@ class FakeMeasurer:
         t = self.seconds(built.opts) if outcome is Outcome.ok else None
         return Measurement(built.opts, outcome, t, t, 5, sha=built.sha)
 
-    def duel(self, a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
+    def duel(self, a: FakeBuilt, b: FakeBuilt, rounds: int = 8, energy: bool = False) -> Duel:
         self.calls.append(("duel", (a.opts, b.opts)))
         ratio = self.seconds(a.opts) / self.seconds(b.opts)
         return Duel(ratio, abs(ratio - 1) > self.significance, self.seconds(a.opts), self.seconds(b.opts), rounds)

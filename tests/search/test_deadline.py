@@ -21,6 +21,7 @@ from tilewright.search import space as spaces
 from tilewright.search.budget import Budget
 from tilewright.search.interrupts import STRIKE_AGAIN_S, Deadline, OutOfTime, SignalWatch, hold, late_s, margin_s
 from tilewright.search.manifest.tune_all import LEFT, tune_all
+from tilewright.search.measurer import SerialBuilds
 from tilewright.search.strategies.portfolio import Portfolio
 
 HANGS_S = 300.0
@@ -257,7 +258,7 @@ def test_a_first_answer_is_not_waited_for_longer_than_the_margin() -> None:
 
     def nothing(schedules: Any) -> Iterator[Any]:
         clock.now += 30.0
-        return iter(())
+        return SerialBuilds((), 0)
 
     b.measurer.build = nothing  # type: ignore[method-assign]
     r = b.run.run()

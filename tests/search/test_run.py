@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Space, Start, Strategy, TuningRun, create
 from tilewright.search.budget import Meter
+from tilewright.search.measurer import SerialBuilds
 from tilewright.search.pipeline import Pipeline
 
 JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100, roofline_s=0.001)
@@ -151,7 +152,9 @@ def test_results_that_arrive_early_are_recorded_at_once_and_only_once() -> None:
     late: list[Schedule] = []
 
     class Telling(FakeMeasurer):
-        arrived: Callable[[Measurement], None] = staticmethod(lambda m: None)
+        def listen(self, told: Callable[[Measurement], None]) -> bool:
+            self.arrived = told
+            return True
 
         def measure(self, built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]:
             out = super().measure(built, incumbent_s)
@@ -445,8 +448,8 @@ def test_the_start_schedule_to_beat_is_measured_however_late_it_is_built(seconds
     start = b.space.starts()[0]
     b.run.starts.append(Start(()))  # slower than the start schedule
 
-    def late(schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]:
-        yield from sorted(b.measurer._builds(schedules), key=lambda built: schedules[built[0]] == start)
+    def late(schedules: Sequence[Schedule]) -> SerialBuilds:
+        return SerialBuilds(sorted(b.measurer._builds(schedules), key=lambda built: schedules[built[0]] == start), len(schedules))
 
     b.measurer.build = late  # type: ignore[method-assign]
     r = b.run.run()

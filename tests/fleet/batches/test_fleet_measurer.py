@@ -96,7 +96,7 @@ def test_results_are_told_as_they_arrive() -> None:
             until(lambda: len(told) >= 5)
 
     with Stage(1, Script(on_begin=wait)) as s:
-        s.measurer.arrived = lambda m: told.append(number(m.opts))
+        assert s.measurer.listen(lambda m: told.append(number(m.opts)))
         assert s.measured(8) == dict.fromkeys(range(8), "ok") and told == list(range(8))
         s.measurer.again(s.built(8))
         assert len(told) == 8
