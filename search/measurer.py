@@ -83,9 +83,11 @@ class Measurer(Protocol):
 
     def meanwhile(self, todo: Callable[[], None]) -> None:
         """Call `todo` once while the next `measure` times, if a core is free. A search lets its strategy think there."""
+        return
 
     def expect_confirm(self) -> None:
         """There is a candidate that may win: inputs and references of `confirm` may be prepared in the background."""
+        return
 
     @property
     def prepared_s(self) -> tuple[float, float] | None:
