@@ -24,8 +24,8 @@ from tilewright.measure import Duel, Measurement, Measurer, Outcome
 from tilewright.plan import Built
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
+from tilewright.search.candidate_measurer import CandidateMeasurer
 from tilewright.search.finals import Finalist, decide
-from tilewright.search.measurer import Measurer as Seam
 
 RATES = (4, 8, 16, 64, 256)
 STATE = """  %s0 = load i32, ptr @state
@@ -104,7 +104,7 @@ def slow(n: int) -> Built:
     return built("slow", n, "", "  %a = fdiv float %w, 3.0\n  %nan = fcmp uno float %a, %a\n  %r = select i1 %nan, float %a, float %w")
 
 
-class Counting(Seam):
+class Counting(CandidateMeasurer):
     """A measurer that adds up how many outputs were compared."""
 
     def __init__(self, m: Measurer) -> None:

@@ -15,7 +15,7 @@ from ..ir.errors import UsageError
 from .interrupts import late_s
 
 if TYPE_CHECKING:
-    from .measurer import Measurer
+    from .candidate_measurer import CandidateMeasurer
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0
@@ -60,7 +60,7 @@ def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
     return 2 * made + min(2.5 * made, 1.0 + 0.5 * made) + copied
 
 
-def second_check(measurer: Measurer, waited_s: float, cost_s: float, fastest_s: float) -> float:
+def second_check(measurer: CandidateMeasurer, waited_s: float, cost_s: float, fastest_s: float) -> float:
     """Seconds that a second check will still take where candidates cost `cost_s` each and a call `fastest_s` (infinite: not known); less what the measurer has
     prepared beside the search. `waited_s`: as `second_inputs` takes it."""
     from ..measure.checking.repeated_runs import expected_s

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .cache_recorder import Recorder
-    from .measurer import Measurer
+    from .candidate_measurer import CandidateMeasurer
     from .result import Job, Result
     from .run_state import RunState
     from .space import Schedule
@@ -209,7 +209,7 @@ _DUELS_S, _DUELS = 0.6, 0.01
 class Checkpoints:
     """Those of one search. `checks`: its second checks, which the end of the search needs too."""
 
-    def __init__(self, measurer: Measurer, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: Effort) -> None:
+    def __init__(self, measurer: CandidateMeasurer, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: Effort) -> None:
         self._measurer, self._so_far, self._recorder, self._meter = measurer, so_far, recorder, meter
         self._job, self._earlier = job, earlier
         self.checks = SecondChecks(measurer.confirm, meter.clock)
@@ -315,7 +315,7 @@ class Deciding:
 
     def __init__(
         self,
-        measurer: Measurer,
+        measurer: CandidateMeasurer,
         so_far: RunState,
         recorder: Recorder,
         meter: Meter,

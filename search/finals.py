@@ -17,7 +17,7 @@ from ..ir.errors import MeasureError
 
 if TYPE_CHECKING:
     from ..measure import Duel, Measurement
-    from .measurer import Measurer
+    from .candidate_measurer import CandidateMeasurer
 
 
 class SecondChecks:
@@ -115,7 +115,7 @@ class Decision:
 
 
 def decide(
-    measurer: Measurer,
+    measurer: CandidateMeasurer,
     finalists: Sequence[Finalist],
     start: Finalist | None,
     left: Callable[[], float],
@@ -140,7 +140,7 @@ class _Final:
 
     def __init__(
         self,
-        measurer: Measurer,
+        measurer: CandidateMeasurer,
         finalists: Sequence[Finalist],
         start: Finalist | None,
         left: Callable[[], float],

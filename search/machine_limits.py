@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Budget
     from .cache_recorder import CacheRecorder
-    from .measurer import Measurer
+    from .candidate_measurer import CandidateMeasurer
     from .result import Job
     from .run_state import RunState
     from .task import TuningTask
@@ -93,7 +93,7 @@ _LONGEST = 5.0
 class DoubtedLimits:
     """Those of one search, whose rows say what the machine's limits are."""
 
-    def __init__(self, task: TuningTask, recorder: CacheRecorder, measurer: Measurer, budget: Budget) -> None:
+    def __init__(self, task: TuningTask, recorder: CacheRecorder, measurer: CandidateMeasurer, budget: Budget) -> None:
         self._task, self._recorder, self._measurer = task, recorder, measurer
         self._seconds = AGAIN_S if budget.seconds is None else min(AGAIN_S, 0.5 * SHARE * budget.seconds)
         self._done = False

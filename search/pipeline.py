@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..measure import Measurement
-    from .measurer import Builds, Measurer
+    from .candidate_measurer import CandidateBuilds, CandidateMeasurer
     from .space import Schedule, Space, State
 
 
@@ -29,9 +29,9 @@ _LOOK_S = 0.05
 class Pipeline:
     """Schedules in, builds (or failed measurements) out, as they finish. One that takes long holds up no others."""
 
-    def __init__(self, measurer: Measurer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, measurer: CandidateMeasurer, clock: Callable[[], float] = time.monotonic) -> None:
         self._measurer, self._clock = measurer, clock
-        self._batches: deque[tuple[list[Schedule], Builds]] = deque()
+        self._batches: deque[tuple[list[Schedule], CandidateBuilds]] = deque()
         self._ready: deque[tuple[Schedule, Any]] = deque()
         self.pending = 0
         """Schedules submitted and not taken yet."""

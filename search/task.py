@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..measure import Measurer
     from ..measure.roofline import Roofline
-    from .measurer import Measurer as SearchMeasurer
+    from .candidate_measurer import CandidateMeasurer
     from .space import Space
 
 
@@ -129,7 +129,7 @@ def symbol_values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
 
 BUILD_S = 30.0
 """Seconds that a build may take where there is no limit on all."""
-Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["SearchMeasurer"]]
+Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["CandidateMeasurer"]]
 """What makes a measurer of (task, budget, seed of the inputs, whether outputs are hashed)."""
 
 

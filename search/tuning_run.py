@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .cache_recorder import Recorder
+    from .candidate_measurer import CandidateMeasurer
     from .machine_limits import DoubtedLimits
-    from .measurer import Measurer
     from .progress import Progress
     from .result import Job, Result
     from .space import Schedule, Space, State
@@ -51,7 +51,7 @@ class TuningRun:
     def __init__(
         self,
         space: Space,
-        measurer: Measurer,
+        measurer: CandidateMeasurer,
         strategy: Strategy | None,
         starts: Sequence[Start],
         job: Job,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ...measure.outcome import Duel, DuelError, Measurement, Outcome
-from ...search.measurer import Measurer
+from ...search.candidate_measurer import CandidateMeasurer
 from ..seam import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
 from . import equality, plain
 from .build_queue import BuildQueue, TravellingBuilds
@@ -47,8 +47,8 @@ def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -
         ) from None
 
 
-class FleetMeasurer(Measurer):
-    """A `search.measurer.Measurer`. A context manager: at its end the workers are told to let go of the kernel.
+class FleetMeasurer(CandidateMeasurer):
+    """A `search.candidate_measurer.CandidateMeasurer`. A context manager: at its end the workers are told to let go of the kernel.
 
     `base`: what every payload carries: `kernel` (see `subject`), `threads`, `seed`, `deadline_s`, `hashed`. `facts`: those of the device,
     for machines that only build. At first one device measures. When three candidates were right there and the others have

@@ -20,7 +20,7 @@ from .subject import subject
 
 if TYPE_CHECKING:
     from ...search.budget import Budget
-    from ...search.measurer import Measurer
+    from ...search.candidate_measurer import CandidateMeasurer
     from ...search.result import Result
     from ...search.task import TuningTask
 
@@ -52,7 +52,7 @@ class FleetTuning:
             return tune(kernel, device=self.device, threads=threads, measuring=self._measuring(told), cache=store, **asked)
 
     def _measuring(self, told: Mapping[str, Any]) -> Any:
-        def made(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> AbstractContextManager[Measurer]:
+        def made(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
             base = {
                 "kernel": subject(task, told),
                 "threads": task.threads,

@@ -16,7 +16,7 @@ from .recording import RecordedEntry, Recording
 
 if TYPE_CHECKING:
     from ...measure import Measurement
-    from ..measurer import Measurer
+    from ..candidate_measurer import CandidateMeasurer
     from ..space import Schedule
 
 BATCH = 12
@@ -24,7 +24,9 @@ WALKS = 0.3
 """Share of the schedules that are walks over options, prefixes and all, and changes of what is fast."""
 
 
-def record_space(space: Space, measurer: Measurer, trials: int, about: Mapping[str, Any], *, rounds: int = 2, seed: int = 0) -> Recording:
+def record_space(
+    space: Space, measurer: CandidateMeasurer, trials: int, about: Mapping[str, Any], *, rounds: int = 2, seed: int = 0
+) -> Recording:
     """Measure the start schedules, then points of the templates drawn evenly (all of them where they are few), then walks and
     mutations of the fastest, `trials` schedules in all. The fastest fifth is measured `rounds` times, and the least time counts.
     `cost_s` is what building and measuring took, in seconds."""
@@ -79,7 +81,7 @@ def _walked(space: Space, walks: RandomWalk, entries: Mapping[str, RecordedEntry
 
 
 def _measured(
-    space: Space, measurer: Measurer, asked: list[Schedule], known: Mapping[str, RecordedEntry], most: int | None = None
+    space: Space, measurer: CandidateMeasurer, asked: list[Schedule], known: Mapping[str, RecordedEntry], most: int | None = None
 ) -> Iterator[tuple[Schedule, Measurement, float]]:
     """(schedule, measurement, seconds that it took) of those that are legal and new, at most `most`."""
     import time

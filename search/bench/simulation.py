@@ -24,11 +24,13 @@ __all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "SimulatedSearch", 
 
 if TYPE_CHECKING:
     from ...measure import Measurement
-    from ..measurer import Measurer
+    from ..candidate_measurer import CandidateMeasurer
     from ..space import Schedule
 
 
-def record(space: Space, measurer: Measurer, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
+def record(
+    space: Space, measurer: CandidateMeasurer, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12
+) -> Recording:
     """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), start schedules
     first, without early rejection."""
     from itertools import product

@@ -12,7 +12,7 @@ from tilewright.ir.errors import OptError
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Space
-from tilewright.search.measurer import Measurer, SerialBuilds
+from tilewright.search.candidate_measurer import CandidateMeasurer, SerialBuilds
 
 AMOUNTS = (2, 3, 4, 6, 8, 12, 16, 32)
 BLOCKS = (64, 128, 256, 512)
@@ -143,7 +143,7 @@ class FakeBuilt:
 
 
 @dataclass
-class FakeMeasurer(Measurer):
+class FakeMeasurer(CandidateMeasurer):
     """Measures by formula. `outcomes(opts)` scripts failures, `same_source(opts)` says which schedules render alike;
     `calls` lists what was done."""
 

@@ -19,9 +19,9 @@ from tilewright.ir.errors import MeasureError, OutOfTimeError
 from tilewright.search import TuningRun, tune
 from tilewright.search import space as spaces
 from tilewright.search.budget import Budget
+from tilewright.search.candidate_measurer import SerialBuilds
 from tilewright.search.interrupts import STRIKE_AGAIN_S, Deadline, OutOfTime, SignalWatch, hold, late_s, margin_s
 from tilewright.search.manifest.tune_all import LEFT, tune_all
-from tilewright.search.measurer import SerialBuilds
 from tilewright.search.strategies.portfolio import Portfolio
 
 HANGS_S = 300.0

@@ -1,7 +1,7 @@
 """The seam between a search and what builds, verifies and times its candidates.
 
 `measure.Measurer` does it on this machine, `fleet.batches.fleet_measurer.FleetMeasurer` on several devices, and a test's by a formula. A
-class that derives from `Measurer` writes `build`, `measure`, `confirm` and `duel`, and inherits the rest as a machine has it that times
+class that derives from `CandidateMeasurer` writes `build`, `measure`, `confirm` and `duel`, and inherits the rest as a machine has it that times
 alone, one candidate after the other, and prepares nothing."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ READY_S = 0.004
 """Seconds for which a serial builder goes on before it hands over what it has made."""
 
 
-class Builds(Protocol):
-    """The builds of one call of `Measurer.build`: pairs of a schedule's index and what was built of it, or the Measurement that says why not.
+class CandidateBuilds(Protocol):
+    """The builds of one call of `CandidateMeasurer.build`: pairs of a schedule's index and what was built of it, or the Measurement that says why not.
     They come as they finish, in any order. As an iterator it waits for each."""
 
     def __iter__(self) -> Iterator[tuple[int, Any]]: ...
@@ -45,10 +45,10 @@ class Builds(Protocol):
         ...
 
 
-class Measurer(Protocol):
+class CandidateMeasurer(Protocol):
     """Builds, verifies and times candidates of one kernel. A search calls it from one thread."""
 
-    def build(self, schedules: Sequence[Schedule]) -> Builds:
+    def build(self, schedules: Sequence[Schedule]) -> CandidateBuilds:
         """Begin to build schedules, and return at once. The search calls it ahead of `measure`, with several calls under way."""
         ...
 
@@ -103,7 +103,7 @@ class Measurer(Protocol):
         return nullcontext()
 
 
-class SerialBuilds(Builds):
+class SerialBuilds(CandidateBuilds):
     """The `count` builds of a measurer that makes one after the other, when it is asked for it."""
 
     def __init__(self, made: Iterable[tuple[int, Any]], count: int) -> None:
