@@ -85,10 +85,9 @@ def run(path: Path, cache: Path, env: dict[str, str], *more: str) -> tuple[float
 def gain(entries: int, seconds: float) -> dict[str, Any]:
     """Entries an hour on one slot and on two."""
     from tilewright.cache import Cache
-    from tilewright.fleet.engine import DaskEngine
-    from tilewright.fleet.sweep import tune_on_fleet
+    from tilewright.fleet.dask_engine import DaskEngine
+    from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
     from tilewright.fleet.tls import security
-    from tilewright.fleet.under_way import FleetOptions
     from tilewright.search.manifest.manifest import load
 
     rate = {}
@@ -111,10 +110,11 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     from distributed.utils import LoopRunner
     from tilewright import kernels
     from tilewright.cache import Cache
-    from tilewright.fleet import jobs, scheduler, settings, tls
-    from tilewright.fleet.engine import DaskEngine
-    from tilewright.fleet.sweep import tune_on_fleet
-    from tilewright.fleet.under_way import FleetOptions
+    from tilewright.fleet import dask_setup as settings
+    from tilewright.fleet import engine as jobs
+    from tilewright.fleet import scheduler, tls
+    from tilewright.fleet.dask_engine import DaskEngine
+    from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
     from tilewright.search.manifest.manifest import Entry, Manifest, Place
     from tilewright.search.result import Job, make
@@ -157,8 +157,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
 def overhead(rows: int = 400) -> dict[str, Any]:
     """Milliseconds a candidate: what the worker does with a row beside timing, what the client does with it, and a write here."""
     from tilewright.cache import Cache, Key, Row
-    from tilewright.fleet.entry import StreamedCache
-    from tilewright.fleet.travel import rows_of
+    from tilewright.fleet.entry_job import StreamedCache, rows_of
 
     made = [
         Row(kernel="k", target="t", threads=1, compiler="c", name="matmul", shape={"m": 64}, dtype="float32", device="cpu",

@@ -122,7 +122,8 @@ async def of_dask() -> dict[str, float]:
 async def of_joining() -> dict[str, float]:
     """What it costs to look over TLS whether the scheduler is there, and to be a worker that joins it and leaves again; both ends, and the
     making of a worker's own parts."""
-    from tilewright.fleet import scheduler, settings, tls
+    from tilewright.fleet import dask_setup as settings
+    from tilewright.fleet import scheduler, tls
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
 
     settings.apply()

@@ -9,11 +9,11 @@ import os
 
 from .bundles import HEADER as BUNDLE_HEADER
 from .bundles import Imported
-from .choice import Standing
 from .explain import Field, LookupReport
+from .file_errors import CacheWarning
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
-from .recover import CacheWarning
+from .ranking import Standing
 from .rows import OUTCOMES, Row
 from .store import Cache
 from .version import SCHEMA, tool_version

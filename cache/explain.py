@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .choice import Standing
 from .keys import FIELDS, Key
 from .objectives import TIME
+from .ranking import Standing
 from .rows import Row
 
 EVERY = (*FIELDS, "objective")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..files import folders
 from ..ir.errors import CacheError, UsageError
-from . import projects
-from .server import configured
+from . import project_consent
+from .server import team_setting
 from .server.address import Address
 
 ENV = "TILEWRIGHT_CACHE"
@@ -38,9 +38,9 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     if named:
         return Layers(named, ())
     project = project_path()
-    if project is not None and not projects.may_answer(project):
+    if project is not None and not project_consent.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, configured.team(), shipped_path()) if p is not None), named=False)
+    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), shipped_path()) if p is not None), named=False)
 
 
 def user_path() -> Path:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ..ir.errors import CacheError
-from . import ours, queries
-from .choice import answers
+from . import file_check, queries
+from .file_errors import ELSEWHERE, CacheWarning, Damaged, Newer, Older, Stranger, Unreadable, classify, schema_of
 from .keys import Key
-from .recover import ELSEWHERE, CacheWarning, Damaged, Newer, Older, Stranger, Unreadable, classify, schema_of
+from .ranking import answers
 from .rows import COLUMNS, Row, digest_of, from_dict
 from .version import OLDEST, SCHEMA
 
@@ -161,25 +161,25 @@ class Reader:
             return ()
         except OSError as e:
             raise Unreadable(f"cannot read the cache {self.path}: {e.strerror}; {ELSEWHERE}") from None
-        log = (st.st_mtime_ns, st.st_size, os.path.exists(ours.log_of(self.path))) if immutable else ()
+        log = (st.st_mtime_ns, st.st_size, os.path.exists(file_check.log_of(self.path))) if immutable else ()
         return (os.getpid(), st.st_ino, st.st_dev, *log)
 
     def _open(self, locking: bool) -> bool:
         """Connect; False for a file without tables. Immutable where a log would have to be made first, and on read-only media, where
         none can be. Raises Stranger for a file that is not ours."""
         try:
-            if not ours.check(self.path):
+            if not file_check.check(self.path):
                 return False
         except Stranger as e:
             raise (Damaged(f"the cache {self.path} is damaged ({e})") if self.kept else e) from None
-        for immutable in (False, True) if locking or not ours.at_rest(self.path) else (True,):
-            connection = ours.reading(self.path, immutable)
+        for immutable in (False, True) if locking or not file_check.at_rest(self.path) else (True,):
+            connection = file_check.reading(self.path, immutable)
             try:
                 found = schema_of(connection, self.path)
                 break
             except sqlite3.OperationalError as e:
                 connection.close()
-                log = ours.log_of(self.path)
+                log = file_check.log_of(self.path)
                 logged = os.path.exists(log) and os.path.getsize(log) > 0
                 if immutable or logged or e.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                     raise

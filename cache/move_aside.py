@@ -13,9 +13,9 @@ from typing import Any
 
 from ..ir.errors import CacheError
 from ..log import logger
-from . import ours, queries
+from . import file_check, queries
+from .file_errors import ELSEWHERE, CacheWarning, Damaged, Older, Unreadable, classify, schema_of
 from .lookup import to_rows
-from .recover import ELSEWHERE, CacheWarning, Damaged, Older, Unreadable, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
 
@@ -32,7 +32,7 @@ def fault(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        ours.check(path, again=True)
+        file_check.check(path, again=True)
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)) as c:
             found = schema_of(c, str(path))
             if found is None:

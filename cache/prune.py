@@ -1,4 +1,4 @@
-"""Which rows of a cache nobody would miss, and what would be missed of the others.
+"""Which rows of a cache nobody would miss, what would be missed of the others, and the space of deleted rows given back to the disk.
 
 PruneRules find rows, and `plan` says for each rule how many. What answers a look-up of a key is never taken by `superseded`,
 `old-tools` and `tried`. Only `target` and `idle`, which delete all that was measured for some targets, lose answers,
@@ -6,16 +6,19 @@ and `Pruning.lost` names them before anything is done."""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from pathlib import Path
 
-from .choice import answers
+from .file_errors import CacheWarning, classify
 from .keys import Key
-from .recover import CacheWarning
+from .ranking import answers
 from .rows import Row
 from .version import tool_version
 
@@ -155,3 +158,16 @@ def _lost(groups: Iterable[Sequence[Row]], gone: set[str]) -> Iterator[Row]:
         after = answers([r for r in measured if r.digest not in gone])
         if before and (not after or after[0].opts != before[0].opts):
             yield before[0]
+
+
+def compact(path: Path) -> tuple[int, int]:
+    """Rewrite a cache file without its empty pages; (bytes before, bytes after). It needs that much free space meanwhile.
+    Raises CacheError, also while another process writes; then the file is as it was."""
+    before = path.stat().st_size
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=2, isolation_level=None)) as c:
+            c.execute("VACUUM")
+            c.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as e:
+        raise classify(e, str(path)) from None
+    return before, path.stat().st_size

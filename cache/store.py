@@ -14,17 +14,17 @@ from typing import IO, Any, TypeVar
 
 from ..ir.errors import CacheError
 from ..log import logger
-from . import bundles, layers, queries, signed
-from .choice import Standing, distance, standing
+from . import bundles, layers, queries, signatures
 from .explain import LookupReport, explain
+from .file_errors import CacheWarning, Damaged, Newer, Older, Unreadable
 from .keys import Key
 from .layers import user_path
 from .lookup import Reader
 from .move_aside import left, moved_aside
-from .recover import CacheWarning, Damaged, Newer, Older, Unreadable
+from .ranking import Standing, distance, standing
 from .rows import Row, check
 from .server.address import Address
-from .server.errors import Unreachable
+from .server.server_errors import Unreachable
 from .server.team import Team
 from .server.writer import ServerWriter
 from .writer import BUSY_S, Writer
@@ -260,10 +260,10 @@ class Cache:
         finally:
             self._writer.patience_s = BUSY_S
 
-    def import_(self, file: str | os.PathLike[str], trust: signed.Trust | None = None) -> bundles.Imported:
+    def import_(self, file: str | os.PathLike[str], trust: signatures.Trust | None = None) -> bundles.Imported:
         """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes
         nothing. Raises CacheError where it is not a bundle, or not signed as `trust` asks; then none is added."""
-        rows, _ = signed.read(file, trust)
+        rows, _ = signatures.read(file, trust)
         here = self._write(lambda: self._writer.known([r.digest for r in rows]))
         added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
         return bundles.Imported(added, len(rows) - added)

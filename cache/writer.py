@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..files.kinds import APPLICATION
 from ..ir.errors import CacheError
-from . import ours, queries
-from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
+from . import file_check, queries
+from .file_errors import ELSEWHERE, Busy, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
 
@@ -242,10 +242,10 @@ def _settle(path: Path) -> None:
 
 def _refuse_strangers(path: Path) -> None:
     """Raise Stranger for what is not ours, before a pragma of ours changes it."""
-    if not ours.check(path):
+    if not file_check.check(path):
         return
     try:
-        with contextlib.closing(ours.reading(str(path), ours.at_rest(str(path)))) as c:
+        with contextlib.closing(file_check.reading(str(path), file_check.at_rest(str(path)))) as c:
             schema_of(c, str(path))
     except sqlite3.Error as e:
         if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:

@@ -1,4 +1,7 @@
-"""What a worker says of itself, and whether a client can work with it."""
+"""What a worker says of itself, whether a client can work with it, and the lock of its machine.
+
+Work that is timed on the processor has the lock alone. Work that is timed on GPUs, and builds, share it. It is a lock on a file in the
+user's state folder. The system lets go of it when a process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -10,11 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
-from .keys import id_of, title_of
-from .seam import FleetSlot, SlotDevice
+from .dask_setup import id_of, title_of
+from .engine import FleetSlot, SlotDevice
 
 if TYPE_CHECKING:
     from ..devices import Device
+
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..files import folders
 
 PROTOCOL = 1
 """Of what travels: payloads of jobs and messages."""
@@ -93,3 +105,39 @@ def slot_of(address: str, said: Mapping[str, Any], ours: Mapping[str, Any], keys
         machine=str(said["machine"]),
         alone=bool(said["exclusive"]),
     )
+
+
+POLL_S = 0.002
+"""How often a waiter asks. Once what is timed takes seconds, it asks less often."""
+POLL_LATER_S = 0.02
+
+
+def default_path() -> Path:
+    """The lock of this machine and user."""
+    return folders.state() / "fleet.lock"
+
+
+@contextmanager
+def held(path: str | os.PathLike[str], alone: bool, stopped: Callable[[], bool] = lambda: False) -> Iterator[float]:
+    """Inside, nobody else has the lock (`alone`), or only others who share it. Gives the seconds that were waited. Raises
+    KeyboardInterrupt when `stopped` becomes true while waiting, and FleetError where there can be no such file."""
+    import fcntl
+
+    began = time.monotonic()
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as e:
+        raise FleetError(f"cannot open the lock {path} that keeps timings apart: {e.strerror}") from None
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if stopped():
+                    raise KeyboardInterrupt from None
+                time.sleep(POLL_S if time.monotonic() - began < 1.0 else POLL_LATER_S)
+        yield time.monotonic() - began
+    finally:
+        os.close(fd)

@@ -1,21 +1,112 @@
-"""`tune fleet scheduler`: the process that clients and workers meet at; and whether one answers."""
+"""`tune fleet scheduler`: the process that clients and workers meet at; whether one answers; and what a fleet lost.
+
+The scheduler notes each worker that goes away and what ran there, and clients ask for these notes. They are events of Dask's
+scheduler, which keeps the last 200 of a topic (`dask_setup.DASK`)."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from ..ir.errors import FleetError
-from . import settings
-from .lost import LostNotes
+from . import dask_setup as settings
+from .dask_setup import title_of
 
-TOPIC = "tilewright-"
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+
+LOST_TOPIC = "tilewright.lost"
+HowLost = Literal["died", "silent", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class LostSlot:
+    """A worker that went away. `when`: UTC, ISO 8601, by the scheduler's clock; `worker`: its name, which it has again when its
+    process is started again; `spec`: what it timed on, '' for a builder; `how`: its process or connection ended ("died"), it gave no sign
+    of life for long ("silent"), or it was asked to end ("left"); `jobs`: titles of the jobs that it had, which nobody knows the result of;
+    `back`: whether a worker of this name is there now."""
+
+    when: str
+    worker: str
+    host: str
+    address: str
+    spec: str
+    how: HowLost
+    jobs: tuple[str, ...] = ()
+    back: bool = field(default=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the same names."""
+        return {**asdict(self), "jobs": list(self.jobs)}
+
+
+class LostNotes(SchedulerPlugin):  # type: ignore[misc, unused-ignore]
+    """Notes the workers of a scheduler that go away."""
+
+    name = "tilewright-lost"
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._there: dict[str, dict[str, str]] = {}
+        self._leaving: set[str] = set()
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Dask calls it."""
+        state = scheduler.workers[worker]
+        facts = state.extra.get("tilewright")
+        if isinstance(facts, Mapping):
+            self._there[worker] = {"worker": str(state.name), "host": str(facts["host"]), "spec": (facts["device"] or {}).get("spec", "")}
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Dask calls it with all that is noted anywhere."""
+        if topic in self._there:
+            if isinstance(msg, dict) and msg.get("action") == "closing-worker":
+                self._leaving.add(topic)
+        elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
+            self._removed(msg)
+
+    def _removed(self, said: Mapping[str, Any]) -> None:
+        address = said["worker"]
+        known = self._there.pop(address, None)
+        asked = address in self._leaving
+        self._leaving.discard(address)
+        if known is None:
+            return
+        silent = "ttl" in str(said.get("stimulus_id", ""))
+        jobs = sorted(map(title_of, said.get("processing-tasks", ())))
+        how: HowLost = "left" if asked or said.get("expected") else "silent" if silent else "died"
+        self._scheduler.log_event(LOST_TOPIC, {**known, "address": address, "how": how, "jobs": jobs})
+
+
+def lost_slots(events: Iterable[tuple[float, Mapping[str, Any]]], there: Iterable[str]) -> list[LostSlot]:
+    """What the events of `LOST_TOPIC` say, in order. `there`: names of the workers that are there now."""
+    names = set(there)
+    return [
+        LostSlot(
+            when=datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
+            jobs=tuple(said["jobs"]),
+            back=said["worker"] in names,
+            **{k: said[k] for k in ("worker", "host", "address", "spec", "how")},
+        )
+        for at, said in events
+    ]
+
+
+def times_lost(lost: Iterable[LostSlot]) -> Counter[str]:
+    """How often each title was lost with a worker."""
+    return Counter(title for slot in lost for title in slot.jobs)
+
+
+MESSAGES_TOPIC = "tilewright-"
 """Messages for a client have the topic of this and the client's name."""
 CONNECT_S = 5.0
 
@@ -43,7 +134,7 @@ class Forgetful(SchedulerPlugin):  # type: ignore[misc, unused-ignore]
         """Dask calls it."""
         broker = getattr(scheduler, "_broker", None)
         if broker is not None:
-            broker.truncate(TOPIC + client)
+            broker.truncate(MESSAGES_TOPIC + client)
 
 
 async def reach(url: str, security: Any = None) -> None:

@@ -13,22 +13,84 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from ..cache.recover import CacheWarning
-from ..cache.server.errors import Unreachable
+from ..cache.file_errors import CacheWarning
+from ..cache.server.server_errors import Unreachable
 from ..ir.errors import CacheError, DeviceError, FleetError, TilewrightError, UsageError
 from ..log import logger
 from ..search.budget import DEFAULT_SECONDS
 from ..search.manifest.required import like, target_of
 from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, LEAST_S, LEFT, TUNED, Done, Overall
-from . import travel
-from .seam import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
-from .under_way import Sent, Todo, UnderWay
+from . import entry_job as travel
+from .engine import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..search.manifest.manifest import Entry, Manifest, Place
-    from .seam import FleetEngine, FleetSlot, SlotDevice
-    from .under_way import FleetOptions
+    from .engine import FleetEngine, FleetSlot, SlotDevice
+
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..cache.keys import Key
+    from ..search.manifest.manifest import Entry
+    from .engine import FleetSlot, Running
+
+
+WAIT_S = 30.0
+"""How long an entry waits for a slot that was there and is gone: a worker that died is started again in a second."""
+
+
+@dataclass(eq=False)
+class UnderWay:
+    """An entry on a slot, for whoever shows it. `counts`: candidates by outcome; `top`: what is known of the best so far (t_min in
+    seconds, gflops, gbytes_s, roofline_pct, opts in short form); `began`: a moment on the clock; `attempt`: 1 or 2."""
+
+    entry: Entry
+    slot: FleetSlot
+    share: float | None
+    trials: int | None
+    began: float
+    attempt: int = 1
+    phase: str = "sent"
+    counts: Counter[str] = field(default_factory=Counter)
+    top: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """As `tune_all`'s: the budget of all in seconds (None: each entry has its own), measurements of each entry, whether what is cached
+    is tuned too, and a strategy that goes before what the manifest says."""
+
+    seconds: float | None = None
+    trials: int | None = None
+    again: bool = False
+    strategy: str | None = None
+    wait_s: float = WAIT_S
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(eq=False)
+class Todo:
+    """An entry that is still to be tuned; `i`: its place in the manifest."""
+
+    i: int
+    entry: Entry
+    attempt: int = 1
+    without_s: float | None = None
+    """Since when no slot fits."""
+
+
+@dataclass(eq=False)
+class Sent:
+    """An entry that a slot has."""
+
+    todo: Todo
+    running: Running
+    key: Key
+    shown: UnderWay
 
 
 # many -------------------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from distributed import Nanny, Worker
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
 from ..log import logger
-from . import machine_lock, settings
-from .facts import described, exclusive, host, machine, versions
+from . import dask_setup as settings
+from .engine import SlotDevice
+from .facts import default_path, described, exclusive, host, machine, versions
 from .scheduler import reach
-from .seam import SlotDevice
 
 log = logger("fleet")
 AGAIN_S = 2.0
@@ -61,7 +61,7 @@ def slots(options: WorkerOptions) -> list[dict[str, Any]]:
     """What each process is told. Raises DeviceError for a device that kernels cannot run on, FleetError for none at all."""
     from ..devices import get
 
-    lock = options.lock or str(machine_lock.default_path())
+    lock = options.lock or str(default_path())
     same = {"host": options.name or host(), "lock": lock, "machine": machine(lock)}
     out = []
     for spec in dict.fromkeys(options.devices):

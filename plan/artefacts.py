@@ -27,7 +27,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cache.recover import CacheWarning
+from ..cache.file_errors import CacheWarning
 from ..files import folders, owned
 from ..files.strict import canon
 from ..ir.errors import TilewrightError

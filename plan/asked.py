@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..cache.choice import Standing
 from ..cache.objectives import FRONTS, OBJECTIVES, TIME, fronts_with
-from ..cache.valued import scratch_of, undominated, value_of
+from ..cache.ranking import Standing, scratch_of, undominated, value_of
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row

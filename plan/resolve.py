@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ..cache.choice import Standing
+from ..cache.file_errors import CacheWarning
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.objectives import TIME
-from ..cache.recover import CacheWarning
+from ..cache.ranking import Standing
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel

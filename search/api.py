@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..cache.choice import Standing
 from ..cache.objectives import TIME
+from ..cache.ranking import Standing
 from ..ir import given
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
@@ -106,7 +106,7 @@ def tune(
 
     `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
     precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
-    measurer, where that is not one of `device` here (`fleet.batches.tuned`). `objective`: what is made small, of
+    measurer, where that is not one of `device` here (`fleet.batches.fleet_measurer`). `objective`: what is made small, of
     `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
 
     `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..cache.choice import FAILED
+from ..cache.file_errors import CacheWarning
 from ..cache.objectives import TIME
-from ..cache.recover import CacheWarning
+from ..cache.ranking import FAILED
 from ..cache.rows import OBJECTIVE
-from ..cache.server.errors import Unreachable
+from ..cache.server.server_errors import Unreachable
 from ..files.strict import canon
 from ..ir.errors import CacheError, OptError
 from .interrupts import OutOfTime

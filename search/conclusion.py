@@ -4,7 +4,7 @@ At the end: its result, the winner's row, how thorough it was. While it goes on,
 that is killed, or loses its cache, leaves one all the same. The start schedule answers as soon as it was found right. Then it is checked a
 second time, when the inputs for that were prepared in the background, and so is the best so far at each quarter of the budget and every
 half minute where it has changed. It has to beat the start schedule as the winner has to. What passed is not checked again at the end, and
-what did not is out at once. The rows say that they are provisional, and answer only until their search has ended (`cache.choice`)."""
+what did not is out at once. The rows say that they are provisional, and answer only until their search has ended (`cache.ranking`)."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..cache.choice import Standing
-from ..cache.valued import energy_of, scratch_of
+from ..cache.ranking import Standing, energy_of, scratch_of
 from ..ir.errors import OptError
 from ..opts import apply
 from ..opts.opt import parse
@@ -282,7 +281,7 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
 
 
 def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None:
-    from ..cache.valued import energy_of, scratch_of, value_of
+    from ..cache.ranking import energy_of, scratch_of, value_of
     from ..measure import Measurement, Outcome
     from ..measure.outcome import EnergyUse
     from ..plan.identity import opts_of

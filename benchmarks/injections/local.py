@@ -17,7 +17,7 @@ from typing import Any
 from faults.kinds import Verdict
 from faults.tool import Tool, kill, processes, start, until
 from tilewright.fleet import tls
-from tilewright.fleet.engine import DaskEngine
+from tilewright.fleet.dask_engine import DaskEngine
 from tilewright.ir.errors import FleetError
 
 from .device import LOG, WATCHED

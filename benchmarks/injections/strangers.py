@@ -11,7 +11,7 @@ from typing import Any
 
 from faults.tool import start
 from tilewright.fleet import tls
-from tilewright.fleet.engine import DaskEngine
+from tilewright.fleet.dask_engine import DaskEngine
 
 from .local import LocalFleet
 from .run import FleetVerdict

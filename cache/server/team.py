@@ -26,15 +26,15 @@ from typing import Any
 from ...files import folders
 from ...files.strict import AS_JSON
 from ...ir.errors import CacheError
+from ..file_errors import CacheWarning, Damaged, Older, classify
 from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
 from ..lookup import Reader
-from ..recover import CacheWarning, Damaged, Older, classify
 from ..rows import COLUMNS, TYPES, Row, digest_of_record, now, objective_in
 from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address
-from .errors import Forbidden, Unreachable
+from .server_errors import Forbidden, Unreachable
 from .writer import Changes, ServerWriter
 
 # mirror -----------------------------------------------------------------------------------------------------

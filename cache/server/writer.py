@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.errors import CacheError
 from .. import queries
-from ..recover import Newer, Older
+from ..file_errors import Newer, Older
 from ..version import SERVER_SCHEMA
 from ..writer import RowWriter
 from .address import Address
-from .errors import WRITER, Forbidden, classify, stands_still
+from .server_errors import WRITER, Forbidden, classify, stands_still
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

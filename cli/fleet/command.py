@@ -75,7 +75,7 @@ def status(args: Namespace) -> int:
     from .status import show
 
     secured = security(args.url, "client", args.tls)
-    from ...fleet.engine import DaskEngine
+    from ...fleet.dask_engine import DaskEngine
 
     engine = DaskEngine(args.url, secured)
     try:
@@ -83,7 +83,7 @@ def status(args: Namespace) -> int:
     finally:
         engine.close()
     if args.format == "json":
-        from ...fleet.lost import times_lost
+        from ...fleet.scheduler import times_lost
 
         said = {"slots": [s.to_json() for s in slots], "other_workers": strangers, "lost": [g.to_json() for g in gone]}
         _say(json.dumps({"schema": 1, "url": args.url, **said, "times_lost": dict(times_lost(gone))}, indent=1))

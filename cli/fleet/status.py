@@ -10,8 +10,8 @@ from ..terminal.style import table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...fleet.lost import LostSlot
-    from ...fleet.seam import FleetSlot
+    from ...fleet.engine import FleetSlot
+    from ...fleet.scheduler import LostSlot
 
 MOST_LOST = 12
 """Losses that the table has; --json has all that the scheduler noted."""
@@ -49,7 +49,7 @@ def _there(out: Console, url: str, slots: Sequence[FleetSlot]) -> None:
 def _lost(out: Console, gone: Sequence[LostSlot]) -> None:
     from rich.text import Text
 
-    from ...fleet.lost import times_lost
+    from ...fleet.scheduler import times_lost
 
     often = times_lost(gone)
     left_out = len(gone) - MOST_LOST

@@ -15,7 +15,7 @@ from .command import security
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...fleet.under_way import UnderWay
+    from ...fleet.sweep import UnderWay
     from ...search.manifest.manifest import Manifest
     from ...search.manifest.tune_all import Done, Overall
 
@@ -155,9 +155,8 @@ def tune_shown(
     a line; `after`: which entry each one waits for; `ended` hears of each. Raises FleetError, CacheError."""
     secured = security(args.fleet, "client", args.tls)
     from ... import cache
-    from ...fleet.engine import DaskEngine
-    from ...fleet.sweep import sweep_on_fleet
-    from ...fleet.under_way import FleetOptions
+    from ...fleet.dask_engine import DaskEngine
+    from ...fleet.sweep import FleetOptions, sweep_on_fleet
     from ...search import strategy as strategies
 
     strategy = strategies.check(args.strategy) if args.strategy else None

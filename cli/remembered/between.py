@@ -13,8 +13,7 @@ from .signed import checker
 
 if TYPE_CHECKING:
     from ...cache import Row
-    from ...cache.compare import KeyDifference
-    from ...cache.holdings import Holding
+    from ...cache.comparison import Holding, KeyDifference
 
 DIFFERENT = 1
 """The exit code of `--exit-code`."""
@@ -22,8 +21,7 @@ DIFFERENT = 1
 
 def diff(args: Namespace) -> int:
     """Say how B differs from A."""
-    from ...cache.compare import Difference, compare
-    from ...cache.holdings import hold
+    from ...cache.comparison import Difference, compare, hold
 
     check = checker(args)
     a, b = hold(args.a, check), hold(args.b, check)
@@ -98,8 +96,8 @@ def _place(h: Holding) -> dict[str, Any]:
 def merge(args: Namespace) -> int:
     """Add what several places hold to one."""
     from ...cache import Cache
-    from ...cache.holdings import hold
-    from ...cache.merged import merge as merged
+    from ...cache.comparison import hold
+    from ...cache.comparison import merge as merged
 
     check = checker(args)
     inputs = [hold(name, check) for name in args.inputs]

@@ -23,7 +23,7 @@ SHOWN = 20
 def prune(store: Cache, args: Namespace) -> int:
     """Find, show, keep a copy where one is asked for, and delete."""
     from ...cache import bundles
-    from ...cache.holdings import Holding, hold
+    from ...cache.comparison import Holding, hold
     from ...cache.prune import plan
 
     rules = asked(args)
@@ -122,7 +122,7 @@ def _chosen(rules: PruneRules) -> list[str]:
 
 def _compacted(store: Cache) -> tuple[int, int] | None:
     """Bytes of the file before and after; None for a server, or where somebody else is at work on it."""
-    from ...cache.compact import compact
+    from ...cache.prune import compact
 
     if store.path is None:
         return None

@@ -14,36 +14,36 @@ from ...ir.errors import CacheError, UsageError
 
 if TYPE_CHECKING:
     from ...cache import Row
-    from ...cache.signed import Trust
+    from ...cache.signatures import Trust
 
 PASSWORD = "TILEWRIGHT_KEY_PASSWORD"
 
 
 def trust(args: Namespace) -> Trust:
     """What a bundle must show, by the arguments, else by what is kept and set. Raises CacheError for a key that is none."""
-    from ...cache import signed
+    from ...cache import signatures
 
     if args.trust:
-        return signed.Trust(signed.trusted(args.trust), True, args.signature)
-    required = args.require_signature or bool(args.signature) or signed.required_by_environment()
-    return signed.Trust(signed.kept(), required, args.signature)
+        return signatures.Trust(signatures.trusted(args.trust), True, args.signature)
+    required = args.require_signature or bool(args.signature) or signatures.required_by_environment()
+    return signatures.Trust(signatures.kept(), required, args.signature)
 
 
 def checker(args: Namespace) -> Callable[[bytes, str], None]:
     """What refuses a bundle's bytes."""
-    from ...cache import signed
+    from ...cache import signatures
 
     asked = trust(args)
 
     def check(raw: bytes, name: str) -> None:
-        signed.check(raw, name, asked)
+        signatures.check(raw, name, asked)
 
     return check
 
 
 def export_signed(rows: Sequence[Row], args: Namespace) -> int:
     """Write a bundle and its signature. The signature is made first, so a wrong password changes nothing."""
-    from ...cache import bundles, signed
+    from ...cache import bundles, signatures
     from ...files.output import replace
 
     if args.file == "-":
@@ -51,19 +51,19 @@ def export_signed(rows: Sequence[Row], args: Namespace) -> int:
     text = io.StringIO()
     written = bundles.write(rows, text)
     raw = text.getvalue().encode()
-    made = signed.sign(raw, args.file, args.sign, lambda: password(args.sign))
-    for path, content, kind in ((args.file, raw, "bundle"), (f"{args.file}{signed.SUFFIX}", made, "signature")):
+    made = signatures.sign(raw, args.file, args.sign, lambda: password(args.sign))
+    for path, content, kind in ((args.file, raw, "bundle"), (f"{args.file}{signatures.SUFFIX}", made, "signature")):
         try:
             replace(path, content, None if args.overwrite else kind)
         except OSError as e:
             raise CacheError(f"cannot write {path}: {e.strerror}; choose another file") from None
-    print(f"wrote {written} measurements to {args.file}, signed in {args.file}{signed.SUFFIX}")
+    print(f"wrote {written} measurements to {args.file}, signed in {args.file}{signatures.SUFFIX}")
     return 0
 
 
 def mention_older(file: str) -> None:
     """A signature beside a bundle that was just written anew is of what it was before."""
-    from ...cache.signed import SUFFIX
+    from ...cache.signatures import SUFFIX
 
     if os.path.isfile(f"{file}{SUFFIX}"):
         print(f"note: {file}{SUFFIX} is of its earlier content: delete it, or export with --sign", file=sys.stderr)

@@ -37,27 +37,27 @@ def run(args: Namespace) -> int:
 def _opened(args: Namespace) -> tuple[Cache, Team]:
     """The cache that the arguments name, and the server that it is or that is below it. Raises UsageError where there is none."""
     from ... import cache
-    from ...cache.server import configured
+    from ...cache.server import team_setting
 
     store = cache.open(args.cache)
     if store.team is None:
         raise UsageError(
-            f"no team's cache is named: `tune cache team URL` keeps one in {configured.path()}, "
-            f"{configured.ENV}=URL names one for a while, and --cache URL for this command"
+            f"no team's cache is named: `tune cache team URL` keeps one in {team_setting.path()}, "
+            f"{team_setting.ENV}=URL names one for a while, and --cache URL for this command"
         )
     return store, store.team
 
 
 def _named(args: Namespace) -> int:
-    from ...cache.server import configured
+    from ...cache.server import team_setting
 
-    file = configured.remember("" if args.forget else args.url)
+    file = team_setting.remember("" if args.forget else args.url)
     if args.forget:
         print(f"no team's cache any more ({file})")
     else:
         print(f"the team's cache is {args.url} ({file}); `tune cache pull` fetches it")
-    if configured.ENV in os.environ:
-        print(f"but {configured.ENV} is set, and decides")
+    if team_setting.ENV in os.environ:
+        print(f"but {team_setting.ENV} is set, and decides")
     return 0
 
 

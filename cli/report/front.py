@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ...cache.objectives import ENERGIES, FRONTS
-from ...cache.valued import undominated, value_of
+from ...cache.ranking import undominated, value_of
 from ...search.result import joules
 from ..terminal.style import bytes_text, duration, kept_opts, table
 from .rows import ReportEntry, short_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
 from ...cache.objectives import ENERGIES, TIME
-from ...cache.valued import energy_of, scratch_of
+from ...cache.ranking import energy_of, scratch_of
 from ...ir.errors import OptError, UsageError
 from ...measure.roofline import SURE, share
 from ...search.result import joules

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ...cache.valued import energy_of, scratch_of
+from ...cache.ranking import energy_of, scratch_of
 from .rows import COLUMNS, ReportEntry, notes, ratio, shown, timed
 
 if TYPE_CHECKING:

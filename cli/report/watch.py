@@ -21,8 +21,8 @@ from importlib.resources import files
 from types import TracebackType
 from typing import Any
 
+from ...cache.file_errors import Busy
 from ...cache.layers import ENV
-from ...cache.recover import Busy
 from ...ir.errors import UsageError
 from . import study
 from .rows import ReportEntry, entries

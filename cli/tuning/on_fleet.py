@@ -42,8 +42,8 @@ def run(args: Namespace, start: str, summary: Summary) -> int:
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on the fleet's", args.device)))
     secured = security(args.fleet, "client", args.tls)
-    from ...fleet.batches.tuned import FleetTuning
-    from ...fleet.engine import DaskEngine
+    from ...fleet.batches.fleet_measurer import FleetTuning
+    from ...fleet.dask_engine import DaskEngine
 
     engine = DaskEngine(args.fleet, secured)
     try:

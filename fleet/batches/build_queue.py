@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Measurement
-from ..seam import FleetEngine, FleetJob, FleetSlot, Running
-from . import plain
-from .flights import ask_to_stop
-from .plain import TravellingBuild
+from ..engine import FleetEngine, FleetJob, FleetSlot, Running
+from . import messages
+from .jobs_in_flight import ask_to_stop
+from .messages import TravellingBuild
 
 if TYPE_CHECKING:
     from ...opts.opt import Opt
@@ -148,7 +148,7 @@ class BuildQueue:
             running, numbers = job
             error = running.exception(0)
             if error is None:
-                for n, data in plain.facts(running.result(0)).get("built", ()):
+                for n, data in messages.facts(running.result(0)).get("built", ()):
                     self._settle(int(n), data)
             else:
                 log.info("%s builds no more for this run: %s", running.slot.host or running.slot.address, error)
@@ -164,7 +164,9 @@ class BuildQueue:
             return  # dropped, or built by another as well
         if not isinstance(data, Mapping) or not {"made", "failed"} & data.keys():
             raise FleetError("what a worker says of a build is not readable; client and worker must be the same version")
-        self._done[n] = replace(plain.build(data["made"], opts), made_at=at) if "made" in data else plain.measurement(data["failed"], opts)
+        self._done[n] = (
+            replace(messages.build(data["made"], opts), made_at=at) if "made" in data else messages.measurement(data["failed"], opts)
+        )
 
     def close(self) -> None:
         """Stop what is being built."""

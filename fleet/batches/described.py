@@ -10,7 +10,7 @@ from ...devices import Device, Executable, SourceLike
 from ...devices.limits import Limits
 from ...ir.errors import BuildError, DeviceError
 from ...targets import Target
-from . import plain
+from . import messages
 
 if TYPE_CHECKING:
     from ...program.program import Signature
@@ -30,12 +30,12 @@ class DeviceFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return dict(plain.CODEC.plain(self))
+        return dict(messages.CODEC.plain(self))
 
     @staticmethod
     def from_json(data: Any) -> DeviceFacts:
         """What `to_json` wrote. Raises FleetError, DeviceError."""
-        return plain.read(DeviceFacts, data, "its device")
+        return messages.read(DeviceFacts, data, "its device")
 
     @staticmethod
     def of(device: Device, threads: int) -> DeviceFacts:

@@ -414,7 +414,7 @@ def _affordable(search: BucketSearch, values: Sequence[int], schedules: Sequence
 
 def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float) -> ShapesResult | None:
     """The cache's own division, where each of its parts is verified here."""
-    from ...cache.choice import Standing
+    from ...cache.ranking import Standing
     from ...plan import resolve
     from ...plan.bucketed_kernel import divided
 

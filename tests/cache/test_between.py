@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache
-from tilewright.cache.choice import answers
-from tilewright.cache.compact import compact
-from tilewright.cache.compare import compare
-from tilewright.cache.holdings import hold
-from tilewright.cache.merged import merge
-from tilewright.cache.prune import BEST, PruneRules, plan
+from tilewright.cache.comparison import compare, hold, merge
+from tilewright.cache.prune import BEST, PruneRules, compact, plan
+from tilewright.cache.ranking import answers
 from tilewright.ir.errors import CacheError
 
 from .conftest import MakeRow

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, Key, Standing
-from tilewright.cache.choice import FAILED, answers, standing
-from tilewright.cache.recover import CacheWarning
+from tilewright.cache.file_errors import CacheWarning
+from tilewright.cache.ranking import FAILED, answers, standing
 from tilewright.cache.rows import PINNED
 from tilewright.files.strict import canon
 

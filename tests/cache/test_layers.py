@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import CacheWarning, Key, layers, projects
+from tilewright.cache import CacheWarning, Key, layers, project_consent
 from tilewright.ir.errors import UsageError
 
 
@@ -14,8 +14,8 @@ from tilewright.ir.errors import UsageError
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who allows projects' caches, a project with a folder inside, and no other environment variable."""
     monkeypatch.delenv(layers.ENV, raising=False)
-    monkeypatch.setenv(projects.ENV, "1")
-    monkeypatch.setattr(projects, "_told", set())
+    monkeypatch.setenv(project_consent.ENV, "1")
+    monkeypatch.setattr(project_consent, "_told", set())
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "project" / "src").mkdir(parents=True)
@@ -111,17 +111,17 @@ def found(key: Key) -> bool:
 
 def test_a_projects_cache_answers_where_somebody_allowed_it(home: Path, project: Path, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(key)
-    monkeypatch.setenv(projects.ENV, "0")
+    monkeypatch.setenv(project_consent.ENV, "0")
     assert not found(key)
-    monkeypatch.delenv(projects.ENV)
+    monkeypatch.delenv(project_consent.ENV)
     with pytest.warns(CacheWarning, match=r"the project's cache .*cache.db is not used: nobody allowed it: set TILEWRIGHT_PROJECT_CACHE=1"):
         assert not found(key)
     assert not found(key), "and is told once"
-    projects.remember(project, True)
-    assert found(key) and projects.answer(project) is True and projects.answer(home / "other") is None
-    projects.remember(project, False)
+    project_consent.remember(project, True)
+    assert found(key) and project_consent.answer(project) is True and project_consent.answer(home / "other") is None
+    project_consent.remember(project, False)
     assert not found(key)
-    monkeypatch.setenv(projects.ENV, "yes")
+    monkeypatch.setenv(project_consent.ENV, "yes")
     with pytest.raises(UsageError, match=r"TILEWRIGHT_PROJECT_CACHE is 1 .* or 0 .*, not 'yes'"):
         found(key)
 
@@ -134,15 +134,15 @@ def test_a_projects_cache_that_others_can_write_never_answers(home: Path, projec
 
 
 def test_answers_that_cannot_be_read_are_no_answers(home: Path, project: Path, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(projects.ENV)
+    monkeypatch.delenv(project_consent.ENV)
     file = home / "config" / "tilewright" / "projects.json"
     file.parent.mkdir(parents=True)
     for text in ("", "[]", "{}", '{"schema":1,"projects":[]}', '{"schema":1,"projects":{"x":1}}', "[" * 9999, "\0"):
-        monkeypatch.setattr(projects, "_told", set())
+        monkeypatch.setattr(project_consent, "_told", set())
         file.write_text(text)
         with pytest.warns(CacheWarning, match=r"the answers in .*projects.json are not readable"):
             assert not found(key)
-    projects.remember(project, True)
+    project_consent.remember(project, True)
     assert found(key)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, migrations, move_aside, ours, recover, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, move_aside, schema, version, writer
+from tilewright.cache import file_errors as recover
 from tilewright.cache.lookup import Reader
 from tilewright.files import kinds
 from tilewright.ir.errors import CacheError
@@ -131,7 +132,7 @@ def test_one_that_cannot_be_read_says_so(path: Path, make_row, key: Key, monkeyp
     def refused(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ours, "opened", refused)
+    monkeypatch.setattr(file_check, "opened", refused)
     for work in (lambda s: s.best(key), lambda s: s.record(make_row())):
         with cache.open(path) as store, pytest.raises(CacheError, match=r"cannot read the cache .*: Permission denied; choose another"):
             work(store)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, signed
-from tilewright.cache.signed import Trust, TrustedKey
+from tilewright.cache import Cache, signatures
+from tilewright.cache.signatures import Trust, TrustedKey
 from tilewright.ir.errors import CacheError, UsageError
 
 from .conftest import MakeRow
@@ -20,13 +20,13 @@ pytest.importorskip("minisign")
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    monkeypatch.delenv(signed.ENV, raising=False)
+    monkeypatch.delenv(signatures.ENV, raising=False)
 
 
 @pytest.fixture
 def key(tmp_path: Path) -> TrustedKey:
     """The public half of `release.key`."""
-    return signed.make(tmp_path / "release.key", None)[1]
+    return signatures.make(tmp_path / "release.key", None)[1]
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def bundle(store: Cache, make_row: MakeRow, tmp_path: Path, key: TrustedKey) -> 
     store.record([make_row(), make_row(outcome="crash", t_med=None, verified=False)])
     file = tmp_path / "b.jsonl"
     store.export(file)
-    Path(f"{file}.minisig").write_bytes(signed.sign(file.read_bytes(), file.name, tmp_path / "release.key", str))
+    Path(f"{file}.minisig").write_bytes(signatures.sign(file.read_bytes(), file.name, tmp_path / "release.key", str))
     return file
 
 
 def test_what_a_trusted_key_signed_is_read(bundle: Path, key: TrustedKey, tmp_path: Path) -> None:
-    rows, found = signed.read(bundle, Trust((key,)))
+    rows, found = signatures.read(bundle, Trust((key,)))
     assert len(rows) == 2 and found is not None and found.key == key and "file:b.jsonl" in found.comment
     with cache.open(tmp_path / "new.db") as new:
         assert new.import_(bundle, Trust((key,))) == (2, 0)
@@ -76,8 +76,8 @@ def no_signature(bundle: Path) -> None:
 
 
 def another_key(bundle: Path) -> None:
-    signed.make(bundle.parent / "other.key", None)
-    Path(f"{bundle}.minisig").write_bytes(signed.sign(bundle.read_bytes(), bundle.name, bundle.parent / "other.key", str))
+    signatures.make(bundle.parent / "other.key", None)
+    Path(f"{bundle}.minisig").write_bytes(signatures.sign(bundle.read_bytes(), bundle.name, bundle.parent / "other.key", str))
 
 
 @pytest.mark.parametrize(
@@ -100,62 +100,62 @@ def test_anything_else_is_refused_whole(bundle: Path, key: TrustedKey, tmp_path:
 
 
 def test_a_false_signature_of_a_kept_key_is_refused_though_none_is_required(bundle: Path, key: TrustedKey) -> None:
-    assert signed.check(bundle.read_bytes(), str(bundle)) is None
-    signed.keep(key)
-    found = signed.check(bundle.read_bytes(), str(bundle))
+    assert signatures.check(bundle.read_bytes(), str(bundle)) is None
+    signatures.keep(key)
+    found = signatures.check(bundle.read_bytes(), str(bundle))
     assert found is not None and found.key == key
     tampered(bundle)
     with pytest.raises(CacheError, match="is not what release"):
-        signed.read(bundle)
+        signatures.read(bundle)
     another_key(bundle)
-    assert signed.check(bundle.read_bytes(), str(bundle)) is None, "whose it is nobody asked"
+    assert signatures.check(bundle.read_bytes(), str(bundle)) is None, "whose it is nobody asked"
 
 
 def test_the_environment_requires_signatures_of_every_import(
     bundle: Path, key: TrustedKey, store: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(signed.ENV, "1")
+    monkeypatch.setenv(signatures.ENV, "1")
     with pytest.raises(CacheError, match="no key is trusted"):
         store.import_(bundle)
-    signed.keep(key)
+    signatures.keep(key)
     assert store.import_(bundle).known == 2
-    monkeypatch.setenv(signed.ENV, "yes")
+    monkeypatch.setenv(signatures.ENV, "yes")
     with pytest.raises(UsageError, match="or 0, not 'yes'"):
         store.import_(bundle)
 
 
 def test_kept_keys_have_one_name_and_count_only_from_a_safe_place(key: TrustedKey, tmp_path: Path) -> None:
-    signed.keep(key)
-    other = signed.make(tmp_path / "other.key", None)[1]
+    signatures.keep(key)
+    other = signatures.make(tmp_path / "other.key", None)[1]
     with pytest.raises(CacheError, match="another key is called release"):
-        signed.keep(TrustedKey(key.name, other.id, other.text))
+        signatures.keep(TrustedKey(key.name, other.id, other.text))
     with pytest.raises(CacheError, match="cannot be a key's name"):
-        signed.keep(TrustedKey("../evil", key.id, key.text))
-    assert signed.trusted([key.id, "release"]) == (key, key)
-    assert signed.trusted([other.text, str(tmp_path / "other.pub")])[1] == other
-    signed.folder().chmod(0o777)
+        signatures.keep(TrustedKey("../evil", key.id, key.text))
+    assert signatures.trusted([key.id, "release"]) == (key, key)
+    assert signatures.trusted([other.text, str(tmp_path / "other.pub")])[1] == other
+    signatures.folder().chmod(0o777)
     with pytest.raises(CacheError, match="do not count"):
-        signed.kept()
-    signed.folder().chmod(0o700)
-    assert signed.forget("release") == key and signed.kept() == ()
+        signatures.kept()
+    signatures.folder().chmod(0o700)
+    assert signatures.forget("release") == key and signatures.kept() == ()
     with pytest.raises(CacheError, match="no trusted key"):
-        signed.forget("release")
+        signatures.forget("release")
 
 
 def test_files_that_are_no_keys_are_named(tmp_path: Path, key: TrustedKey) -> None:
     for text, said in ((str(tmp_path / "none"), "no file"), (str(tmp_path / "release.key"), "secret"), (__file__, "not a public key")):
         with pytest.raises(CacheError, match=said):
-            signed.parse(text)
+            signatures.parse(text)
     with pytest.raises(CacheError, match="public key"):
-        signed.sign(b"", "x", tmp_path / "release.pub", str)
+        signatures.sign(b"", "x", tmp_path / "release.pub", str)
     with pytest.raises(CacheError, match="there already"):
-        signed.make(tmp_path / "release.key", None)
+        signatures.make(tmp_path / "release.key", None)
 
 
 def test_what_minisign_signed_counts() -> None:
     """Text, key and signature that minisign 0.11 verified and this library did not make."""
     text, line, signature = (GOLDEN / name for name in ("text", "key.pub", "text.minisig"))
-    found = signed.check(text.read_bytes(), str(text), Trust((signed.parse(str(line)),), True, str(signature)))
+    found = signatures.check(text.read_bytes(), str(text), Trust((signatures.parse(str(line)),), True, str(signature)))
     assert found is not None and found.comment.startswith("timestamp:")
 
 

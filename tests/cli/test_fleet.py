@@ -67,8 +67,8 @@ def test_certificates_are_made_once_and_renewed(tune: Any, tmp_path: Path) -> No
 
 
 def under_way(**more: Any) -> Any:
-    from tilewright.fleet.seam import FleetSlot, SlotDevice
-    from tilewright.fleet.under_way import UnderWay
+    from tilewright.fleet.engine import FleetSlot, SlotDevice
+    from tilewright.fleet.sweep import UnderWay
     from tilewright.search.manifest.manifest import Entry, Place
 
     device = SlotDevice("cuda:0", "cuda:sm_90", "nvrtc-13", 1, "0" * 16)

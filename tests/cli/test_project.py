@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import layers, projects
+from tilewright.cache import layers, project_consent
 from tilewright.cli.remembered.project import settle
 
 from .conftest import row
@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in (layers.ENV, projects.ENV):
+    for name in (layers.ENV, project_consent.ENV):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     path = tmp_path / "project" / ".tilewright" / "cache.db"
@@ -42,27 +42,27 @@ def asked(monkeypatch: pytest.MonkeyPatch, typed: str, **args: object) -> bool:
 
 @pytest.mark.parametrize(("typed", "answer"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", None)])
 def test_it_is_asked_once_and_the_answer_is_kept(project: Path, monkeypatch: pytest.MonkeyPatch, typed: str, answer: bool | None) -> None:
-    assert asked(monkeypatch, typed) and projects.answer(project) is answer
+    assert asked(monkeypatch, typed) and project_consent.answer(project) is answer
     assert asked(monkeypatch, "n\n") is (answer is None)
 
 
 def test_nobody_is_asked_without_need(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not asked(monkeypatch, "y\n", cache="x.db")
     settle(Namespace())  # a command without a cache
-    for name, value in ((projects.ENV, "0"), (projects.ENV, "1"), (layers.ENV, "x.db")):
+    for name, value in ((project_consent.ENV, "0"), (project_consent.ENV, "1"), (layers.ENV, "x.db")):
         with monkeypatch.context() as m:
             m.setenv(name, value)
             assert not asked(m, "y\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     settle(Namespace(cache=None))
-    assert projects.answer(project) is None, "no terminal"
+    assert project_consent.answer(project) is None, "no terminal"
     project.chmod(0o666)
     assert not asked(monkeypatch, "y\n"), "it would not be used"
 
 
 def test_an_answer_that_cannot_be_kept_counts_for_now(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "config").write_text("in the way")
-    monkeypatch.setenv(projects.ENV, "")
+    monkeypatch.setenv(project_consent.ENV, "")
     with pytest.warns(UserWarning, match="the answer cannot be kept .*TILEWRIGHT_PROJECT_CACHE=1 says the same"):
         assert asked(monkeypatch, "y\n")
-    assert projects.setting() is True
+    assert project_consent.setting() is True

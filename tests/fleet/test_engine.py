@@ -16,11 +16,13 @@ import pytest
 pytest.importorskip("distributed")
 from distributed import Worker
 from distributed.utils import LoopRunner
-from tilewright.fleet import engine as site
-from tilewright.fleet import jobs, scheduler, settings, tls
-from tilewright.fleet.engine import DaskEngine
-from tilewright.fleet.keys import id_of, key_of, title_of
-from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed, SlotLost, Worksite
+from tilewright.fleet import dask_engine as site
+from tilewright.fleet import dask_setup as settings
+from tilewright.fleet import engine as jobs
+from tilewright.fleet import scheduler, tls
+from tilewright.fleet.dask_engine import DaskEngine
+from tilewright.fleet.dask_setup import id_of, key_of, title_of
+from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed, SlotLost, Worksite
 from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
 from tilewright.ir.errors import FleetError
 

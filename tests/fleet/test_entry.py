@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from tilewright import cache, kernels
-from tilewright.fleet import entry as entries
-from tilewright.fleet import travel
+from tilewright.fleet import entry_job as entries
+from tilewright.fleet import entry_job as travel
+from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed
 from tilewright.fleet.facts import described
-from tilewright.fleet.local import LocalEngine
-from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed
-from tilewright.fleet.sweep import tune_on_fleet
-from tilewright.fleet.under_way import FleetOptions
+from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.manifest import Entry, Manifest, Place
+
+from tests.support.local_fleet import LocalEngine
 
 SPEC = f"{Path(__file__).parents[1] / 'fake_device.py'}:FakeDevice"
 PLACE = Place("fake", SPEC, threads=1)

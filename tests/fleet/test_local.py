@@ -8,8 +8,9 @@ from concurrent.futures import wait
 from typing import Any
 
 import pytest
-from tilewright.fleet.local import Died, LocalEngine
-from tilewright.fleet.seam import FleetJob, FleetSlot, JobFailed, SlotDevice, SlotLost, Worksite
+from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed, SlotDevice, SlotLost, Worksite
+
+from tests.support.local_fleet import Died, LocalEngine
 
 DEVICE = SlotDevice("cpu", "c:x86_64:v3:", "gcc 12", 4, "0" * 16)
 

@@ -13,17 +13,16 @@ import pytest
 from tilewright import cache, kernels
 from tilewright.cache import Cache, CacheWarning, Key, Row
 from tilewright.cache import store as spill
-from tilewright.cache.server.errors import Unreachable
-from tilewright.fleet.entry import Reports
-from tilewright.fleet.local import Died, LocalEngine
-from tilewright.fleet.seam import FleetJob, FleetSlot, Running, SlotDevice, Worksite
-from tilewright.fleet.sweep import ClientWriter, tune_on_fleet
-from tilewright.fleet.travel import bundle
-from tilewright.fleet.under_way import FleetOptions
+from tilewright.cache.server.server_errors import Unreachable
+from tilewright.fleet.engine import FleetJob, FleetSlot, Running, SlotDevice, Worksite
+from tilewright.fleet.entry_job import Reports, bundle
+from tilewright.fleet.sweep import ClientWriter, FleetOptions, tune_on_fleet
 from tilewright.ir.errors import FleetError
 from tilewright.search.manifest.manifest import Entry, Manifest, Place
 from tilewright.search.manifest.tune_all import Done
 from tilewright.search.result import Job, make
+
+from tests.support.local_fleet import Died, LocalEngine
 
 TARGET = "llvm:x86_64:znver5:avx2"
 ZEN, OTHER = Place("zen", "cpu", TARGET, 1), Place("other", "cpu", "llvm:x86_64:*+avx512*", 1)
@@ -248,7 +247,7 @@ def test_what_a_worker_sends_is_read_strictly(message: Any, why: str, tuned: Cal
 
 def test_a_result_with_other_fields_is_refused(tuned: Callable[..., Any]) -> None:
     done, _ = tuned(lambda job, site: {"result": {"opts": []}}, slots(1), entry(1))
-    assert done[0].status == "failed" and "other fields" in done[0].message
+    assert done[0].status == "failed" and "is missing" in done[0].message
 
 
 def test_an_error_of_a_search_fails_its_entry_only(tuned: Callable[..., Any]) -> None:
@@ -304,7 +303,7 @@ def test_ctrl_c_ends_searches_and_keeps_what_they_found(tmp_path: Path) -> None:
 
 
 def test_a_key_is_that_of_the_slots_device() -> None:
-    from tilewright.fleet.travel import key_of
+    from tilewright.fleet.entry_job import key_of
 
     (there,) = slots(1)
     assert key_of(entry(1), there) == Key(key_of(entry(1), there).kernel, TARGET, 1, "llvmlite-1")

@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
-from tilewright.fleet import jobs, scheduler, settings, tls
-from tilewright.fleet.engine import DaskEngine
-from tilewright.fleet.seam import FleetJob, FleetSlot, SchedulerLost, Worksite
+from tilewright.fleet import dask_setup as settings
+from tilewright.fleet import engine as jobs
+from tilewright.fleet import scheduler, tls
+from tilewright.fleet.dask_engine import DaskEngine
+from tilewright.fleet.engine import FleetJob, FleetSlot, SchedulerLost, Worksite
 from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
 
 pytestmark = pytest.mark.slow

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tilewright import cache, kernels
-from tilewright.fleet.local import LocalEngine
-from tilewright.fleet.seam import FleetSlot, SlotDevice, Worksite
-from tilewright.fleet.sweep import sweep_on_fleet
-from tilewright.fleet.under_way import FleetOptions
+from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
+from tilewright.fleet.sweep import FleetOptions, sweep_on_fleet
 from tilewright.search.manifest.manifest import Entry, Manifest, Place
 from tilewright.search.manifest.sweep_order import order
 from tilewright.search.result import Job, make
+
+from tests.support.local_fleet import LocalEngine
 
 TARGET = "llvm:x86_64:znver5:avx2"
 ZEN = Place("zen", "cpu", TARGET, 1)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tilewright import kernels
-from tilewright.fleet import travel
+from tilewright.fleet import entry_job as travel
 from tilewright.ir.errors import FleetError
 from tilewright.opts import parse
 from tilewright.search.manifest.manifest import Entry, Place

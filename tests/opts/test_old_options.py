@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tilewright.cache import Row
-from tilewright.cache.choice import answers
+from tilewright.cache.ranking import answers
 from tilewright.ir import OptError
 from tilewright.opts import Opt, dumps, parse, short
 from tilewright.opts.old_options import OLD_OPTIONS

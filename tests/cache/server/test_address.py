@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import CacheWarning
-from tilewright.cache.server import configured
+from tilewright.cache.server import team_setting
 from tilewright.cache.server.address import Address
-from tilewright.cache.server.errors import Unreachable, classify
+from tilewright.cache.server.server_errors import Unreachable, classify
 from tilewright.cli import main
 from tilewright.files.secrets import hidden
 from tilewright.ir.errors import CacheError, UsageError
@@ -77,30 +77,30 @@ def test_other_users_do_not_see_it_among_the_arguments() -> None:
 
 # the settings -------------------------------------------------------------------------------------------------------
 def test_the_settings_name_the_team(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert configured.team() is None
+    assert team_setting.team() is None
     assert main(["cache", "team"]) == 2 and "no team's cache is named: `tune cache team URL` keeps one" in capsys.readouterr().err
     assert main(["cache", "team", "postgresql://u@h/db"]) == 0
-    assert str(configured.team()) == "postgresql://u@h/db"
-    monkeypatch.setenv(configured.ENV, "postgresql://other/db")
-    assert str(configured.team()) == "postgresql://other/db"
-    monkeypatch.setenv(configured.ENV, "")
-    assert configured.team() is None
-    monkeypatch.delenv(configured.ENV)
+    assert str(team_setting.team()) == "postgresql://u@h/db"
+    monkeypatch.setenv(team_setting.ENV, "postgresql://other/db")
+    assert str(team_setting.team()) == "postgresql://other/db"
+    monkeypatch.setenv(team_setting.ENV, "")
+    assert team_setting.team() is None
+    monkeypatch.delenv(team_setting.ENV)
     with pytest.raises(UsageError, match="no place for a password"):
-        configured.remember("postgresql://u:p@h/db")
-    assert main(["cache", "team", "--forget"]) == 0 and configured.team() is None
+        team_setting.remember("postgresql://u:p@h/db")
+    assert main(["cache", "team", "--forget"]) == 0 and team_setting.team() is None
 
 
 @pytest.mark.parametrize("text", ["team = 3", "team", 'team = "a"\nmore = 1', "\xff", 'team = "mysql://h/db"'])
 def test_settings_that_are_not_understood_are_said(text: str) -> None:
-    configured.remember("postgresql://h/db")
-    configured.path().write_bytes(text.encode("latin-1"))
+    team_setting.remember("postgresql://h/db")
+    team_setting.path().write_bytes(text.encode("latin-1"))
     with pytest.raises((UsageError, CacheError), match=r"is not understood|is not supported"):
         cache.open()
 
 
 def test_settings_that_others_can_write_are_not_read() -> None:
-    file = configured.remember("postgresql://h/db")
+    file = team_setting.remember("postgresql://h/db")
     file.chmod(0o666)
     with pytest.warns(CacheWarning, match=r"cache.toml are not read"):
-        assert configured.team() is None
+        assert team_setting.team() is None

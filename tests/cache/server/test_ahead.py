@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tilewright.cache.server import team as ahead
-from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.server_errors import Unreachable
 from tilewright.cache.server.team import ReadAhead
 from tilewright.cache.server.writer import Changes
 

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache
-from tilewright.cache.compare import compare
-from tilewright.cache.holdings import hold
-from tilewright.cache.merged import merge
+from tilewright.cache.comparison import compare, hold, merge
 from tilewright.cli import main
 
 from ..conftest import MakeRow

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tilewright import cache
 from tilewright.cache.server import roles
-from tilewright.cache.server.errors import Forbidden
+from tilewright.cache.server.server_errors import Forbidden
 from tilewright.cache.server.writer import ServerWriter
 from tilewright.ir.errors import UsageError
 

@@ -14,7 +14,7 @@ from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
 from tilewright.cache.server import team as mirror
 from tilewright.cache.server.address import Address
-from tilewright.cache.server.errors import Forbidden, Unreachable
+from tilewright.cache.server.server_errors import Forbidden, Unreachable
 from tilewright.cache.server.team import Mirror
 from tilewright.cache.server.writer import ServerWriter
 from tilewright.ir.errors import CacheError

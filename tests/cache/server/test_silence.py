@@ -11,7 +11,7 @@ import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
 from tilewright.cache.server import writer as limits
-from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.server_errors import Unreachable
 from tilewright.cache.server.writer import SilenceWatch
 from tilewright.ir.errors import CacheError
 

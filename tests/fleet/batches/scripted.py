@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.devices import get
-from tilewright.fleet.batches import plain
-from tilewright.fleet.batches.crew import Crew
+from tilewright.fleet.batches import messages
 from tilewright.fleet.batches.described import DeviceFacts
+from tilewright.fleet.batches.equal_devices import EqualDevices
 from tilewright.fleet.batches.fleet_measurer import FleetMeasurer
-from tilewright.fleet.local import Died, LocalEngine
-from tilewright.fleet.seam import FleetSlot, SlotDevice, Worksite
+from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.targets import host
+
+from tests.support.local_fleet import Died, LocalEngine
 
 DEVICE = SlotDevice("cpu", "c:x86_64:v3:", "gcc 12", 4, "0" * 16)
 BASE = {"kernel": {"kernel": "matmulish"}, "threads": 4, "seed": 0, "deadline_s": 1.0, "hashed": False}
@@ -31,7 +32,7 @@ def schedule(n: int) -> tuple[Opt, ...]:
 
 def number(opts: Any) -> int:
     """Which one it is, of options or their JSON; of others than `schedule` makes, some number."""
-    read = plain.schedule(opts)
+    read = messages.schedule(opts)
     if len(read) == 1 and read[0].op == "UPCAST" and read[0].on == "m":
         return int(read[0].amount) - 2
     return 1000 + zlib.crc32(repr(read).encode()) % 1000
@@ -72,14 +73,14 @@ class Script:
     def build(self, address: str, opts: Any) -> dict[str, Any]:
         with self.guard:
             self.made.append((address, number(opts)))
-        return {"made": plain.TravellingBuild((), f"sha{number(opts)}").to_json(False)}
+        return {"made": messages.TravellingBuild((), f"sha{number(opts)}").to_json(False)}
 
     def _measure(self, payload: Mapping[str, Any], site: Worksite, address: str) -> dict[str, Any]:
         for item in payload["items"]:
             n = number(item["opts"])
             self._begin(n, item["i"], site, address, bool(payload.get("careful")))
             t = self.seconds(n, address)
-            site.send({"row": [item["i"], plain.measurement_json(Measurement((), Outcome.ok, t, t, 5, sha=f"sha{n}"))]})
+            site.send({"row": [item["i"], messages.measurement_json(Measurement((), Outcome.ok, t, t, 5, sha=f"sha{n}"))]})
             if site.stopped:
                 break
         return {}
@@ -108,11 +109,11 @@ class Script:
         n = number(payload["items"][0]["opts"])
         self._begin(n, 0, site, address, True)
         t = self.seconds(n, address)
-        return {"row": plain.measurement_json(Measurement((), Outcome.ok, t, t, 5, sha=f"sha{n}", checks=("whole", "fresh")))}
+        return {"row": messages.measurement_json(Measurement((), Outcome.ok, t, t, 5, sha=f"sha{n}", checks=("whole", "fresh")))}
 
     def _duel(self, payload: Mapping[str, Any], site: Worksite, address: str) -> dict[str, Any]:
         a, b = (self.seconds(number(i["opts"]), address) for i in payload["items"])
-        return {"duel": plain.CODEC.plain(Duel(a / b, a != b, a, b, payload["rounds"]))}
+        return {"duel": messages.CODEC.plain(Duel(a / b, a != b, a, b, payload["rounds"]))}
 
 
 def slots(n: int, hosts: Sequence[str] = ()) -> list[FleetSlot]:
@@ -130,8 +131,8 @@ class Stage:
     def __init__(self, n: int, script: Script, more: Sequence[FleetSlot] = (), revive: bool = True, wanted: int | None = None) -> None:
         self.script = script
         self.engine = LocalEngine([*slots(n), *more], {"batch": script.batch, "build": script.build_job}, revive)
-        self.crew = Crew(self.engine, DEVICE.slot_name, wanted or n)
-        self.measurer = FleetMeasurer(self.engine, self.crew, BASE, facts())
+        self.devices = EqualDevices(self.engine, DEVICE.slot_name, wanted or n)
+        self.measurer = FleetMeasurer(self.engine, self.devices, BASE, facts())
 
     def __enter__(self) -> Stage:
         return self

@@ -11,9 +11,11 @@ import pytest
 from fake_device import SPEC
 from scripted import until
 from tilewright import devices
-from tilewright.fleet.batches import at_builder, at_worker, held, plain
+from tilewright.fleet.batches import batch_job as at_worker
+from tilewright.fleet.batches import build_job as at_builder
+from tilewright.fleet.batches import kept_measurer, messages
 from tilewright.fleet.batches.described import DeviceFacts
-from tilewright.fleet.batches.held import release
+from tilewright.fleet.batches.kept_measurer import release
 from tilewright.fleet.batches.subject import subject, task_of
 from tilewright.ir.errors import FleetError
 from tilewright.measure.outcome import Duel
@@ -57,7 +59,7 @@ def test_a_batch_is_measured_and_its_measurer_kept(base: dict[str, Any]) -> None
     answer = at_worker.run(
         base | {"ask": "measure", "items": items(ROWS, WRONG, WIDE), "queue": [[7, []], [8, [o.json for o in WRONG]]]}, site
     )
-    rows = {i: plain.measurement(row, ()) for i, row in site.of("row")}
+    rows = {i: messages.measurement(row, ()) for i, row in site.of("row")}
     assert {i: str(m.outcome) for i, m in rows.items()} == {10: "ok", 11: "illegal", 12: "ok"}
     assert site.of("begin") == [10, 12] and site.of("alive")
     built = answer["built"]
@@ -74,9 +76,9 @@ def test_a_batch_is_measured_and_its_measurer_kept(base: dict[str, Any]) -> None
     assert sent["sha"] == rows[12].sha and len(sent["obj"][0]) > 100
     at_builder.run({"ask": "release"}, Site())
     pair = [{"i": 0, "opts": [], "build": None}, {"i": 1, "opts": [o.json for o in WIDE], "build": sent}]
-    duel = plain.read(Duel, at_worker.run(base | {"ask": "duel", "items": pair, "rounds": 3}, site)["duel"], "a comparison")
+    duel = messages.read(Duel, at_worker.run(base | {"ask": "duel", "items": pair, "rounds": 3}, site)["duel"], "a comparison")
     assert duel.rounds == 3 and duel.t_b == pytest.approx(rows[12].t_min)
-    confirmed = plain.measurement(at_worker.run(base | {"ask": "confirm", "items": pair[1:]}, site)["row"], WIDE)
+    confirmed = messages.measurement(at_worker.run(base | {"ask": "confirm", "items": pair[1:]}, site)["row"], WIDE)
     assert confirmed.ok and "whole" in confirmed.checks
     site = Site(stopped=True)
     at_worker.run(base | {"ask": "measure", "items": items(ROWS, WIDE)}, site)
@@ -120,7 +122,7 @@ def test_a_users_file_travels_with_its_text(tmp_path: Path) -> None:
 def test_what_a_client_wanted_no_more_is_not_kept_for_long(base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(at_worker, "LEFT_S", 0.01)
     at_worker.run(base | {"ask": "builds"}, Site())
-    kept = held._of_thread.held
+    kept = kept_measurer._of_thread.measurer
     assert not kept.closed
     at_worker.run(base | {"ask": "builds"}, Site(stopped=True))
     until(lambda: kept.closed)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from scripted import Script, Stage, number, schedule, until
-from tilewright.fleet.batches import crew, dispatch, flights
-from tilewright.fleet.seam import FleetJob, FleetSlot
+from tilewright.fleet.batches import dispatch, equal_devices, jobs_in_flight
+from tilewright.fleet.engine import FleetJob, FleetSlot
 from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import DuelError
 
@@ -34,7 +34,7 @@ def test_batches_are_shared_once_devices_are_equal() -> None:
 def test_a_device_that_differs_is_a_slot_of_its_own() -> None:
     with Stage(3, Script(speed={"w1": 1.2})) as s:
         s.ready()
-        assert s.measurer.width == 2 and [x.address for x in s.crew.equal] == ["w0", "w2"]
+        assert s.measurer.width == 2 and [x.address for x in s.devices.equal] == ["w0", "w2"]
         assert "1.20 of the others'" in s.measurer.left_out["w1"]
         s.script.began.clear()
         s.measurer.measure(s.built(12), None)
@@ -189,7 +189,7 @@ def test_machines_without_the_device_build() -> None:
 
 
 def test_a_device_that_comes_back_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "LOOK_S", 0.0)
+    monkeypatch.setattr(equal_devices, "LOOK_S", 0.0)
     script = Script()
     with Stage(2, script) as s:
         s.ready()
@@ -201,8 +201,8 @@ def test_a_device_that_comes_back_is_compared_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_worker_that_stands_still_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights, "SILENT_S", 0.2)
-    monkeypatch.setattr(crew, "LOOK_S", 0.0)
+    monkeypatch.setattr(jobs_in_flight, "SILENT_S", 0.2)
+    monkeypatch.setattr(equal_devices, "LOOK_S", 0.0)
     monkeypatch.setattr(dispatch, "LISTEN_S", 0.02)
     wake, script = threading.Event(), Script()
 
@@ -222,20 +222,20 @@ def test_a_worker_that_stands_still_is_no_reason_to_wait(monkeypatch: pytest.Mon
 
 
 def test_waiting_behind_another_client_costs_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights, "SILENT_S", 0.1)
+    monkeypatch.setattr(jobs_in_flight, "SILENT_S", 0.1)
     go, script = threading.Event(), Script()
     script.on_begin = lambda n, site: go.wait(20) if n == 99 else None
     with Stage(1, script) as s:
         other = FleetJob("batch", {"ask": "measure", "items": [{"i": 0, "opts": [o.json for o in schedule(99)]}]})
-        running = s.engine.submit(s.crew.equal[0], other)
+        running = s.engine.submit(s.devices.equal[0], other)
         threading.Timer(0.4, go.set).start()
         assert s.measured(2) == {0: "ok", 1: "ok"} and running.done() and s.measurer.lost == 0
 
 
 def test_a_fleet_that_is_gone_ends_the_run_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "LOOK_S", 0.0)
+    monkeypatch.setattr(equal_devices, "LOOK_S", 0.0)
     with Stage(1, Script(), revive=False) as s:
-        s.crew.patience_s = 0.1
+        s.devices.patience_s = 0.1
         built = s.built(4)
         s.engine.lose("w0")
         with pytest.raises(MeasureError, match="no device of the fleet is left for this kernel"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.fleet.batches.losses import BatchPart, LossRule, split
+from tilewright.fleet.batches.jobs_in_flight import BatchPart, LossRule, split
 
 
 def play(count: int, killers: set[int], told: bool, first: set[int] = frozenset()) -> tuple[dict[int, str], int]:  # type: ignore[assignment]

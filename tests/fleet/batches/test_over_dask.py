@@ -12,10 +12,11 @@ pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
 from fake_device import SPEC
 from tilewright import cache
-from tilewright.fleet import scheduler, settings, tls
-from tilewright.fleet.batches import at_builder
-from tilewright.fleet.batches.tuned import FleetTuning
-from tilewright.fleet.engine import DaskEngine
+from tilewright.fleet import dask_setup as settings
+from tilewright.fleet import scheduler, tls
+from tilewright.fleet.batches import build_job as at_builder
+from tilewright.fleet.batches.fleet_measurer import FleetTuning
+from tilewright.fleet.dask_engine import DaskEngine
 from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
 
 pytestmark = pytest.mark.slow

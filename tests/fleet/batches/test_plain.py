@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tilewright.devices import get
-from tilewright.fleet.batches import plain
+from tilewright.fleet.batches import messages
 from tilewright.fleet.batches.described import DescribedDevice, DeviceFacts
 from tilewright.ir.errors import DeviceError, FleetError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
@@ -32,7 +32,7 @@ def sent(data: Any) -> Any:
     "m", [MEASURED, Measurement(OPTS, Outcome.wrong, error=float("inf"), detail="differs"), Measurement((), Outcome.illegal)]
 )
 def test_a_measurement_comes_back(m: Measurement) -> None:
-    got = plain.measurement(sent(plain.measurement_json(m)), m.opts)
+    got = messages.measurement(sent(messages.measurement_json(m)), m.opts)
     assert got == replace(m, error=None if m.error == float("inf") else m.error)
 
 
@@ -42,32 +42,32 @@ def test_a_measurement_comes_back(m: Measurement) -> None:
 )
 def test_a_measurement_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(FleetError, match="not readable"):
-        plain.measurement(plain.measurement_json(MEASURED) | change, OPTS)
+        messages.measurement(messages.measurement_json(MEASURED) | change, OPTS)
 
 
 def test_a_build_comes_back_with_its_object() -> None:
-    b = plain.TravellingBuild(OPTS, "ab", frozenset({"NONDET"}), 0.1, 0.2, 0.3, SIGNATURE, b"object" * 100)
+    b = messages.TravellingBuild(OPTS, "ab", frozenset({"NONDET"}), 0.1, 0.2, 0.3, SIGNATURE, b"object" * 100)
     data = sent(b.to_json(True))
-    assert plain.build(data, OPTS) == b and len(data["obj"][0]) < 600
-    assert plain.build(sent(b.to_json(False)), OPTS) == replace(b, obj=None, signature=None)
+    assert messages.build(data, OPTS) == b and len(data["obj"][0]) < 600
+    assert messages.build(sent(b.to_json(False)), OPTS) == replace(b, obj=None, signature=None)
     with pytest.raises(FleetError, match="damaged"):
-        plain.build(data | {"obj": [data["obj"][0], "0" * 64]}, OPTS)
+        messages.build(data | {"obj": [data["obj"][0], "0" * 64]}, OPTS)
     with pytest.raises(FleetError, match="not readable"):
-        plain.build(data | {"obj": ["%", ""]}, OPTS)
+        messages.build(data | {"obj": ["%", ""]}, OPTS)
 
 
 def test_a_duel_comes_back() -> None:
     d = Duel(0.9, True, 1e-3, 1.1e-3, 9, 0.02, 18)
-    assert plain.read(Duel, sent(plain.CODEC.plain(d)), "a comparison") == d
+    assert messages.read(Duel, sent(messages.CODEC.plain(d)), "a comparison") == d
     with pytest.raises(FleetError):
-        plain.read(Duel, {"ratio": "half"}, "a comparison")
+        messages.read(Duel, {"ratio": "half"}, "a comparison")
 
 
 @pytest.mark.parametrize("target", [host(), named("v3")], ids=lambda t: t.name)
 def test_a_target_comes_back(target: Any) -> None:
-    assert plain.read(Target, sent(plain.CODEC.plain(target)), "its target") == target
+    assert messages.read(Target, sent(messages.CODEC.plain(target)), "its target") == target
     with pytest.raises(FleetError, match="same version"):
-        plain.read(Target, plain.CODEC.plain(target) | {"new": 1}, "its target")
+        messages.read(Target, messages.CODEC.plain(target) | {"new": 1}, "its target")
 
 
 def test_a_described_device_knows_builds_and_runs_nothing() -> None:

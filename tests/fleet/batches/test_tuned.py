@@ -9,12 +9,13 @@ import pytest
 from scripted import DEVICE, Script, slots
 from tilewright import cache
 from tilewright.fleet.batches import dispatch
+from tilewright.fleet.batches.fleet_measurer import FleetTuning, chosen
 from tilewright.fleet.batches.subject import subject
-from tilewright.fleet.batches.tuned import FleetTuning, chosen
-from tilewright.fleet.local import LocalEngine
-from tilewright.fleet.seam import FleetSlot, SlotDevice
+from tilewright.fleet.engine import FleetSlot, SlotDevice
 from tilewright.ir.errors import FleetError, UsageError
 from tilewright.search.task import TuningTask
+
+from tests.support.local_fleet import LocalEngine
 
 SHAPE = {"m": 16, "n": 16, "k": 16}
 
@@ -55,7 +56,7 @@ def test_a_fleet_that_goes_away_leaves_the_best_so_far(
     engine: LocalEngine, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = FleetTuning(engine, "cpu", 2)
-    fleet._crew.patience_s = 0.0
+    fleet._devices.patience_s = 0.0
 
     def gone(n: int, site: object) -> None:
         if len(script.began) == 15:

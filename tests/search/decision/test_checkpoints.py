@@ -227,7 +227,7 @@ def test_provisional_rows_answer_until_their_search_has_ended(store: Cache) -> N
     rows = store.rows()
     said = store.best(KEY)
     assert said is not None and said.provisional
-    from tilewright.cache.choice import answers
+    from tilewright.cache.ranking import answers
 
     slow = dataclasses.replace(said, opts='[["UPCAST","m",2]]', t_med=1.0, when="2999-01-01T00:00:00.000000+00:00", run_id="another")
     final = dataclasses.replace(slow, run_id=said.run_id, provenance='{"confirmed":false}')

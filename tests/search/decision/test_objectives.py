@@ -13,7 +13,7 @@ from synthetic import FakeMeasurer, space
 from tilewright import cache as caches
 from tilewright import kernels, plan
 from tilewright.cache.objectives import FRONTS, objective
-from tilewright.cache.valued import undominated, value_of
+from tilewright.cache.ranking import undominated, value_of
 from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import Opt, parse, short

@@ -12,7 +12,7 @@ import pytest
 import tilewright.cache as caches
 from tilewright import kernels
 from tilewright.cache import CacheWarning, Key
-from tilewright.cache.server.errors import Unreachable
+from tilewright.cache.server.server_errors import Unreachable
 from tilewright.ir.errors import CacheError
 from tilewright.ir.normal_form.canonical import canonical, loose
 from tilewright.ir.normal_form.normalise import normalise

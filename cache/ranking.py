@@ -1,9 +1,9 @@
-"""Which rows answer a look-up, the best first.
+"""Which rows answer a look-up, the best first; and what rows are worth for an objective: their seconds, joules or bytes.
 
-The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a
-schedule that was found wrong, or that did not come back, is no answer until it has been right again, however fast it
-once was. What somebody pinned by hand goes before all others. Then it counts who says so: what was checked twice and timed here goes before what was checked once, and
-that before what was measured elsewhere. Only then the time decides, or what else the search made small."""
+The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it. So a schedule that was found
+wrong, or that did not come back, is no answer until it has been right again, however fast it once was. A pinned schedule goes before
+all others. Then one that was checked twice and timed here goes before one that was checked once, and that before one that was measured
+elsewhere. Only then the time decides, or what else the search made small."""
 
 from __future__ import annotations
 
@@ -12,12 +12,49 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
+from .file_errors import CacheWarning
 from .keys import Key
-from .objectives import FRONTS, TIME
-from .recover import CacheWarning
+from .objectives import ENERGIES, FRONTS, TIME
 from .rows import Row, current_schedule
-from .valued import value_of
+
+
+def energy_of(row: Row) -> Mapping[str, Any]:
+    """What a row says of energy: the fields of `measure.outcome.EnergyUse`; empty where it was not measured."""
+    found = row.facts.get("energy")
+    return found if isinstance(found, Mapping) and isinstance(found.get("joules"), float) else {}
+
+
+def scratch_of(row: Row) -> int | None:
+    """Bytes beside the arguments; None where the row does not say."""
+    found = row.facts.get("scratch")
+    return found if isinstance(found, int) else None
+
+
+def value_of(row: Row, name: str) -> float:
+    """A row's value of one objective: seconds (the least), joules or bytes; infinity where it was not measured."""
+    if name == "scratch":
+        found = scratch_of(row)
+        return float("inf") if found is None else float(found)
+    if name in ENERGIES:
+        about = energy_of(row)
+        # with and without what the machine takes at rest are two figures
+        known = about and (about.get("idle_w") is None) == (name == "energy")
+        return float(about["joules"]) if known else float("inf")
+    least = row.t_min if row.t_min is not None else row.t_med
+    return float("inf") if least is None else least
+
+
+def undominated(rows: Iterable[Row], objective: str) -> list[Row]:
+    """The front of two: rows to which no other is equal or better in both, the smallest in the first objective first."""
+    a, b = objective.split(",")
+    found: list[Row] = []
+    for row in sorted(rows, key=lambda r: (value_of(r, a), value_of(r, b), r.digest)):
+        if value_of(row, b) < min((value_of(f, b) for f in found), default=float("inf")):
+            found.append(row)
+    return found
+
 
 FAILED = frozenset({"wrong", "build", "timeout", "crash", "illegal"})
 

@@ -16,11 +16,11 @@ from typing import Any
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import DuelError, Measurement
-from ..seam import Worksite
-from . import plain
+from ..engine import Worksite
+from . import messages
 from .described import DeviceFacts
-from .held import IDLE_S, LEFT_S, HeldMeasurer, held, release
-from .plain import TravellingBuild
+from .kept_measurer import IDLE_S, LEFT_S, KeptMeasurer, kept_measurer, release
+from .messages import TravellingBuild
 
 log = logger("fleet")
 
@@ -45,7 +45,7 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
             return {}
         if ask not in _ASKS:
             raise FleetError(f"this version of Tilewright knows no {ask!r} of batches; install the client's version here")
-        have = held(payload, site)
+        have = kept_measurer(payload, site)
         with have.guard:
             try:
                 have.queue(payload.get("queue", ()))
@@ -91,23 +91,23 @@ def _facts(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
 
 
 # what is asked ------------------------------------------------------------------------------------------------------------
-def _built(have: HeldMeasurer, item: Mapping[str, Any]) -> TravellingBuild | Measurement:
-    return have.build(plain.schedule(item["opts"]), item.get("build"))
+def _built(have: KeptMeasurer, item: Mapping[str, Any]) -> TravellingBuild | Measurement:
+    return have.build(messages.schedule(item["opts"]), item.get("build"))
 
 
-def _measure(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
+def _measure(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     """Build what is not built, and time the rest in one go; each result is sent as it comes."""
     ready: list[tuple[int, TravellingBuild]] = []
     have.make(payload["items"])
     for item in payload["items"]:
         made = _built(have, item)
         if isinstance(made, Measurement):
-            site.send({"row": [item["i"], plain.measurement_json(made)]})
+            site.send({"row": [item["i"], messages.measurement_json(made)]})
         else:
             ready.append((item["i"], made))
 
     def heard(at: int, m: Measurement) -> None:
-        site.send({"row": [ready[at][0], plain.measurement_json(m)]})
+        site.send({"row": [ready[at][0], messages.measurement_json(m)]})
         if at + 1 < len(ready):
             if site.stopped:
                 raise _Stopped
@@ -127,7 +127,7 @@ def _begin(site: Worksite, number: int, payload: Mapping[str, Any]) -> None:
         time.sleep(CAREFUL_S)
 
 
-def _told(have: HeldMeasurer, builds: Sequence[Any], payload: Mapping[str, Any], heard: Callable[[int, Measurement], None]) -> None:
+def _told(have: KeptMeasurer, builds: Sequence[Any], payload: Mapping[str, Any], heard: Callable[[int, Measurement], None]) -> None:
     have.measurer.heard = heard
     try:
         have.measurer.measure(builds, payload.get("incumbent_s"))
@@ -137,21 +137,21 @@ def _told(have: HeldMeasurer, builds: Sequence[Any], payload: Mapping[str, Any],
         have.measurer.heard = None
 
 
-def _builds(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
+def _builds(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     """Nothing but what is built by now."""
     return {}
 
 
-def _confirm(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
+def _confirm(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     item = payload["items"][0]
     made = _built(have, item)
     if not isinstance(made, Measurement):
         _begin(site, item["i"], payload)
     row: Any = made if isinstance(made, Measurement) else have.measurer.confirm(_any(made))
-    return {"row": plain.measurement_json(row)}
+    return {"row": messages.measurement_json(row)}
 
 
-def _duel(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
+def _duel(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     pair: list[Any] = []
     have.make(payload["items"])
     for at, item in enumerate(payload["items"]):
@@ -160,7 +160,7 @@ def _duel(have: HeldMeasurer, payload: Mapping[str, Any], site: Worksite) -> dic
             return {"error": f"cannot compare: the {('first', 'second')[at]} candidate does not build: {made.detail}", "culprit": at}
         pair.append(made)
     try:
-        return {"duel": plain.CODEC.plain(have.measurer.duel(pair[0], pair[1], rounds=int(payload["rounds"])))}
+        return {"duel": messages.CODEC.plain(have.measurer.duel(pair[0], pair[1], rounds=int(payload["rounds"])))}
     except DuelError as e:
         return {"error": str(e), "culprit": e.culprit}
 
@@ -170,7 +170,7 @@ def _any(made: TravellingBuild) -> Any:
     return made
 
 
-_ASKS: Mapping[str, Callable[[HeldMeasurer, Mapping[str, Any], Worksite], dict[str, Any]]] = {
+_ASKS: Mapping[str, Callable[[KeptMeasurer, Mapping[str, Any], Worksite], dict[str, Any]]] = {
     "measure": _measure,
     "builds": _builds,
     "confirm": _confirm,

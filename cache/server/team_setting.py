@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...files import folders, owned
 from ...ir.errors import UsageError
-from ..recover import CacheWarning
+from ..file_errors import CacheWarning
 from .address import EXAMPLE, Address
 
 ENV = "TILEWRIGHT_TEAM_CACHE"

@@ -1,16 +1,63 @@
-"""The devices that work for one kernel: who is there, who was lost, who is equal, who is asked next."""
+"""The devices that work for one kernel: which are there, which were lost, which are equal, and which is asked next.
+
+Devices are equal where times of the same schedules are within 5 % of each other: then times of different devices may be compared."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty
 
 from ...ir.errors import FleetError, MeasureError
 from ...log import logger
-from ..seam import FleetEngine, FleetSlot, Running
-from . import equality
-from .flights import ask_to_stop
+from ...measure.timing import median
+from ..engine import FleetEngine, FleetSlot, Running
+from .jobs_in_flight import ask_to_stop
+
+EQUAL_WITHIN = 1.05
+"""Devices whose times differ by more are not the same thing."""
+PROBES = 3
+"""Schedules that are timed on every device."""
+LOOKS = 3
+"""Times that a device which seems to differ is timed: the shortest time of each schedule counts, as other work only ever adds to it."""
+
+Times = Mapping[str, float]
+"""Seconds of each schedule, by its name."""
+
+
+def times_factor(times: Times, others: Sequence[Times]) -> float | None:
+    """How slow a device is: its time over the shortest of all, the median over the schedules that every one of them has. None where
+    there is none."""
+    common = [name for name in times if times[name] > 0 and all(o.get(name, 0.0) > 0 for o in others)]
+    ratios = [times[name] / min([times[name], *(o[name] for o in others)]) for name in common]
+    return median(ratios) if ratios else None
+
+
+def groups_of_equal(by_device: Mapping[str, Times]) -> list[list[str]]:
+    """Devices that are equal to each other, the largest group first, and of two that are as large the faster one. A device on which no
+    schedule could be timed is in none."""
+    able = {d: t for d, t in by_device.items() if t}
+    slow = {d: f for d, t in able.items() if (f := times_factor(t, [o for e, o in able.items() if e != d])) is not None}
+    out: list[list[str]] = []
+    for d in sorted(slow, key=lambda d: slow[d]):
+        if out and slow[d] <= EQUAL_WITHIN * slow[out[-1][0]]:
+            out[-1].append(d)
+        else:
+            out.append([d])
+    return sorted(out, key=lambda g: (-len(g), slow[g[0]]))
+
+
+def distance_to_nearest(times: Times, known: Sequence[Times]) -> float | None:
+    """A device's time over that of those whose times are `known`, the median over the schedules; None where they have none in common."""
+    ratios = [t / median(seen) for name, t in times.items() if (seen := [k[name] for k in known if name in k])]
+    return median(ratios) if ratios else None
+
+
+def is_equal(times: Times, known: Sequence[Times]) -> bool:
+    """Whether a device that comes later is equal to those whose times are `known`: neither slower nor faster by more than 5 %."""
+    ratio = distance_to_nearest(times, known)
+    return ratio is not None and 1 / EQUAL_WITHIN <= ratio <= EQUAL_WITHIN
+
 
 log = logger("fleet")
 
@@ -21,7 +68,7 @@ PATIENCE_S = 120.0
 start again."""
 
 
-class Crew:
+class EqualDevices:
     """Slots of one name, at most `wanted`. `equal`: those that candidates are timed on, the first of them decides (duels and the second
     check); `times`: seconds of the probes on each, by address."""
 
@@ -142,20 +189,20 @@ class Crew:
         """Slots to be timed once more, as they seem to differ from the others; when they were looked at often enough, they are dismissed,
         and there are none."""
         by = {a: {str(i): t for i, t in ts.items()} for a, ts in self.times.items()}
-        ranked = equality.groups(by)
+        ranked = groups_of_equal(by)
         best = set(ranked[0]) if ranked else set()
         apart = [s for s in self.equal if s.address not in best]
         if not apart:
             return []
-        if any(self.looks.get(s.address, 0) < equality.LOOKS for s in self.equal):
+        if any(self.looks.get(s.address, 0) < LOOKS for s in self.equal):
             return list(self.equal)  # those that agree as well: their times are of the same moments
         for s in apart:
             self.dismiss(s, self._how_far(by.get(s.address, {}), [by[a] for a in best]))
         return []
 
     @staticmethod
-    def _how_far(times: equality.Times, others: list[dict[str, float]]) -> str:
-        factor = equality.apart(times, others)
+    def _how_far(times: Times, others: list[dict[str, float]]) -> str:
+        factor = distance_to_nearest(times, others)
         if factor is None:
             return "the probes could not be timed there"
         return f"its times are {factor:.2f} of the others': it is another kind of device, to be tuned on its own"
@@ -176,10 +223,10 @@ class Crew:
         others = [{str(i): t for i, t in ts.items()} for a, ts in self.times.items() if a != slot.address]
         if slot in self.equal:
             return True
-        if not self.equal or equality.belongs(mine, others):
+        if not self.equal or is_equal(mine, others):
             self.equal.append(slot)
             return True
-        if self.looks.get(slot.address, 0) < equality.LOOKS:
+        if self.looks.get(slot.address, 0) < LOOKS:
             return None
         self.dismiss(slot, self._how_far(mine, others))
         return False

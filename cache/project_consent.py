@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..files import folders, owned
 from ..ir.errors import UsageError
-from .recover import CacheWarning
+from .file_errors import CacheWarning
 
 ENV = "TILEWRIGHT_PROJECT_CACHE"
 MAX_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""How Dask is set up for timing: nothing of it samples, moves or repeats tasks."""
+"""How Dask is set up for timing (nothing of it samples, moves or repeats tasks), and the names of jobs that its dashboard shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from ..log import logger
+from .engine import FleetJob
 
 DASK: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": 0,
@@ -43,3 +44,20 @@ def apply() -> None:
         own = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed.", "tornado."))]
         for name in ("distributed", "tornado", "asyncio", *own):
             logging.getLogger(name).setLevel(SILENT)
+
+
+def key_of(job: FleetJob) -> str:
+    """Dask's key of a job: its dashboard groups tasks by what stands before the first '-', the kernel's name."""
+    first = job.title.partition(" ")[0].rstrip(":").rpartition("/")[2].replace("-", "_") or job.kind
+    return f"{first}-{job.id} {job.title or job.kind}"
+
+
+def title_of(key: Any) -> str:
+    """The title of the job behind a key."""
+    return str(key).partition(" ")[2] or str(key)
+
+
+def id_of(key: Any) -> str:
+    """The id of the job behind a key; '' where it is none of ours."""
+    first, _, title = str(key).partition(" ")
+    return first.rpartition("-")[2] if title else ""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
 
-from ..ir.errors import FleetError
-from . import jobs
-from .seam import FleetJob, FleetSlot, JobFailed, JobFunction, Loss, Running, SchedulerLost, SlotLost
+from tilewright.fleet import engine as jobs
+from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed, JobFunction, Loss, Running, SchedulerLost, SlotLost
+from tilewright.ir.errors import FleetError
 
 
 class Died(BaseException):

@@ -14,11 +14,10 @@ from ...log import logger
 from ...measure.outcome import Measurement
 from ...measure.processes.builder import BuilderSetup
 from ...measure.processes.buildpool import BuildPool, Builds
-from ..seam import Worksite
-from . import plain
+from ..engine import Worksite
+from . import messages
 from .described import DescribedDevice, DeviceFacts
-from .held import IDLE_S
-from .idle import IdleTimer
+from .kept_measurer import IDLE_S, IdleTimer
 from .subject import identity, task_of
 
 log = logger("fleet")
@@ -60,14 +59,14 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     out: list[list[Any]] = []
     with pool.guard:
         try:
-            lists = [plain.schedule(o) for _, o in payload["items"]]
+            lists = [messages.schedule(o) for _, o in payload["items"]]
             builds = Builds(pool.pool, lists)
             while len(builds) and not site.stopped:
                 for i, got in builds.finished(0.5):
                     made = (
-                        {"failed": plain.measurement_json(got)}
+                        {"failed": messages.measurement_json(got)}
                         if isinstance(got, Measurement)
-                        else {"made": plain.of_built(got).to_json(True)}
+                        else {"made": messages.of_built(got).to_json(True)}
                     )
                     out.append([payload["items"][i][0], made])
             builds.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..files.kinds import APPLICATION, SQLITE, application, named, opened
-from .recover import ELSEWHERE, Stranger, Unreadable
+from .file_errors import ELSEWHERE, Stranger, Unreadable
 
 _NAMES = (b"tilewright_meta", b"tilewright_tally")
 _SEARCHED = 1 << 20
