@@ -17,8 +17,7 @@ from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
 from ..opts.strides import dense, grouped
 from ..program.program import Mem
-from .part_index import PartTable, over_parts
-from .storage import linear_index
+from .part_index import PartTable, linear_index, over_parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,20 +14,34 @@ from ..ir.dtypes import bool_, index
 from ..ir.node import FUNCTIONS, INTEGER, PAIRED, Node, axes_of, const, pending, walk
 from ..ir.operators import depth
 from ..opts.axis_plan import Part
-from ..opts.lanes import Vectors
+from ..opts.lanes import Vectors, vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from .access.float_places import float_places
-from .access.memory_access import MemoryAccess
-from .access.present import read_masked
+from .access.memory_access import MemoryAccess, read_masked
 from .access.transpose import transposed_read
 from .arithmetic import integers, shortcuts
+from .arithmetic.integers import float_places
 from .indices import unbounded
-from .lanes import lanes_of
 from .lowering import Lowering
 from .part_index import over_parts, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
+
+# lanes ----------------------------------------------------------------------------------------------------------------
+# The lanes of a nest: decided in the schedule, and by the same rule for nests that lowering makes itself.
+
+
+def lanes_of(low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> Vectors:
+    """The register parts and the lanes of a nest; `extra`: further expressions that are evaluated in it."""
+    if any(n is nest for n in low.sched.nests):
+        return low.sched.lanes(nest)
+
+    def held(name: str) -> Sequence[int | Node] | Part | None:
+        found = low.storage.values.get(name)
+        return found.strides if isinstance(found, Array) else found.lane if found is not None else None
+
+    return vectors(low.sched, nest, [*nest.evaluated, *extra], held)
+
 
 # accumulated terms ------------------------------------------------------------------------------------------
 # Which products are joined with the addition that reads them (docs/decisions/0047).
@@ -173,9 +187,9 @@ class NestEval(MemoryAccess):
 
             return elementary.expand(b, op, args[0])
         if op in PAIRED:
-            from .arithmetic import of_two
+            from .arithmetic import binary_functions as of_two
 
-            return of_two.expand(b, op, args[0], args[1])
+            return of_two.expand_binary(b, op, args[0], args[1])
         return b.op(op, *args, dtype=node.dtype)
 
     def fills_in(self, node: Node) -> bool:

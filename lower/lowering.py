@@ -25,12 +25,9 @@ from ..program.builder import Builder, Loop
 from ..program.maps import TensorMap
 from ..program.program import Mem, Phase, Val
 from . import pieces
-from .allocation import Storage
-from .box_room import BoxRoom
 from .context import Context
-from .pieces import ALL, Piece
-from .scope import Scope
-from .storage import Array
+from .pieces import ALL, Piece, Scope
+from .storage import Array, BoxRoom, Storage
 
 # scalars ----------------------------------------------------------------------------------------------------
 # Index expressions over open loops as scalar instructions.

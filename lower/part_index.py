@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from ..ir import index as ix
 from ..ir.dtypes import index
-from ..ir.node import INTEGER, Node, pending, walk
-from ..ir.operators import substitute_on
+from ..ir.index import Interval
+from ..ir.node import COMPARE, INTEGER, Node, axes_of, axis, const, pending, walk
+from ..ir.operators import substitute, substitute_on
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
 """(scalar index, constant, lane coefficient, (coefficient, register part) pairs, (non-linear term, coefficient) pairs)."""
@@ -38,3 +40,60 @@ def reads_memory(node: Node) -> bool:
         own = n.op in ("load", "ref", "arg") or n.op in INTEGER or (n.dtype.is_int and n.dtype is not index and n.op != "const")
         n._memo["reads"] = own or any(s._memo["reads"] for s in n.src)
     return bool(node._memo["reads"])
+
+
+def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node:
+    """Σ index·stride, in elements."""
+    out = const(0)
+    for i, stride in zip(indices, strides, strict=True):
+        out = ix.add(out, i, stride) if isinstance(stride, int) else ix.add(out, ix.mul(i, stride))
+    return out
+
+
+# simplified by ranges -------------------------------------------------------------------------------------------------
+# Indices simplified by which iterations of loops are under way: inside, a clamp is the index that it keeps inside.
+
+
+Ranges = Mapping[Node, Interval]
+"""Of loop variables, the first and the last iteration that is under way."""
+DECIDED = frozenset({"min", "max", "div", "mod", "where"}) | COMPARE
+"""What an interval of its operands may decide."""
+
+
+def narrowed(node: Node, ranges: Ranges) -> Node:
+    """An index over parts, simplified where these are the loops' ranges."""
+    if not ranges or not undecided(node):
+        return node
+    there, back = _tables(node, ranges)
+    return substitute(substitute(node, there), back) if there else node
+
+
+def bounds(node: Node, ranges: Ranges) -> Interval:
+    """The interval of an index over parts in these ranges."""
+    there, _ = _tables(node, ranges) if ranges else ({}, {})
+    return ix.bounds(substitute(node, there) if there else node)
+
+
+def undecided(node: Node) -> bool:
+    """Whether an index has terms that an interval may decide (memoised)."""
+    for n in pending(node, lambda n: "undecided" in n._memo):
+        n._memo["undecided"] = n.op in DECIDED or any(s._memo["undecided"] for s in n.src)
+    return bool(node._memo["undecided"])
+
+
+def _tables(node: Node, ranges: Ranges) -> tuple[dict[Node, Node], dict[Node, Node]]:
+    """Loop variables as others that have just these iterations, and the way back."""
+    there: dict[Node, Node] = {}
+    back: dict[Node, Node] = {}
+    for v in axes_of(node):
+        found = ranges.get(v)
+        if found is None:
+            continue
+        lo, hi = found
+        if lo == hi:
+            there[v] = const(lo)
+            continue
+        inner = axis(f"{v.arg.name}'", hi - lo + 1)
+        there[v] = ix.add(inner, const(lo))
+        back[inner] = ix.add(v, const(-lo))
+    return there, back

@@ -1,285 +1,46 @@
-"""`lower`: the emission of every phase of a schedule, then the passes over the whole Program."""
+"""`lower`: the way from a Scheduled to a Program, as a list of named steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol
 
-from ..ir import index as ix
 from ..ir.errors import OptError
-from ..ir.node import Node, const
 from ..log import logger
-from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
-from ..opts.options.grid import REGISTERS, boxes, clustered, consumers, groups_of, persistent, shared
-from ..opts.phases import phases, plain
+from ..opts.phases import plain
 from ..opts.schedule import Scheduled
-from ..program import hopper_calls as hc
-from ..program.builder import Builder
-from ..program.ops import ACCESSES
-from ..program.program import Block, Instr, Param, Phase, Program, Val, statements
+from ..program.program import Program
 from ..program.verify import after_pass
-from ..targets.tensor_step import generation
-from . import passes, pieces
-from .box_room import DONE
-from .context import Context, places_between
-from .emit.emitters import EMITTERS
-from .emit.pack_once import pack
-from .lowering import Lowering
-from .pieces import Piece
-from .staged.boxes import WARPGROUP, Consumed, make_room, produce
-from .storage import Arena
-from .walk import emit_tree
+from . import passes
+from .phase import emit
 
-# warpspec ---------------------------------------------------------------------------------------------------
-# A phase in roles (GRID's warpspec): the first warpgroups do what the group would do, the last one copies for them.
-
-
-class Work(Protocol):
-    """The work items of a group, whose number is `group`."""
-
-    group: Val
-
-    def through(self, low: Lowering, each: Callable[[Val], None]) -> None:
-        """Emit `each` for every work item."""
-
-    def one(self, low: Lowering) -> None:
-        """A work item, where its part of the grid is known."""
-
-    def before(self, low: Lowering, item: Val) -> Val:
-        """How many items a group has done before this one."""
-        ...
-
-
-def emit(low: Lowering, work: Work) -> None:
-    """Emit both roles. OptError where the consumers would need barriers of their own."""
-    b, count = low.b, consumers(low.sched)
-    plans = boxes(low.sched)
-    groups = clustered(low.sched)
-    low.boxes = make_room(low, plans, count, groups, shared(low.sched))
-    with b.when(b.op("eq", low.thread, b.const(0))):
-        hc.init(b, low.boxes.full)
-        hc.init(b, low.boxes.empty)
-    together = hc.cluster_barrier if groups > 1 else Builder.barrier
-    together(b)
-    part = next(iter(plans.values())).stage.at
-    trips = pieces.trips(low.sched, low.scope, part)
-    if trips.op != "const":
-        raise OptError(f"GRID(warpspec={count}): how often loop {part.name} runs is not known here")
-    few, many = REGISTERS[count]
-    low.emitters = replace(low.emitters, ring=Consumed)
-    other = low.beside()
-
-    def counted(one: Lowering, item: Val) -> None:
-        one.scalars.bound[DONE] = b.op("mul", work.before(one, item), b.const(int(trips.arg)))
-
-    def consume(item: Val) -> None:
-        counted(low, item)
-        work.one(low)
-
-    def fill(item: Val) -> None:
-        counted(other, item)
-        produce(other, part, (const(0), trips), b.op("imod", work.group, attr=groups))
-
-    with b.roles() as roles:
-        with b.role(roles, "consumers", 0, count * WARPGROUP, many):
-            work.through(low, consume)
-        with (
-            b.role(roles, "producer", count * WARPGROUP, WARPGROUP, few),
-            b.when(b.op("eq", low.thread, b.const(count * WARPGROUP))),
-        ):
-            work.through(other, fill)
-    if groups > 1:  # nobody ends while another group may still reach its memory
-        hc.cluster_barrier(b)
-    _check(roles.roles[0].body)
-
-
-def _check(body: Block) -> None:
-    """Threads of a role cannot meet at a barrier of the group, so they keep nothing in shared memory for one another."""
-    for s in statements(body):
-        if isinstance(s, Instr) and s.op in ACCESSES and s.mem.space == "shared":
-            raise OptError(
-                "GRID(warpspec): what is kept in shared memory, or summed over warps, needs barriers that warpgroups beside a producer have not"
-            )
-
-
-# pipeline ---------------------------------------------------------------------------------------------------
 Observer = Callable[[str, Program], None]
 log = logger("lower")
 
 
 def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = None) -> Program:
-    """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). `observe` is called
-    with "emit" and the Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer
-    that wants to keep a stage keeps its text). OptError where the schedule cannot be expressed."""
-    name, target = scheduled.kernel.name, scheduled.target
+    """The Program of a schedule: it is emitted, goes through the passes of the target in the order of `passes.PASSES`, and must fit the
+    target's memory. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). `observe` is called with "emit" and the
+    Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer that wants to keep a stage
+    keeps its text). OptError where the schedule cannot be expressed."""
+    kernel, target = scheduled.kernel.name, scheduled.target
+
+    def finished(step: str, begin: float, touched: bool | None = True) -> None:
+        log.debug("%s for %s: %s took %.3g ms", kernel, target.name, step, 1e3 * (perf_counter() - begin))
+        if touched is not False:
+            after_pass(step, program)
+        if observe is not None:
+            observe(step, program)
+
     begin = perf_counter()
-    out = _emit(scheduled, expand)
-    log.debug("%s for %s: %d phases emitted in %.3g ms", name, target.name, len(out.phases), 1e3 * (perf_counter() - begin))
-    after_pass("emit", out)
-    if observe is not None:
-        observe("emit", out)
+    program = emit(scheduled, expand)
+    finished("emit", begin)
     for p in passes.of(target):
         begin = perf_counter()
-        touched = p.run(out, target)
-        log.debug("%s: pass %s took %.3g ms", name, p.name, 1e3 * (perf_counter() - begin))
-        if touched is not False:
-            after_pass(p.name, out)
-        if observe is not None:
-            observe(p.name, out)
-    if out.shared > target.shared and target.groups:
-        raise OptError(f"{name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
+        finished(p.name, begin, p.run(program, target))
+    if program.shared > target.shared and target.groups:
+        raise OptError(f"{kernel}: the group needs {program.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:
-        check_program(target, name, out, lambda: lower(plain(scheduled)))
-    return out
-
-
-def _emit(scheduled: Scheduled, expand: bool) -> Program:
-    kernel, target = scheduled.kernel, scheduled.target
-    params = tuple(Param(b.name, b.dtype, b.shape, b.role, b.alias) for b in kernel.buffers)
-    places = {b.name: i for i, b in enumerate(kernel.buffers)}
-    out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
-    packed = Arena("work")
-    subs = list(phases(scheduled))
-    between, out.work = places_between((sub.kernel for sub, _ in subs), places)
-    for sub, gate in subs:
-        ctx = Context(sub, places, kernel.symbols, between)
-        low = Lowering(ctx, Builder(expand, target.features), EMITTERS)
-        for s in sub.stages.values():
-            if s.once:
-                first = Lowering(ctx, Builder(expand, target.features), EMITTERS)
-                out.phases.insert(out.once, pack(first, s, packed))
-                out.phases[out.once].shared = first.storage.shared.size
-                out.once += 1
-                low.storage.panels |= first.storage.panels
-                low.scope = replace(low.scope, tiles={**low.scope.tiles, **first.scope.tiles})
-        out.phases.append(_phase(low, gate))
-        out.phases[-1].shared = low.storage.shared.size
-        out.maps += tuple(low.maps)
-        out.scratch = max(out.scratch, low.storage.scratch.size)
-        out.shared = max(out.shared, low.storage.shared.size)
-        out.work = max(out.work, packed.size)
-        out.regs = max(out.regs, sub.launch.registers)
-    if target.language.tensor_cores and any(
-        isinstance(s, Instr) and s.op in ("mma", "wgmma") for p in out.phases for s in statements(p.body)
-    ):
-        out.generation = generation(target)
-    return out
-
-
-def _phase(low: Lowering, items: Node) -> Phase:
-    """One phase of `items` times the grid's items."""
-    for p in low.sched.grid:
-        items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
-    if not low.sched.tree.items:
-        items = const(0)
-    groups = groups_of(low.sched, items)
-    apart = consumers(low.sched) > 0
-    with low.phase(groups, low.sched.group + apart * WARPGROUP, clustered(low.sched)) as phase:
-        if not (items.op == "const" and items.arg == 0):
-            _split_threads(low, phase.thread)
-            work = _Work(phase.item, items, groups)
-            if apart:
-                emit(low, work)
-            else:
-                work.through(low, lambda item: _work_item(low, low.sched.grid))
-    return phase
-
-
-class _Work:
-    """The work items of a group, and the loop over them."""
-
-    def __init__(self, group: Val, items: Node, groups: Node) -> None:
-        self.group, self.items, self.groups = group, items, groups
-
-    def through(self, low: Lowering, each: Callable[[Val], None]) -> None:
-        """Emit `each` for every work item."""
-        with _items(low, self.group, self.items, self.groups) as item:
-            _split_grid(low, item)
-            with low.within(opened={p.name: p for p in low.sched.grid}):
-                each(item)
-
-    def one(self, low: Lowering) -> None:
-        """A work item, where its part of the grid is known."""
-        _work_item(low, low.sched.grid)
-
-    def before(self, low: Lowering, item: Val) -> Val:
-        """How many items a group has done before this one."""
-        if self.groups is self.items:
-            return low.b.const(0)
-        return low.b.op("idiv", low.b.op("sub", item, self.group), attr=persistent(low.sched))
-
-
-@contextmanager
-def _items(low: Lowering, group: Val, items: Node, groups: Node) -> Iterator[Val]:
-    """Each work item of a group: its own, or (GRID's persist) every so many from its own on."""
-    if groups is items:
-        yield group
-        return
-    with low.b.loop("item", group, low.scalars.get(items), persistent(low.sched)) as loop:
-        yield loop.var
-
-
-def _split_threads(low: Lowering, thread: Val | None) -> None:
-    """Split the number of a thread into its axes, the first varying fastest."""
-    if thread is not None:
-        low.thread = thread
-    for t in low.sched.threads:
-        assert thread is not None
-        at = thread if t.stride == 1 else low.b.op("idiv", thread, attr=t.stride)
-        place = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
-        low.scalars.bound |= dict.fromkeys(t.variables, place)
-
-
-def _split_grid(low: Lowering, item: Val) -> None:
-    """Split the grid index into its parts, the last varying fastest; in a swizzled grid the last two run in bands of rows."""
-    b, grid, bound = low.b, low.sched.grid, low.scalars.bound
-    rest = item
-    if low.sched.swizzle > 1:
-        rows, columns = grid[-2:]
-        band = low.sched.swizzle * columns.trips
-        first = b.op("idiv", rest, attr=band)
-        within = b.op("imod", rest, attr=band)
-        if rows is not grid[0]:
-            bands = rows.trips // low.sched.swizzle
-            first, rest = b.op("imod", first, attr=bands), b.op("idiv", first, attr=bands)
-        row = b.op("imod", within, attr=low.sched.swizzle)
-        bound[rows.var] = b.op("add", b.op("mul", first, b.const(low.sched.swizzle)), row)
-        bound[columns.var] = b.op("idiv", within, attr=low.sched.swizzle)
-        grid = grid[:-2]
-    for p in reversed(grid):
-        if p is grid[0]:
-            bound[p.var] = rest
-        else:
-            assert isinstance(p.size, int)  # only the outermost part has a size that is a symbol
-            bound[p.var] = b.op("imod", rest, attr=p.size)
-            rest = b.op("idiv", rest, attr=p.size)
-
-
-def _work_item(low: Lowering, grid: Sequence[Part]) -> None:
-    """The work of an item, in versions for whole blocks of the axes on the grid and for the last ones."""
-    if grid:
-        part, cuts = grid[0], low.pieces(grid[0])
-        for piece in low.versions(cuts):
-            inside = pieces.entered(low.sched, low.scope, part, piece)
-            with _among(low, part, piece, alone=len(cuts) == 1), low.within(inside):
-                _work_item(low, grid[1:])
-        return
-    low.stage([s for s in low.sched.stages.values() if s.at.kind == "grid"])
-    emit_tree(low, low.sched.tree.items)
-
-
-@contextmanager
-def _among(low: Lowering, part: Part, piece: Piece, alone: bool) -> Iterator[None]:
-    """Inside runs where the work item is one of a piece's."""
-    if alone or piece.between is None:
-        yield
-        return
-    (lo, hi), at, b = (n.arg for n in piece.between), low.scalars.bound[part.var], low.b
-    inside = [b.op("le", b.const(lo), at)] if lo else []
-    inside += [b.op("lt", at, b.const(hi))] if hi < part.trips else []
-    with b.when(inside[0] if len(inside) == 1 else b.op("and", *inside)):
-        yield
+        check_program(target, kernel, program, lambda: lower(plain(scheduled)))
+    return program

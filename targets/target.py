@@ -68,7 +68,7 @@ class Target:
     @property
     def adds_neighbours(self) -> bool:
         """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
-        shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""
+        shuffles (x86's pmaddwd; `lower/passes/neighbour_sums.py`)."""
         return self.language.neighbours and self.arch == "x86_64"
 
     @property

@@ -8,18 +8,20 @@ from functools import lru_cache
 from math import gcd, prod
 
 from ...ir import index as ix
+from ...ir.buffer import load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
+from ...ir.skippable import conjuncts
+from ...opts.strides import picks, turns
+from ...program.builder import Builder
 from ...program.program import Mem, Val
-from ..indices import Indices
+from ..indices import Bounds, Indices, size
 from ..part_index import reads_memory
 from ..storage import Array, Assignment
-from .bounds import Bounds, size
-from .strided import strided_read
+from .interleaved import chunk, strided_read, turned_read, woven, write_rows
 from .transpose import transposed_read
-from .turned import turned_read
 
 # known lanes ------------------------------------------------------------------------------------------------
 # Loads whose lanes are at known places, as a border's are: one or two vectors, and a shuffle that puts their elements
@@ -320,3 +322,118 @@ class MemoryAccess(Bounds):
         else:
             with b.when(scalar):
                 b.store(mem, at, value)
+
+
+# loads under masks of elements that exist -----------------------------------------------------------------------------
+# Loads under a mask of elements that exist whatever the mask says: inside a picture's border, say, where data tells
+# how many neighbours count. They are plain loads and a choice where masked loads are slow, or one branch an element.
+
+
+def read_masked(
+    ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment, mask: tuple[Node | None, Val | None], invariant: bool
+) -> Val:
+    """A load at an element index over parts, 0 where a mask (over axes, and its value here) does not hold."""
+    cond, held = mask
+    if held is None or held.lanes == 1 or not _reads_plainly(ev, node, mem, address, asg):
+        alone = None if cond is None or held is None or held.lanes == 1 else _for_all_lanes(ev, cond, asg)
+        return ev.read(mem, address, asg, held, invariant, alone=alone)
+    b = ev.b
+    # (the mask True: a load of this copy alone; not read-only, since it must stay where its bounds are known)
+    x = b.splat(ev.read(mem, address, asg, b.const(True, bool_)), held.lanes)
+    return b.op("select", held, x, b.splat(b.const(0, mem.dtype), held.lanes), dtype=mem.dtype)
+
+
+def _for_all_lanes(ev: MemoryAccess, cond: Node, asg: Assignment) -> Val | None:
+    """What of a mask is one for all lanes: where that does not hold, no lane is on."""
+    out: Val | None = None
+    for v in (ev.value(c, asg) for c in conjuncts(cond)):
+        if v.lanes == 1 and ev.b.truth(v) is None:
+            out = v if out is None else ev.b.op("and", out, v)
+    return out
+
+
+def _reads_plainly(ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment) -> bool:
+    """Whether a load is of an input's elements side by side, or of one, all of which exist; with registers of masks it can stay masked."""
+    target = ev.low.sched.target
+    if target.groups or "avx512" in target.features or mem.space != "param":
+        return False
+    buffer, indices, _ = load_parts(node)
+    _, _, lane, special = ev.placed(address, asg)
+    if buffer.role != "in" or special or lane not in (0, 1):
+        return False
+    return all(_within(ev, i, extent, asg) for i, extent in zip(indices, buffer.shape, strict=True))
+
+
+def _within(ev: MemoryAccess, index: Node, extent: int | Node, asg: Assignment) -> bool:
+    """Whether an index is known to be one of a dimension, in every lane."""
+    low, high = ev.truths("le", const(0), index, asg), ev.truths("lt", index, size(extent), asg)
+    return low is not None and high is not None and all(low) and all(high)
+
+
+# stores of interleaved components -------------------------------------------------------------------------------------
+# Stores of neighbouring components that lie interleaved in memory, where each by itself would be scattered: two to
+# four are woven into whole vectors, more are turned into rows.
+
+
+Copy = tuple[Assignment, Val]
+
+
+def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy], conds: Sequence[Node] = ()) -> None:
+    """Store every copy at an element index over parts, where every condition holds; the elements that are stored are all different."""
+    groups: dict[tuple[Node, int], dict[int, Copy]] = {}
+    for asg, v in copies:
+        base, c, lane, vec = ev.split(address, asg)
+        alone = ev.low.sched.target.kind == "gpu" or ev.lane is None or not (picks(lane) or turns(lane, mem.dtype.size)) or vec is not None
+        # (a point that conditions leave out, such as one before a row's begin, may have the index of one in another row)
+        if alone or c in groups.get((base, lane), {}):
+            ev.write(mem, address, asg, v, conds)
+        else:
+            groups.setdefault((base, lane), {})[c] = (asg, v)
+    for (base, step), found in groups.items():
+        while found:
+            first = min(found)
+            some = [found.pop(c) for c in range(first, first + step) if c in found]
+            if len(some) < step or not _write_group(ev, mem, base, first, some, conds):
+                for asg, v in some:
+                    ev.write(mem, address, asg, v, conds)
+
+
+def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Sequence[Copy], conds: Sequence[Node]) -> bool:
+    """Store all components of a vector of groups; False, and nothing done, where their masks do not allow it."""
+    b, width = ev.b, ev.width
+    there = [ev.holding(conds, asg) for asg, _ in copies]
+    conditions = {None if t is None else t[0] for t in there}
+    masks = _lanes_there(b, [None if t is None else t[1] for t in there], width)
+    if any(t is None for t in there) or len(conditions) > 1 or masks is None:
+        return False
+    (condition,) = conditions
+    if not picks(len(copies)):
+        return write_rows(ev, mem, base, first, [v for _, v in copies], masks, condition)
+
+    # (a non-temporal store is of a whole vector)
+    size = width if mem.nt else chunk(ev.low.sched.target, mem.dtype.size, len(copies), width)
+
+    def store() -> None:
+        vectors = woven(b, [b.splat(v, width) for _, v in copies], size)
+        for at in range(0, width * len(copies), size):
+            there = masks[at : at + size]
+            lanes, n = divmod(at // size, len(copies))
+            v = vectors[n] if size == width else b.shuffle(vectors[n], vectors[n], tuple(range(lanes * size, (lanes + 1) * size)))
+            if any(there):
+                mask = None if all(there) else b.const(tuple(there), bool_, size)
+                b.store(ev.low.at(mem, base, first + at, size), ev.low.scalar(base), v, mask)
+
+    if condition is None:
+        store()
+    else:
+        with b.when(condition):
+            store()
+    return True
+
+
+def _lanes_there(b: Builder, masks: Sequence[Val | None], width: int) -> list[bool] | None:
+    """Which of the woven elements are there; None where that is not known before anything runs."""
+    known = [True if m is None else b.known(m) for m in masks]
+    if any(k is None for k in known):
+        return None
+    return [bool(k[i] if isinstance(k, tuple) else k) for i in range(width) for k in known]

@@ -19,11 +19,17 @@ from ...program.program import Mem, Val
 from ..indices import Indices
 from ..part_index import reads_memory
 from ..storage import Assignment
-from .strided import joined
 
 Lanes = tuple[int, ...]
 LEAST = 4
 """Elements a load must bring for a turn to be worth it."""
+
+
+def joined(b: Builder, vectors: Sequence[Val]) -> Val:
+    """Vectors, a power of two many, one after the other as one."""
+    while len(vectors) > 1:
+        vectors = [b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
 
 
 def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:

@@ -17,7 +17,7 @@ from ...program.builder import Builder
 from ...program.program import Val
 from . import minimax, trigonometric
 from .float_emitter import FloatEmitter
-from .networks import network
+from .nan_extremes import network
 from .reciprocal_root import at_least, over_root
 
 # choices ----------------------------------------------------------------------------------------------------

@@ -2,165 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial, reduce
 
-from ...ir.dtypes import DType, bool_, float32, index, int32, int64, uint32
-from ...ir.node import Node, walk
-from ...opts.analysis.ragged import left_out
+from ...ir import index as ix
+from ...ir.dtypes import bool_
+from ...ir.node import Node, const
 from ...opts.analysis.sizes import by_bits
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
-from ...program.builder import Builder
-from ...program.program import Number, Val
-from ...targets import Target
-from ..arithmetic.networks import unless
+from ...opts.options.cache import Prefetch, prefetches
+from ...program.program import Mem, Number, Val
+from ..arithmetic.nan_extremes import NumbersOnly, bits_of
 from ..arithmetic.reciprocal_root import factors
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
-from .across import across
 from .dot import Dot
-from .early_exit import unless_final
+from .early_exit import SkippedStep, decision, unless_final
 from .loops import carry
-from .masked_steps import masked
-from .prefetch import fetch
+from .partial_results import across
 
-# numbers only -----------------------------------------------------------------------------------------------
-# The largest or the smallest elements of processors whose instruction for that does not hand on what is no number.
+# lines that are asked for ahead ---------------------------------------------------------------------------------------
+# Asks for lines of a buffer that will be used soon (CACHE with prefetch), a step of a reduction at a time.
+
+
+LINE = 64
+"""Bytes that one request fetches."""
+
+
+def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -> None:
+    """The lines of these assignments. Past the end of a row they are the next row's, or nobody's: a request never faults. Nothing where the
+    reduction has no lanes along its axis: a request an element costs more than it gives."""
+    for f in prefetches(low.sched).get(n.name, ()):
+        at = _address(low, n, f)
+        if at is None or ev.lane is None or ev.lane.axis is not n.reduce_axes[0]:
+            continue
+        mem, asked, size = low.param(f.buffer.name), set(), f.buffer.dtype.size
+        for asg in assignments:
+            base, offset, lane, rest = ev.split(at, asg)
+            if lane != 1 or rest is not None:
+                continue
+            for byte in range(offset * size, (offset + ev.width) * size, LINE):
+                if (base, byte // LINE) not in asked:
+                    asked.add((base, byte // LINE))
+                    low.b.prefetch(Mem(mem.space, mem.base, mem.dtype, byte // size), low.scalar(base))
+
+
+def _address(low: Lowering, n: Nest, f: Prefetch) -> Node | None:
+    """The element to ask for; of what is used later, a step of the loop around further on."""
+    at = low.ctx.address(f.buffer.name, f.indices)
+    if not f.later:
+        return at
+    around = [p for p in low.sched.loops(n) if p.axis not in n.reduce_axes]
+    step = ix.parts(at)[0].get(around[-1].var) if around else None
+    return None if step is None else ix.add(at, const(step))
+
+
+# steps under masks ----------------------------------------------------------------------------------------------------
+# Steps of a reduction that some lanes leave out: with AVX-512 an instruction leaves lanes as they are, at no cost.
 #
-# `max` of a Program is NaN where an operand is. x86's instruction gives its second operand there, so each step needs a
-# test and a selection more, on the chain of the accumulator. Here an accumulator takes an element only where that
-# compares as better, which is the one instruction. What is no number never does; it is noted beside, and put into the
-# accumulator after the loops:
-#
-# * two elements by one test, and what was found is joined by a logical operation, which has more units than a comparison;
-# * or, where comparisons keep busy the units that add (`Target.compares_in_adders`), in float32 by whole numbers: the largest of the
-#   elements' bits without their signs says it in the end, since what is no number has larger ones than all that are.
-#
-# The largest of sizes (|x|) of float32 needs no notes: whole numbers compare their bits, which are in the same order,
-# those of what is no number above all, and those of -inf, with which an accumulator begins, below.
+# Elsewhere an element that does not count becomes the identity (0, for a sum) before it is combined. With registers
+# of masks the accumulator is combined under the mask instead: one instruction for a count of conditions, where making
+# numbers of the truths takes another.
 
 
-_INFINITE = 0xFF000000
-"""The bits of an infinite float32 without its sign, shifted to the left."""
+_WHOLE = 64
+"""Bytes of the vectors that have no other comparisons than those into masks."""
 
 
-def bits_of(b: Builder, v: Val) -> Val:
-    """A float32's bits as a whole number."""
-    return b.op("bitcast", v, dtype=int32)
-
-
-class NumbersOnly:
-    """What is noted for the results of a reduction. `results`: how many there are, each with an accumulator for each partial result;
-    `width`: elements in a vector, or 1."""
-
-    def __init__(self, b: Builder, target: Target, combine: str, dtype: DType, results: int, width: int) -> None:
-        self.b, self.combine, self.dtype, self.results, self.width = b, combine, dtype, results, width
-        # truths of vectors have registers of their own with AVX-512; elsewhere they are vectors as wide as the elements
-        self.masks = "avx512" in target.features and target.lang == "llvm"
-        self.whole = not self.masks and dtype is float32 and target.compares_in_adders
-        self._bits = uint32 if self.whole else int64 if dtype.size == 8 else int32
-        self._seen: list[Val | None] = []
-        self._noted: list[Val] = []
-
-    def begin(self, noted: Sequence[Val]) -> None:
-        """Before the steps of an iteration, to which that was carried."""
-        self._seen, self._noted = [None] * self.results, list(noted)
-
-    def start(self) -> list[Val]:
-        """What is carried beside the accumulators, before the loops: all were numbers."""
-        first = self.b.const(True, bool_, self.width) if self.masks else self.b.const(0, self._bits, self.width)
-        return [first] * self.results
-
-    def step(self, result: int, acc: Val, x: Val) -> Val:
-        """The accumulator of one of the results after an element."""
-        b, waiting = self.b, self._seen[result]
-        if self.whole:
-            shifted = b.op("add", *[b.op("bitcast", x, dtype=uint32)] * 2)  # the sign is gone
-            self._noted[result] = b.op("max", self._noted[result], shifted)
-        elif waiting is None:
-            self._seen[result] = x
-        else:
-            self._pair(result, waiting, x)
-        better = b.op("lt", acc, x) if self.combine == "max" else b.op("lt", x, acc)
-        return b.op("select", better, x, acc, dtype=self.dtype)
-
-    def _pair(self, result: int, first: Val, second: Val) -> None:
-        """Note two elements by one test."""
-        b, before = self.b, self._noted[result]
-        self._seen[result] = None
-        if self.masks:
-            both = b.op("and", b.op("eq", first, first), b.op("eq", second, second))
-            self._noted[result] = b.op("and", before, both)
-            return
-        alone = first is second  # (all ones are no number either: one test does for it and for those before)
-        two = b.op("bitcast", before, dtype=self.dtype) if alone else second
-        other = b.op("or", b.op("ne", first, first), b.op("ne", two, two))
-        ones = b.op("select", other, b.const(-1, self._bits), b.const(0, self._bits), dtype=self._bits)
-        self._noted[result] = ones if alone else b.op("or", before, ones)
-
-    def carried(self) -> list[Val]:
-        """What is carried beside the accumulators, after the steps of an iteration."""
-        for result, waiting in enumerate(self._seen):
-            if waiting is not None:
-                self._pair(result, waiting, waiting)
-        return self._noted
-
-    def finish(self, accs: Sequence[Val], noted: Sequence[Val], partials: int) -> list[Val]:
-        """The accumulators after the loops: the first partial result of a result is NaN where any of its elements was."""
-        b, out = self.b, list(accs)
-        for i, flag in enumerate(noted):
-            if self.masks:
-                other = b.op("not", flag)
-            elif self.whole:
-                other = b.op("lt", b.const(_INFINITE, uint32), flag)
-            else:
-                other = b.op("ne", flag, b.const(0, self._bits))
-            out[i * partials] = unless(b, other, out[i * partials])
-        return out
-
-
-# skips ------------------------------------------------------------------------------------------------------
-# Steps of a reduction that are left out where data says that they add nothing: of picked rows of which some are
-# missing.
-#
-# One scalar decides for all register copies, so a branch leaves out what they would read. Where copies differ, or a
-# step is short, elements are selected instead.
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedStep:
-    """Conditions without which a step of a reduction adds nothing to any of its accumulators."""
-
-    low: Lowering
-    ev: NestEval
-    axis: Node
-    conds: Sequence[Node]
-
-    def skipping(self, u: Assignment, carried: list[Val], step: Callable[[list[Val]], list[Val]]) -> list[Val]:
-        """What a step makes of the accumulators, in a branch."""
-        b, low, ev = self.low.b, self.low, self.ev
-        found = [ev.value(c, u) for c in self.conds]
-        if any(v.lanes > 1 or b.truth(v) is not None for v in found):
-            return step(carried)
-        some = found[0] if len(found) == 1 else b.op("and", *found)
-        held = low.scope.holds | {(c, self.axis) for c in self.conds}
-        with (
-            b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, carried, maybe=True, once=True) as loop,
-            low.within(holds=held),
-        ):
-            ev.reset()
-            loop.yields = step(loop.carried)
-        ev.reset()
-        return loop.results
-
-
-def decision(low: Lowering, ev: NestEval, n: Nest) -> SkippedStep | None:
-    """What decides about a step of all accumulators; None where nothing does, or nothing that is not known already."""
-    conds = [c for c in left_out(low.sched, n) if not ev.holds(c)]
-    return SkippedStep(low, ev, n.reduce_axes[0], conds) if any(x.op == "load" for c in conds for x in walk(c)) else None
+def masked(ev: NestEval, expr: Node, combine: str) -> tuple[Node | None, Node]:
+    """(the condition under which an element changes the accumulator, what it is there), or None and `expr` where there is none, or no
+    instruction for it."""
+    # (shorter vectors compare into vectors, which more units can do)
+    if "avx512" not in ev.b.features or ev.lane is None or not ev.b.expand or ev.width * expr.dtype.size < _WHOLE:
+        return None, expr
+    truth = expr
+    while truth.op == "cast" and truth.dtype.is_int:
+        truth = truth.src[0]
+    if truth.dtype is bool_ and truth is not expr and combine == "add":
+        return truth, const(1, expr.dtype)
+    if expr.op == "where" and not ev.fills_in(expr) and expr.src[2] is identity(combine, expr.dtype):
+        return expr.src[0], expr.src[1]
+    return None, expr
 
 
 # accumulators -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
+from ...ir.dtypes import DType
 from ...ir.node import Node, const
 from ...opts.analysis.dots import inner_loops
 from ...opts.axis_plan import Part
@@ -11,10 +12,10 @@ from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
+from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..staged.box import flipped
 from ..storage import Assignment
 
 
@@ -88,3 +89,8 @@ def panel(ev: NestEval, plan: DotPlan, s: StagePlan, mem: Mem, asg: Assignment) 
     base, c, _, _ = ev.split(address, {**asg, s.parts[-1][0].name: 0})
     lanes = plan.row.n * plan.row.k
     return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes)
+
+
+def flipped(b: Builder, v: Val, to: DType) -> Val:
+    """Signed v + 2^(bits-1) as the unsigned type `to`."""
+    return b.op("bitcast", b.op("xor", v, b.const(-(1 << (8 * to.size - 1)), v.dtype)), dtype=to)

@@ -2,13 +2,235 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
+from ...ir import index as ix
+from ...ir.dtypes import index
+from ...ir.integer_ranges import whole
+from ...ir.node import Node, axes_of, const, sym
+from ...ir.operators import substitute
+from ...ir.text import order_key
+from ...opts.analysis.ragged import LONG as WRITTEN
+from ...opts.analysis.ragged import conditions, known_before, scatters, sides, worth
+from ...opts.analysis.thresholds import cuttable, operations
+from ...opts.analysis.triangles import LEAST
 from ...opts.axis_plan import Part
+from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..triangles import begun, trimmed
+from ..pieces import Piece, trips
+from .partial_results import across
+
+# limits ---------------------------------------------------------------------------------------------------------------
+# Where in a loop a comparison of places holds: its first or its last iterations.
+
+
+# limits that data says ------------------------------------------------------------------------------------------------
+# Limits of loops that data says: `where(k < many[i], f, 0)` in a sum over k needs the first many[i] of a padded row
+# only.
+#
+# The number is read before the loop and kept within the places that it is compared with, whatever it is: a negative
+# one leaves no iteration, one past the extent all of them. Of several register copies the largest number counts, and
+# up to the smallest one no copy needs a mask. Where it says how far a loop around goes, in `where((i < many) & (k <
+# many), f, 0)`, the one over k has all iterations or none.
+
+
+# loops that leave out what reduces nothing ----------------------------------------------------------------------------
+# Loops of a reduction that begin and end where something is reduced, and those of a scatter where something is
+# combined.
+#
+# A sum over pairs i < j is written as one over all of them, of what is 0 elsewhere: `where(i < j, f, 0)`. For every i
+# the loop over j needs to go through what is right of it only, as in a triangle. What is right of all register copies
+# of i needs no mask either, and has code of its own. Of a combine other than a sum its own neutral element counts.
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimit:
+    """Where a condition holds at all, iterations [lo, hi), and where for all register copies: from `sure` on, or up to there.
+
+    `begins`: it holds at the end of the loop, so that the limits are those of its beginning."""
+
+    cond: Node
+    begins: bool
+    some: Node
+    sure: Node
+
+
+def solved(cond: Node, k: int, rest: tuple[Node, Node], least: int, most: int) -> LoopLimit:
+    """The limit of k·p + rest + r < 0 (or <= 0) for iteration p, with r anywhere in [least, most]; `rest` is its smallest and its largest
+    value for any of the register copies."""
+    strict, (low, high) = int(cond.op == "lt"), rest
+    if k < 0:
+        some, sure = (ix.floordiv(ix.add(x, const(r - 1 + strict)), -k) for x, r in ((low, least), (high, most)))
+    else:
+        some, sure = (ix.floordiv(ix.add(ix.mul(x, const(-1)), const(-r - strict)), k) for x, r in ((low, least), (high, most)))
+    return LoopLimit(cond, k < 0, ix.add(some, const(1)), ix.add(sure, const(1)))
+
+
+def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
+    """What a comparison of places with data says of a loop; None where it says nothing, or the data is not the same for all of it."""
+    nest, plans = low.scope.nests[0], low.sched.plans
+    split = sides(cond)
+    if split is None:
+        return None
+    place, data, left = split
+    terms, c = ix.parts(substitute(place, {a: plans[a].index for a in axes_of(place)}))
+    span = ix.bounds(ix.linear(terms, c))
+    k = terms.pop(part.var, 0)
+    if not (k or _first(low, nest)) or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data):
+        return None
+    if not worth(low.sched, low.scope.nests, part):
+        return None
+    open_vars = {p.var for p in low.scope.opened.values()}
+    around = ix.linear({t: x for t, x in terms.items() if t in open_vars}, 0)
+    least, most = ix.bounds(ix.linear({t: x for t, x in terms.items() if t not in open_vars}, c))
+    # one more than the last place, or one less than the first, is as good as anything beyond
+    down = left == (cond.op == "lt")
+    small, large = _numbers(low, nest, data, (span[0] - down, span[1] + 1 - down))
+    if not k:
+        past = ix.add(ix.add(around, const(most)), small, -1) if left else ix.add(ix.add(large, around, -1), const(-least))
+        return _all_or_none(cond, part, past)
+    if left:
+        return solved(cond, -k, (ix.add(small, around, -1), ix.add(large, around, -1)), -most, -least)
+    return solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
+
+
+def _first(low: Lowering, nest: Nest) -> bool:
+    """Whether no loop of a reduction is open yet: what does not vary along it is asked once."""
+    return nest.kind == "reduce" and not any(p.name in low.scope.opened for a in nest.reduce_axes for p in low.sched.plans[a].parts)
+
+
+def _all_or_none(cond: Node, part: Part, past: Node) -> LoopLimit:
+    """The limit of a condition that is the same for all iterations: it holds for some register copy where `past` is above 0, or 0."""
+    holds = ix.minmax("max", const(0), ix.minmax("min", const(1), ix.add(past, const(int(cond.op == "le")))))
+    return LoopLimit(cond, False, ix.mul(holds, const(part.trips)), const(0))
+
+
+def _ready(low: Lowering, part: Part, nest: Nest, data: Node) -> bool:
+    """Whether data is known before a loop: what it varies with are open loops, and register copies."""
+    axes = axes_of(data)
+    if not known_before(low.sched, nest, part, data):
+        return False
+    regs = {p.name for p in low.sched.lanes(nest).regs}
+    return all(p.name in low.scope.opened or p.name in regs for a in axes for p in low.sched.plans[a].parts)
+
+
+def _numbers(low: Lowering, nest: Nest, data: Node, span: tuple[int, int]) -> tuple[Node, Node]:
+    """The smallest and the largest of some data among register copies, both within a span, as indices."""
+    ev = NestEval(low, nest)
+    mine = [p for p in ev.regs if p.axis in axes_of(data)]
+    each = list(dict.fromkeys(ev.value(data, asg) for asg in ev.assignments(mine)))
+    return _number(low, each, "min", span), _number(low, each, "max", span)
+
+
+def _number(low: Lowering, each: Sequence[Val], pick: str, span: tuple[int, int]) -> Node:
+    """The smallest or largest of some integers as an index within a span."""
+    b, dtype = low.b, each[0].dtype
+    one = reduce(lambda x, y: b.op(pick, x, y), each)
+    if one.lanes > 1:
+        (one,) = across(b, [one], pick)
+    lo, hi = whole(dtype)
+    if hi > span[1]:
+        one = b.op("min", one, b.const(span[1], dtype))
+    if lo < span[0]:
+        one = b.op("max", one, b.const(span[0], dtype))
+    found = one if dtype is index else b.op("cast", one, dtype=index)
+    counted = b.op("add", found, b.const(-span[0])) if span[0] < 0 else found
+    first = min(span[0], 0)
+    node = sym(f"number {counted.id}", max(span[0], 0), span[1] - first)
+    low.scalars.bound[node] = counted
+    return ix.add(node, const(first))
+
+
+def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
+    """The pieces `found` of a loop over `part` of the reductions that are being opened, without iterations that reduce nothing."""
+    if not _triangular(low, part):
+        return list(found)
+    kept = [set(conditions(n)) for n in low.scope.nests]
+    common = sorted(set.intersection(*kept), key=order_key)
+    limits = [t for c in common for t in (_limit(low, part, c) or loaded_limit(low, part, c),) if t is not None]
+    out = list(found)
+    for limit in limits:
+        out = [p for piece in out for p in _within(low, part, piece, limit)]
+    return out
+
+
+def pieces_of_any(low: Lowering, part: Part) -> list[Piece]:
+    """The pieces of a loop around anything: trimmed where there are scatters alone. (What a reduction adds up in memory is cleared in the
+    first iteration of its outer loops.)"""
+    found = low.pieces(part)
+    return trimmed(low, part, found) if all(map(scatters, low.scope.nests)) else found
+
+
+def _triangular(low: Lowering, part: Part) -> bool:
+    """Whether the reductions that are being opened may leave out iterations of a loop."""
+    s, nests = low.sched, low.scope.nests
+    if not nests or not cuttable(s) or part.kind == "fold" or low.scope.closing or not _plain(s, part):
+        return False
+    return part.kind != "grid" and all(part.axis in (n.axes if scatters(n) else _reduced(s, n)) for n in nests)
+
+
+def _reduced(s: Scheduled, n: Nest) -> tuple[Node, ...]:
+    """The axes of a reduction that leaves out iterations; none where it is no such."""
+    special = (s.dots, s.tensors, s.places)
+    return n.reduce_axes if n.kind == "reduce" and not n.filled and not any(n.name in x for x in special) else ()
+
+
+def _plain(s: Scheduled, part: Part) -> bool:
+    """Whether nothing but the nest itself counts on the loop: no ring, no staged tile."""
+    return not s.rings and all(p.at.name != part.name for p in s.stages.values())
+
+
+def _limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
+    """What a comparison says of a loop; None where it says nothing, or the same to all iterations of the loops around it."""
+    plans = low.sched.plans
+    if cond.src[0].dtype is not index:
+        return None
+    place = ix.add(cond.src[0], cond.src[1], -1)
+    if part.axis not in axes_of(place):
+        return None
+    terms, c = ix.parts(substitute(place, {a: plans[a].index for a in axes_of(place)}))
+    k = terms.pop(part.var, 0)
+    if not k or any(t.op != "axis" for t in terms):
+        return None
+    open_vars = {p.var for p in low.scope.opened.values()}
+    around = {t: x for t, x in terms.items() if t in open_vars}
+    if not around:
+        return None  # (constant limits are `cuts`)
+    least, most = ix.bounds(ix.linear({t: x for t, x in terms.items() if t not in open_vars}, c))
+    rest = ix.linear(around, 0)
+    found = solved(cond, k, (rest, rest), least, most)
+    if sum(operations(low.sched, n) for n in low.scope.nests) > WRITTEN:  # (one piece of code, with its masks)
+        found = replace(found, sure=const(part.trips if found.begins else 0))
+    return found if _varies(part, found.some) else None
+
+
+def _varies(part: Part, limit: Node) -> bool:
+    """Whether a limit goes through most of a loop that is not short. (Else it is that of a window at a border, see `cuts`.)"""
+    lo, hi = ix.bounds(limit)
+    return part.trips >= LEAST and 2 * (min(hi, part.trips) - max(lo, 0)) >= part.trips
+
+
+def _within(low: Lowering, part: Part, piece: Piece, limit: LoopLimit) -> Iterator[Piece]:
+    """The iterations of a piece that a limit leaves, those first or last for which it holds throughout."""
+    if piece.at is not None:
+        yield piece
+        return
+    lo, hi = piece.between or (const(0), trips(low.sched, low.scope, part))
+
+    def inside(at: Node) -> Node:
+        return ix.minmax("max", lo, ix.minmax("min", hi, at))
+
+    some, sure = inside(limit.some), inside(limit.sure)
+    held = piece.holds | {(limit.cond, part.axis)}
+    ends = [(some, sure, piece.holds), (sure, hi, held)] if limit.begins else [(lo, sure, held), (sure, some, piece.holds)]
+    for first, end, holds in ends:
+        if first is not end:
+            yield replace(piece, between=(first, end), holds=holds, maybe=True)
 
 
 def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) -> None:
@@ -16,7 +238,7 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) ->
     if not loops:
         body()
         return
-    for piece in low.versions(begun(low, loops[0])):
+    for piece in low.versions(pieces_of_any(low, loops[0])):
         with low.open(loops[0], piece=piece):
             through(low, loops[1:], body)
 

@@ -6,147 +6,26 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise, product
-from math import gcd, prod
+from itertools import accumulate, pairwise
+from math import prod
 
-from ...ir import index as ix
 from ...ir.body import Scan
-from ...ir.buffer import load_parts
 from ...ir.dtypes import int32
-from ...ir.node import Node, const
-from ...ir.operators import substitute
+from ...ir.node import Node
 from ...opts.analysis.windows import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
-from ...opts.plans import TensorPlan, ThreadAxis
-from ...opts.tensor_cores import factors
-from ...program import hopper_calls as hc
-from ...program.builder import Builder
-from ...program.hopper import WarpgroupProduct
-from ...program.program import Mem, Number, Val
-from ..access.fragments import Fragments, own_parts
+from ...program.program import Number, Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..staged.boxes import operand
 from ..storage import Assignment, Key, Registers
 from .accumulators import Accumulators
-from .alias import alias
-from .fills import prepare_fills
+from .fast_path import step_with_fast_path
 from .loops import carry, through
-from .quickly import stepped
+from .output_storage import alias, prepare_fills
+from .partial_results import across_threads
 from .store import store_point
-
-# partials ---------------------------------------------------------------------------------------------------
-# Combines the partial results that the threads of a group hold of one reduction: exchanged within a warp by shuffles
-# where the target has them, then through shared memory with one barrier. Every thread gets the same result, and the
-# order is fixed.
-
-
-TOGETHER = 32
-"""Words that every thread adds, at most."""
-AT_ONCE = 16
-"""Words that one thread makes one of, where there are more."""
-
-
-def across_threads(low: Lowering, n: Nest, results: dict[Key, Val], combine: str) -> dict[Key, Val]:
-    """The accumulators of a reduce nest, combined over the dimensions of the group that share its reduce axes."""
-    shared = low.sched.shared_by(n.reduce_axes)
-    if not shared:
-        return results
-    flat = [low.b.extract(v, i) if v.lanes > 1 else v for v in results.values() for i in range(v.lanes)]
-    for t in shared:
-        near = _near(low, t)
-        flat = [_shuffled(low, v, t.stride, near, combine) for v in flat]
-        if near < t.count:
-            flat = _exchanged(low, flat, t, near, combine)
-    out: dict[Key, Val] = {}
-    rest = iter(flat)
-    for key, v in results.items():
-        joined = next(rest)
-        if v.lanes > 1:
-            joined = low.b.splat(joined, v.lanes)
-            for i in range(1, v.lanes):
-                joined = low.b.insert(joined, next(rest), i)
-        out[key] = joined
-    return out
-
-
-def _near(low: Lowering, t: ThreadAxis) -> int:
-    """How many neighbours along a dimension sit in one warp and can be reached by shuffles; 1 if none."""
-    warp, group = low.sched.target.warp, low.sched.group
-    whole = group % warp == 0 or group & (group - 1) == 0  # else the last warp lacks threads that others would ask
-    if not whole or t.stride & (t.stride - 1):
-        return 1
-    return max(1, min(t.count, warp // t.stride))
-
-
-def _shuffled(low: Lowering, v: Val, stride: int, count: int, combine: str) -> Val:
-    b, distance = low.b, count // 2
-    while distance:
-        v = b.op(combine, v, b.shfl_xor(v, distance * stride))
-        distance //= 2
-    return v
-
-
-def _exchanged(low: Lowering, vals: Sequence[Val], t: ThreadAxis, near: int, combine: str) -> list[Val]:
-    """What `t.count / near` groups of neighbours hold, combined through shared memory: one word of each goes there, and after one barrier
-    every thread adds all of them in the same order. Very many words (there are no shuffles then) are made fewer first."""
-    b, far = low.b, t.count // near
-    mems = [low.storage.shared.take(v.dtype, low.sched.group // near) for v in vals]
-    index = low.scalar(t.var)
-    first = b.op("mul", _row(low, t), b.const(far))
-    mine = b.op("add", first, b.op("idiv", index, attr=near) if near > 1 else index)
-
-    def store(values: Sequence[Val]) -> None:
-        for mem, v in zip(mems, values, strict=True):
-            b.store(mem, mine, v)
-
-    if near > 1:
-        with b.when(b.op("eq", b.op("imod", index, attr=near), b.const(0))):
-            store(vals)
-    else:
-        store(vals)
-    left = far
-    while left > TOGETHER:
-        left //= AT_ONCE
-        with b.when(b.op("lt", index, b.const(left))):
-            store([_combined(b, combine, [b.load(_ahead(mem, i * left), mine) for i in range(AT_ONCE)]) for mem in mems])
-    return [_combined(b, combine, _words(b, mem, first, left, far)) for mem in mems]
-
-
-def _row(low: Lowering, t: ThreadAxis) -> Val:
-    """Which of the sums along a dimension of the group a thread is in: its number among the threads of one index there."""
-    b, thread, group = low.b, low.thread, low.sched.group
-    outer = b.op("idiv", thread, attr=t.stride * t.count) if t.stride * t.count < group else b.const(0)
-    if t.stride == 1:
-        return outer
-    inner = b.op("imod", thread, attr=t.stride)
-    return inner if t.stride * t.count == group else b.op("add", b.op("mul", outer, b.const(t.stride)), inner)
-
-
-def _words(b: Builder, mem: Mem, first: Val, count: int, pitch: int) -> list[Val]:
-    """`count` words from one on, which lies at a multiple of `pitch`."""
-    lanes = max(1, min(count, 16 // mem.dtype.size))
-    out = []
-    for i in range(0, count, lanes):
-        align = gcd(16, pitch * mem.dtype.size, i * mem.dtype.size)
-        v = b.load(Mem(mem.space, mem.base, mem.dtype, i, align), first, lanes)
-        out += [b.extract(v, j) for j in range(lanes)]
-    return out
-
-
-def _combined(b: Builder, combine: str, vals: Sequence[Val]) -> Val:
-    """Values combined in halves."""
-    vals = list(vals)
-    while len(vals) > 1:
-        half = len(vals) // 2
-        vals = [b.op(combine, x, y) for x, y in zip(vals[:half], vals[half : 2 * half])] + vals[2 * half :]
-    return vals[0]
-
-
-def _ahead(mem: Mem, offset: int) -> Mem:
-    return Mem(mem.space, mem.base, mem.dtype, offset, mem.dtype.size)
-
+from .tensor_cores import TensorAccumulators, WarpgroupAccumulators
 
 # windows ----------------------------------------------------------------------------------------------------
 # The largest and the smallest elements of windows whose steps are all spelled out: what several windows have in common
@@ -250,7 +129,7 @@ def suits(low: Lowering, n: Nest) -> bool:
 # beside the extreme itself.
 
 
-class PlaceAccumulators(Accumulators):
+class IndexAccumulators(Accumulators):
     """Indices, one for each accumulator of the extreme `of`. A later element takes the place only where it is better than what was
     there, so of equals the first stays; what is no number never is."""
 
@@ -304,67 +183,8 @@ class PlaceAccumulators(Accumulators):
 def of_extremes(each: Sequence[Accumulators]) -> None:
     """Tell the places among the accumulators of one loop which ones are their extremes'."""
     for a in each:
-        if isinstance(a, PlaceAccumulators):
+        if isinstance(a, IndexAccumulators):
             a.of = next(m for m in each if m.n.name == a.place.extreme)
-
-
-# mma --------------------------------------------------------------------------------------------------------
-# Sums of products that the threads of a unit (a warp) make together by matrix instructions of tensor cores.
-#
-# An accumulator is a *fragment*: the elements of one tile of the sum that a thread holds, as the instruction deals them
-# out. When the sum is finished, fragments are taken apart into what any accumulators are, one value for each assignment
-# of the sum's register parts.
-
-
-class TensorAccumulators(Accumulators):
-    """One fragment for each tile that a thread's unit makes."""
-
-    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
-        super().__init__(low, n, ev, combine)
-        self.plan: TensorPlan = low.sched.tensors[n.name]
-        self.inside = own_parts(low.sched.plans, self.plan, "c")
-        self.live = ev.assignments([p for p in self.space if p not in self.inside])
-        self.keys = [(s, {}) for s in self.live]
-        self.operands()
-
-    def operands(self) -> None:
-        """Find the operands."""
-        found = factors(self.n.expr, self.plan)
-        self.a, self.b = (Fragments(self.low, self.n, self.plan, x, found) for x in "ab")
-
-    def identity(self) -> Val:
-        """A fragment of zeros."""
-        return self.low.b.const(0, self.plan.row.c, self.plan.row.elements("c"))
-
-    def _steps(self, accs: list[Val]) -> list[Val]:
-        """One step of the innermost loop for every tile: operands are asked for before the instructions that use them."""
-        self.a.reset()
-        self.b.reset()
-        accs, row = list(accs), self.plan.row.name
-        for u in self.ev.assignments(self.unrolled):
-            pairs = [(self.a.get({**s, **u}), self.b.get({**s, **u})) for s in self.live]
-            accs = [self.low.b.mma(row, acc, x, y) for acc, (x, y) in zip(accs, pairs, strict=True)]
-        return accs
-
-    def finish(self, accs: list[Val]) -> dict[Key, Val]:
-        """The elements of every fragment, by the assignments of the sum's register parts."""
-        b, out = self.low.b, dict[Key, Val]()
-        lanes = self.ev.width if self.lane is not None else 1
-        for s, v in zip(self.live, accs, strict=True):
-            for at, numbers in self._elements(lanes):
-                one = b.extract(v, numbers[0]) if lanes == 1 else b.shuffle(v, v, numbers)
-                asg = {**s, **at}
-                out[tuple((p.name, asg[p.name]) for p in self.space)] = one
-        return out
-
-    def _elements(self, lanes: int) -> Sequence[tuple[Assignment, tuple[int, ...]]]:
-        """Which elements of a fragment make one value, for each assignment of the parts inside it: it counts those with the last one
-        varying fastest."""
-        found: dict[Key, list[int]] = {}
-        for i, at in enumerate(product(*(range(p.trips) for p in self.inside))):
-            key = tuple((p.name, x // lanes if p is self.lane else x) for p, x in zip(self.inside, at, strict=True))
-            found.setdefault(key, []).append(i)
-        return [(dict(k), tuple(v)) for k, v in found.items()]
 
 
 # together ---------------------------------------------------------------------------------------------------
@@ -387,7 +207,7 @@ def run_together(
     starts = [[*s, *a.beside(loops)] for a, s in zip(each, starts, strict=True)]
     ends = list(accumulate((len(s) for s in starts), initial=0))
     first = dict(zip(each, ends, strict=False))
-    members = sorted(each, key=lambda a: not isinstance(a, PlaceAccumulators))
+    members = sorted(each, key=lambda a: not isinstance(a, IndexAccumulators))
 
     def steps(carried: list[Val]) -> list[Val]:
         accs = list(carried)
@@ -397,7 +217,7 @@ def run_together(
             for i in range(max(len(a.keys) for a in each)):
                 for a in members:
                     if i < len(a.keys):
-                        if isinstance(a, PlaceAccumulators) and a.of is not None:
+                        if isinstance(a, IndexAccumulators) and a.of is not None:
                             a.before = accs[first[a.of] + i]
                         s, p = a.keys[i]
                         accs[first[a] + i] = a.step(accs[first[a] + i], {**s, **p, **u})
@@ -406,50 +226,12 @@ def run_together(
         return [v for a, (lo, hi) in zip(each, pairwise(ends), strict=True) for v in a.noted(accs[lo:hi])]
 
     def quick(carried: list[Val]) -> list[Val]:
-        return stepped(low, stores, lambda: steps(carried)) if stores else steps(carried)
+        return step_with_fast_path(low, stores, lambda: steps(carried)) if stores else steps(carried)
 
     final = carry(low, loops, [v for s in starts for v in s], quick)
     for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
         a.final = a.ended(final[lo:hi])
     return [a.final for a in each]
-
-
-# wgmma ------------------------------------------------------------------------------------------------------
-# Sums of products that warpgroups make from tiles in shared memory, by wgmma: all products of one filling of the tiles
-# are begun, then waited for together.
-
-
-class WarpgroupAccumulators(TensorAccumulators):
-    """One fragment of 64 rows for each tile that a thread's warpgroup makes."""
-
-    def operands(self) -> None:
-        """Find the operands' slots in shared memory."""
-        low, found = self.low, factors(self.n.expr, self.plan)
-        assert low.boxes is not None
-        self.boxes = [low.boxes.boxes[load_parts(x)[0].name] for x in (found.a, found.b)]
-        places = zip(self.boxes, (self.plan.m, self.plan.n), strict=True)
-        self.places = [ix.add(p.stage.offset, p.place(low.sched, self.plan, axis)) for p, axis in places]
-        bases = [low.storage.panels[p.stage.buffer.name].base for p in self.boxes]
-        self.product = WarpgroupProduct(self.plan.row.name, operand(self.boxes[1], bases[1]), operand(self.boxes[0], bases[0]))
-
-    def _steps(self, accs: list[Val]) -> list[Val]:
-        b, accs = self.low.b, list(accs)
-        hc.fence(b)
-        for u in self.ev.assignments(self.unrolled):
-            for i, s in enumerate(self.live):
-                a, at = (self._at(place, {**s, **u}) for place in self.places)
-                accs[i] = hc.product(b, self.product, accs[i], a, at)
-        hc.commit(b)
-        hc.finish(b)
-        return accs
-
-    def _at(self, place: Node, asg: Assignment) -> Val:
-        known = {p.var: const(asg[p.name]) for p in self.ev.regs if p.name in asg}
-        return self.low.scalar(substitute(place, known))
-
-    def finish(self, accs: list[Val]) -> dict[Key, Val]:
-        """The elements of every fragment, once the products are done."""
-        return super().finish([hc.result(self.low.b, v) for v in accs])
 
 
 # reduce -----------------------------------------------------------------------------------------------------
@@ -459,7 +241,7 @@ BLOCKS = 16
 
 def _accumulators(low: Lowering, n: Nest, windows: bool = True) -> type[Accumulators]:
     if n.name in low.sched.places:
-        return PlaceAccumulators
+        return IndexAccumulators
     t = low.sched.tensors.get(n.name)
     if t is None:
         return WindowExtremes if windows and suits(low, n) else Accumulators

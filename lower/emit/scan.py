@@ -22,12 +22,11 @@ from ...opts.nests import Nest, identity
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..narrow import bounds
+from ..part_index import bounds
 from ..pieces import Piece, begun
 from ..storage import Array, Assignment, Registers
-from .alias import alias
-from .fills import prepare_fills
 from .loops import carry, wide
+from .output_storage import alias, prepare_fills
 from .store import store_point, streaming
 
 # scan rules -------------------------------------------------------------------------------------------------

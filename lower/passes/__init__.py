@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, bytes_together, columns, counters, flat, interleave, narrowing, neighbours, shorten
+from . import barriers, distribution, flat_groups, joined_stores, loop_counters, neighbour_sums, scheduling
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +20,44 @@ class Pass:
     run: Callable[[Program, Target], bool | None]
 
 
+def _no_groups(target: Target) -> bool:
+    return not target.groups
+
+
 def _barriers(program: Program, target: Target) -> None:
     for phase in program.phases:
         barriers.place(phase, target.warp)
 
 
 def _interleave(program: Program, target: Target) -> None:
-    # what packs constant inputs runs once, and may take its time
+    # the phases that pack constant inputs run once, and may take their time
     for phase in program.phases[program.once :]:
-        interleave.interleave(phase, target.registers, program.shared_params)
+        scheduling.interleave(phase, target.registers, program.shared_params)
 
 
 def _shorten(program: Program, target: Target) -> bool:
-    found = [shorten.shorten(phase, target.registers, program.shared_params) for phase in program.phases[program.once :]]
+    found = [scheduling.shorten(phase, target.registers, program.shared_params) for phase in program.phases[program.once :]]
     return any(found)
 
 
 PASSES = (
-    Pass("flat", lambda target: not target.groups, lambda program, target: flat.flatten(program, "avx512" in target.features)),
-    Pass("neighbours", lambda target: target.adds_neighbours, lambda program, _: neighbours.join(program)),
-    Pass("columns", lambda target: not target.groups, columns.carry_over),
-    Pass("bytes", lambda target: target.packs_bytes, lambda program, target: bytes_together.join(program, target.vector_bytes // 4)),
-    Pass("narrowing", narrowing.applies, narrowing.join),
-    Pass("counters", lambda target: not target.groups, lambda program, _: counters.carry(program)),
+    # what stores would interleave and loads take apart is computed as it lies in memory
+    Pass("flat", _no_groups, lambda program, target: flat_groups.flatten(program, "avx512" in target.features)),
+    # sums of products of 16-bit integers take two products an instruction
+    Pass("neighbours", lambda target: target.adds_neighbours, lambda program, _: neighbour_sums.join(program)),
+    # what all rows of a loop have in common is computed in a loop before it
+    Pass("columns", _no_groups, distribution.carry_over),
+    # four registers of 32-bit numbers are packed into one of bytes
+    Pass("bytes", lambda target: target.packs_bytes, lambda program, target: joined_stores.join_bytes(program, target.vector_bytes // 4)),
+    # two registers of float32 are narrowed into one of 16 bits
+    Pass("narrowing", joined_stores.narrows_two, joined_stores.join_halves),
+    # vectors that count with a loop are carried through it
+    Pass("counters", _no_groups, lambda program, _: loop_counters.carry(program)),
+    # threads of a group wait for one another where they would disturb each other
     Pass("barriers", lambda target: target.groups, _barriers),
-    Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
-    Pass("shorten", lambda target: not target.groups, _shorten),
+    # the last two order instructions; compilers for GPUs do so by themselves
+    Pass("interleave", _no_groups, _interleave),
+    Pass("shorten", _no_groups, _shorten),
 )
 
 

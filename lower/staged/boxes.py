@@ -1,4 +1,5 @@
-"""Operands that one warpgroup copies by TMA into slots, and others multiply (GRID's warpspec): mbarriers tell which slots are full, and which empty.
+"""Phases in roles (GRID's warpspec): one warpgroup copies operands by TMA into slots, others multiply them. mbarriers tell which slots are full, and
+which are empty.
 
 The producer waits until slot i % d is empty, announces the bytes of all boxes of iteration i at the slot's `full` barrier, and has them
 copied. A consumer waits for `full`, multiplies, and one thread of each of its warpgroups arrives at `empty` when the products are done.
@@ -7,20 +8,27 @@ warp-specialised kernels and DeepGEMM.)"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Protocol
 
-from ...ir.node import Node
+from ...ir.errors import OptError
+from ...ir.node import Node, const
 from ...opts.analysis.boxes import ALIGN, ROW, BoxPlan
 from ...opts.axis_plan import Part
+from ...opts.options.grid import REGISTERS, boxes, clustered, consumers, shared
 from ...opts.plans import StagePlan
 from ...opts.strides import dense
 from ...program import hopper_calls as hc
+from ...program.builder import Builder
 from ...program.hopper import BoxLoad, MBar, SharedOperand
 from ...program.maps import TensorMap
-from ...program.program import Mem, Val
-from ..box_room import DONE, BoxRoom
+from ...program.ops import ACCESSES
+from ...program.program import Block, Instr, Mem, Val, statements
+from .. import pieces
 from ..lowering import Lowering
+from ..storage import DONE, BoxRoom
 
 WARPGROUP = 128
 
@@ -115,3 +123,72 @@ def _bring(low: Lowering, name: str, slot: Val, rank: Val) -> None:
             at = b.op("add", at, b.op("mul", rank, b.const(each)))
             coordinates[plan.dim] = b.op("add", coordinates[plan.dim], b.op("mul", rank, b.const(rows)))
         hc.load(b, to, slot, at, coordinates[::-1])
+
+
+# roles ----------------------------------------------------------------------------------------------------------------
+class Work(Protocol):
+    """The work items of a group, whose number is `group`."""
+
+    group: Val
+
+    def through(self, low: Lowering, each: Callable[[Val], None]) -> None:
+        """Emit `each` for every work item."""
+
+    def one(self, low: Lowering) -> None:
+        """A work item, where its part of the grid is known."""
+
+    def before(self, low: Lowering, item: Val) -> Val:
+        """How many items a group has done before this one."""
+        ...
+
+
+def emit_roles(low: Lowering, work: Work) -> None:
+    """Emit a phase in roles: the first warpgroups do what the group would do, the last one copies for them. OptError where the consumers would need barriers of their own."""
+    b, count = low.b, consumers(low.sched)
+    plans = boxes(low.sched)
+    groups = clustered(low.sched)
+    low.boxes = make_room(low, plans, count, groups, shared(low.sched))
+    with b.when(b.op("eq", low.thread, b.const(0))):
+        hc.init(b, low.boxes.full)
+        hc.init(b, low.boxes.empty)
+    together = hc.cluster_barrier if groups > 1 else Builder.barrier
+    together(b)
+    part = next(iter(plans.values())).stage.at
+    trips = pieces.trips(low.sched, low.scope, part)
+    if trips.op != "const":
+        raise OptError(f"GRID(warpspec={count}): how often loop {part.name} runs is not known here")
+    few, many = REGISTERS[count]
+    low.emitters = replace(low.emitters, ring=Consumed)
+    other = low.beside()
+
+    def counted(one: Lowering, item: Val) -> None:
+        one.scalars.bound[DONE] = b.op("mul", work.before(one, item), b.const(int(trips.arg)))
+
+    def consume(item: Val) -> None:
+        counted(low, item)
+        work.one(low)
+
+    def fill(item: Val) -> None:
+        counted(other, item)
+        produce(other, part, (const(0), trips), b.op("imod", work.group, attr=groups))
+
+    with b.roles() as roles:
+        with b.role(roles, "consumers", 0, count * WARPGROUP, many):
+            work.through(low, consume)
+        with (
+            b.role(roles, "producer", count * WARPGROUP, WARPGROUP, few),
+            b.when(b.op("eq", low.thread, b.const(count * WARPGROUP))),
+        ):
+            work.through(other, fill)
+    if groups > 1:  # nobody ends while another group may still reach its memory
+        hc.cluster_barrier(b)
+    _check_shared(roles.roles[0].body)
+
+
+def _check_shared(body: Block) -> None:
+    """Threads of a role cannot meet at a barrier of the group, so they keep nothing in shared memory for one another."""
+    for s in statements(body):
+        if isinstance(s, Instr) and s.op in ACCESSES and s.mem.space == "shared":
+            raise OptError(
+                "GRID(warpspec): what is kept in shared memory, or summed over warps, needs barriers that warpgroups beside a producer have not"
+            )

@@ -1,4 +1,4 @@
-"""Sums of products of narrow integers that are made two neighbours at a time (`lower/passes/neighbours.py`): which they are."""
+"""Sums of products of narrow integers that are made two neighbours at a time (`lower/passes/neighbour_sums.py`): which they are."""
 
 from __future__ import annotations
 

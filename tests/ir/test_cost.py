@@ -7,7 +7,7 @@ from tilewright.ir import KernelBuilder, KernelError, cast, const, dtype, exp, f
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
 from tilewright.ir.node import PAIRED
 from tilewright.ir.normal_form.normalise import normalise
-from tilewright.lower.arithmetic import of_two
+from tilewright.lower.arithmetic.binary_functions import expand_binary
 from tilewright.lower.arithmetic.elementary import expand
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, statements
@@ -46,7 +46,7 @@ def test_polynomials_cost_what_they_are_expanded_to(op, dtype):
     b = Builder()
     with b.phase(const(1), []) as phase, b.loop("n", b.const(0), b.const(8)) as loop:
         x = b.op("cast", loop.var, dtype=dtype)
-        _ = of_two.expand(b, op, x, x) if op in PAIRED else expand(b, op, x)
+        _ = expand_binary(b, op, x, x) if op in PAIRED else expand(b, op, x)
     ops = [s.op for s in statements(phase.body) if isinstance(s, Instr)]
     flops = sum(2 if o == "fma" else o in FLOP or o == "round" for o in ops)
     assert abs(POLYNOMIAL[op][dtype.size] - flops) <= 0.25 * flops

@@ -17,7 +17,8 @@ from tilewright.ir.errors import OptError
 from tilewright.ir.node import Node, const
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import passes, pipeline
-from tilewright.lower.passes import barriers, interleave
+from tilewright.lower.passes import barriers
+from tilewright.lower.passes import scheduling as interleave
 from tilewright.measure.checking.bisect import bisect, shortest
 from tilewright.opts import Opts, parse
 from tilewright.opts.axis_plan import AxisPlan
@@ -147,7 +148,7 @@ def test_an_option_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_options_that_break_only_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline._emit
+    real = pipeline.emit
 
     def emit(scheduled, expand):  # type: ignore[no-untyped-def]
         program = real(scheduled, expand)
@@ -155,7 +156,7 @@ def test_options_that_break_only_together(monkeypatch: pytest.MonkeyPatch) -> No
             swapped(program)
         return program
 
-    monkeypatch.setattr(pipeline, "_emit", emit)
+    monkeypatch.setattr(pipeline, "emit", emit)
     found = bisect(MATMUL, LIST, AVX2)
     # STAGE at the loop m needs nothing else to be legal
     assert found.culprit == "emit" and [o.op for o in found.opts] == ["UNROLL", "STAGE"]

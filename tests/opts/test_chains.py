@@ -12,8 +12,7 @@ from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir import index as ix
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
-from tilewright.lower.pieces import pieces
-from tilewright.lower.scope import Scope
+from tilewright.lower.pieces import Scope, pieces
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.options.halo import tiled
 from tilewright.opts.options.phase import phased

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from tilewright.lower.passes.conflicts import SharedAccess, access
+from tilewright.lower.passes.barriers import SharedAccess, access
 from tilewright.program.facts import Array, Spread
 from tilewright.program.program import Block, For, If, Instr, Phase, Program, Val, touched
 

@@ -14,7 +14,7 @@ from every_op import EVERY
 from tilewright.ir.dtypes import DType, bool_, dtype, float32, int32
 from tilewright.lower.arithmetic.elementary import NAMES as FUNCTIONS
 from tilewright.lower.arithmetic.elementary import expand
-from tilewright.lower.emit.across import across
+from tilewright.lower.emit.partial_results import across
 from tilewright.program.builder import Builder
 from tilewright.program.program import Mem, Val
 

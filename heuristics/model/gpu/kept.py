@@ -1,5 +1,5 @@
 """Values that wait for a later nest and have no register: arrays of each thread (in the GPU's local memory, which is
-memory behind the first cache), or of the group in shared memory. Where lowering puts them is `lower.allocation`."""
+memory behind the first cache), or of the group in shared memory. Where lowering puts them is `lower.storage`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from checks import check_twin
 from tilewright import kernels, targets
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.emit.emitters import Merge
+from tilewright.lower.emit.tree import Merge
 from tilewright.opts import apply, parse
 
 TARGET = targets.named("cascadelake")

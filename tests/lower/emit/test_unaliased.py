@@ -9,7 +9,7 @@ from tilewright import devices, targets
 from tilewright.ir import Kernel, KernelBuilder, Node, float32
 from tilewright.ir.errors import InternalError
 from tilewright.lower import Program, lower
-from tilewright.lower.emit.unaliased import ALONE, SEVERAL
+from tilewright.lower.emit.store import ALONE, SEVERAL
 from tilewright.opts import apply, parse
 from tilewright.program.ops import PAGE
 from tilewright.program.program import Instr, statements

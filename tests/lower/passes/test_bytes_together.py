@@ -14,7 +14,7 @@ from tilewright.ir.dtypes import dtype
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.lower import lower
-from tilewright.lower.passes import bytes_together
+from tilewright.lower.passes.joined_stores import join_bytes
 from tilewright.opts import apply, parse
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Param, Phase, Program, statements
@@ -84,5 +84,5 @@ def in_a_run(between: str) -> tuple[Program, Phase]:
 @pytest.mark.parametrize("between", ["", "read", "written"])
 def test_what_must_stay_in_order_does(between: str) -> None:
     program, _ = in_a_run(between)
-    assert bytes_together.join(program, 8) is (not between)
+    assert join_bytes(program, 8) is (not between)
     assert (32 in stored(program)) is (not between)

@@ -12,7 +12,7 @@ from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.passes.interleave import interleave
+from tilewright.lower.passes.scheduling import interleave
 from tilewright.opts import apply
 from tilewright.program.builder import Builder
 from tilewright.program.program import Block, For, If, Mem, Phase, Program, Val
@@ -113,7 +113,7 @@ def test_groups_of_threads_are_left_to_their_compiler(monkeypatch: pytest.Monkey
     def never(*_: object) -> None:
         raise AssertionError("a GPU's code was reordered")
 
-    monkeypatch.setattr("tilewright.lower.passes.interleave.interleave", never)
+    monkeypatch.setattr("tilewright.lower.passes.scheduling.interleave", never)
     softmax([["UPCAST", "n", 4]], "sm_90a")
     with pytest.raises(AssertionError, match="reordered"):
         softmax([["UPCAST", "n", 64]], "cascadelake")

@@ -11,7 +11,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.passes import narrowing
+from tilewright.lower.passes.joined_stores import join_halves
 from tilewright.opts import apply, opt
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Param, Program, statements
@@ -73,5 +73,5 @@ def test_what_is_read_again_is_stored_before(between: bool) -> None:
     params = (Param("x", float32, (16,), "in"), Param("y", bfloat16, (16,), "out"), Param("z", float32, (8,), "out"))
     program = Program("again", params, (), [phase])
     before = stored(program)
-    narrowing.join(program, V3)
+    join_halves(program, V3)
     assert stored(program) == (before if between else ["bfloat16x16"])

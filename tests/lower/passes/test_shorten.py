@@ -12,8 +12,8 @@ from tilewright.ir import KernelBuilder, float32, where
 from tilewright.ir.node import const
 from tilewright.ir.normal_form.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.passes import shorten as passes
-from tilewright.lower.passes.shorten import peak, shorten
+from tilewright.lower.passes import scheduling as passes
+from tilewright.lower.passes.scheduling import peak, shorten
 from tilewright.opts import apply, parse
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Phase

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
+from itertools import groupby
 
 from ...ir import index as ix
 from ...ir.body import Fold, Value
@@ -13,24 +14,70 @@ from ...ir.node import Node, axes_of, placeholder, ref, walk
 from ...ir.operators import substitute
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import Range, loaded_limits, ranges
-from ...opts.loop_tree import Folded
+from ...opts.loop_tree import Chain, Folded, Shared, Single, Together, Tree
 from ...opts.nests import FoldItem, Nest
 from ...program.program import Val
 from .. import pieces
 from ..arithmetic.elementary import EXPENSIVE
 from ..expr import NestEval
-from ..in_place import in_output
 from ..lowering import Emitters, Lowering
 from ..pieces import Piece
-from ..staged.fill import fill
-from ..staged.ring import Ring
+from ..staged.tiles import Ring, fill_tiles
 from ..storage import Array, Assignment, Registers
-from ..walk import emit_tree
-from .fills import prepare_fills
-from .loops import through, wide
+from .loops import pieces_of_any, through, wide
+from .output_storage import in_output, prepare_fills
 from .reduce import reduce, together
 from .scan import chain, scan
 from .store import stores, streaming
+
+# the loop tree --------------------------------------------------------------------------------------------------------
+# Walks the loop tree of a schedule in order, opening the loops that nests share.
+
+
+def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
+    """Emit items in order at the builder's position. Where stores in the loop of a reduction may go past the caches, they are asked
+    before all items, so that these find the results in registers."""
+    joined = [n.store.buffer.name for item in items if isinstance(item, Together) for n in item.nests if n.store is not None]
+    low.emitters.streaming(low, [name for name in joined if name in low.sched.nt], lambda: _emit_all(low, items))
+
+
+def _emit_all(low: Lowering, items: Sequence[Tree]) -> None:
+    for stored, group in groupby(items, lambda item: isinstance(item, Single) and item.nest.kind in ("store", "init")):
+        if stored:
+            low.emitters.stores(low, [item.nest for item in group if isinstance(item, Single)])
+        else:
+            _emit_each(low, group)
+
+
+def _emit_each(low: Lowering, items: Iterable[Tree]) -> None:
+    for item in items:
+        if isinstance(item, Shared):
+            _reserve(low, item)
+            with low.within(nests=item.nests):
+                for piece in low.versions(pieces_of_any(low, item.part)):
+                    with low.open(item.part, piece=piece):
+                        emit_tree(low, item.body)
+        elif isinstance(item, Folded):
+            with low.within(nests=item.item.nests):
+                low.emitters.fold(low, item)
+        elif isinstance(item, Together):
+            with low.within(nests=item.nests):
+                low.emitters.together(low, item.nests)
+        elif isinstance(item, Chain):
+            with low.within(nests=item.nests):
+                low.emitters.chain(low, item.nests)
+        else:
+            with low.within(nests=(item.nest,)):
+                low.emitters.nests[item.nest.kind](low, item.nest)
+
+
+def _reserve(low: Lowering, loop: Shared) -> None:
+    """Give every value that is read outside a loop an array out here, before it opens."""
+    made = {n.name: n.value for n in loop.nests if n.value is not None}
+    for name, axes in loop.reserved:
+        if name not in low.storage.values:
+            low.storage.reserved[name] = low.array(made.get(name) or low.ctx.kernel.values[name], axes)
+
 
 # point ------------------------------------------------------------------------------------------------------
 # Emits pointwise values that are kept: in registers where every reader is at the same point, else in an array.
@@ -249,6 +296,6 @@ EMITTERS = Emitters(
     together=together,
     chain=chain,
     fold=fold,
-    stage=fill,
+    stage=fill_tiles,
     ring=Ring,
 )

@@ -3,25 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
+from ...ir.dtypes import index
 from ...ir.node import Node, axis, const
+from ...ir.node import axis as make_axis
 from ...opts.analysis.guarded import guarded
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
 from ...program.builder import Builder
-from ...program.program import Mem, Val
+from ...program.program import Mem, Phase, Val
 from ..access.transpose import LEAST, transposed
-from ..emit.dot import panel, sums_of
+from ..emit.dot import flipped, panel, sums_of
 from ..emit.loops import carry, through
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import over_parts
-from ..storage import Assignment
-from .box import box, kept
+from ..storage import Arena, Assignment
+
+# boxes of rows --------------------------------------------------------------------------------------------------------
+# Fills a staged tile of order `row`: the box of the buffer that is touched, row by row, 0 outside the buffer.
+
+
+def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
+    """Emit the copy: loops over the rows of the box, whole vectors along a row (rows of the tile have room for the last)."""
+    b, width = low.b, low.ctx.width
+    name = s.buffer.name
+    sizes = [extent for _, _, extent, _ in s.box]
+    vectors = -(-sizes[-1] // width)
+    sizes[-1] = vectors * width
+    axes = [make_axis(f"{name}.box{d}", size) for (d, *_), size in zip(s.box, sizes)]
+    index_ = list(s.index)
+    address = source = const(0)
+    for (d, base, _, stride), a in zip(s.box, axes):
+        index_[d] = ix.add(base, a)
+        address = ix.add(address, a, stride)
+    for i, step in zip(index_, low.ctx.strides[name]):
+        source = ix.add(source, i, step) if isinstance(step, int) else ix.add(source, ix.mul(i, step))
+    conds = []
+    for d, *_ in s.box:
+        size = s.buffer.shape[d]
+        top = size if isinstance(size, Node) else const(size)
+        conds += [ix.compare("le", const(0), index_[d]), ix.compare("lt", index_[d], top)]
+
+    def rows(rest: list[Node]) -> None:
+        if len(rest) > 1:
+            with b.loop(rest[0].arg.name, b.const(0), b.const(int(rest[0].arg.extent))) as loop, low.scalars.bind(rest[0], loop.var):
+                rows(rest[1:])
+            return
+        with b.loop(rest[0].arg.name, b.const(0), b.const(vectors)) as loop:
+            start = b.op("mul", loop.var, b.const(width))
+            with low.scalars.bind(rest[0], start):
+                mask = _mask(low, [c for c in conds if c.op != "const"], rest[0])
+                value = b.load(low.param(name), low.scalar(source), width, mask, invariant=True)
+                b.store(mem, low.scalar(address), kept(b, s, value))
+
+    rows(axes)
+
+
+def kept(b: Builder, s: StagePlan, v: Val) -> Val:
+    """`v` in the type the tile is kept in: signed bytes with half their range added are their bits with the highest one flipped."""
+    return v if v.dtype is s.dtype else flipped(b, v, s.dtype)
+
+
+def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:
+    """Every condition, lane by lane along the row."""
+    b, mask = low.b, None
+    for c in conds:
+        difference = ix.add(c.src[1], c.src[0], -1)
+        v = low.scalar(difference)
+        step = ix.parts(difference)[0].get(inner, 0)
+        if step and low.ctx.width > 1:
+            v = b.op("add", v, b.const(tuple(step * i for i in range(low.ctx.width)), index, low.ctx.width))
+        v = b.splat(b.op(c.op, b.const(0), v), low.ctx.width)
+        mask = v if mask is None else b.op("and", mask, v)
+    return mask
+
 
 # across -----------------------------------------------------------------------------------------------------
 # Fills a panel whose lanes lie across what is consecutive in the buffer: whole vectors of every lane's run are read,
@@ -215,7 +276,7 @@ def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
 
 
 # copy -------------------------------------------------------------------------------------------------------
-def fill(low: Lowering, s: StagePlan) -> None:
+def fill_alone(low: Lowering, s: StagePlan) -> None:
     """Emit the copy at the current position."""
     mem = low.storage.panels.get(s.buffer.name)
     if mem is None:
@@ -277,3 +338,26 @@ def _inside(low: Lowering, a: Node) -> Node:
     """`a < extent` over its parts, which can reach past it."""
     plan = low.sched.plans[a]
     return ix.compare("lt", plan.index, plan.extent if isinstance(plan.extent, Node) else const(plan.extent))
+
+
+# panels packed once ---------------------------------------------------------------------------------------------------
+# The phase that packs a constant input: it runs before the first call with these contents, and what it makes is kept
+# in the workspace.
+
+
+def pack_once(low: Lowering, s: StagePlan, room: Arena) -> Phase:
+    """Fill the panel `s` in `room`, the work items going over its outermost loop. `low` knows the panel afterwards,
+    and makes nothing else."""
+    low.storage.scratch = room
+    nest = s.nests[0]
+    dot = low.sched.dots.get(nest.name)
+    # sums of the panel's columns are made by one item each
+    summed = set(nest.reduce_axes) if dot is not None and dot.shift else set()
+    outer = next((p for p, _ in s.parts if p.loop and p.axis not in summed), None)
+    with low.phase(const(1 if outer is None else outer.trips)) as phase:
+        if outer is not None:
+            low.scalars.bound[outer.var] = phase.item
+        with low.within(opened={} if outer is None else {outer.name: outer}):
+            fill_alone(low, s)
+    low.scope = replace(low.scope, tiles={s.buffer.name: (s, low.storage.panels[s.buffer.name])})
+    return phase

@@ -1,9 +1,10 @@
-"""One tile's copy into shared memory: its elements in the buffer's order, as pieces of consecutive ones, dealt to the threads in turn."""
+"""Staged tiles in shared memory: the threads of a group share the copy, neighbours reading neighbouring words. All tiles of one place are
+loaded before the first is stored, so that memory is waited for once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from ...ir import index as ix
@@ -11,11 +12,18 @@ from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...opts import ring
+from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import AsyncCopy, Mem, Val
 from ..lowering import Lowering
-from ..storage import linear_index
-from .swizzle import place
+from ..part_index import linear_index
+from .panels import fill_alone
+from .tile_read import swizzled_place
+
+# the copy of one tile -------------------------------------------------------------------------------------------------
+# One tile's copy into shared memory: its elements in the buffer's order, as pieces of consecutive ones, dealt to the
+# threads in turn.
+
 
 _BLOCK = (8, 4)
 """Elements along the buffer's last dimension (a sector of 32 bytes) and across it that a warp copies where they are turned."""
@@ -228,7 +236,7 @@ class TileCopy:
         b, s = self.low.b, self.s
         if s.swizzle and offset % (s.pitch * s.every * s.swizzle):
             at, offset = b.op("add", at, b.const(offset)), 0
-        found = place(b, s, at)
+        found = swizzled_place(b, s, at)
         return (found if slot is None else b.op("add", slot, found)), offset
 
 
@@ -240,3 +248,162 @@ def _shift(index: Node, ahead: Mapping[Node, int]) -> int:
     """By how much an index moves where these axes are so far ahead."""
     terms, _ = ix.parts(index)
     return sum(k * ahead.get(t, 0) for t, k in terms.items())
+
+
+UNROLLED = ring.IN_REGISTERS
+"""Steps of a copy that are spelled out, all loads before the stores, so that they are under way at once."""
+WORDS = 64
+"""Registers that hold what is loaded and not yet stored."""
+
+
+def fill_shared(low: Lowering, plans: Sequence[StagePlan]) -> None:
+    """Emit the copies at the current position."""
+    copies = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans]
+    for some in _together(low, [c for c in copies if c.steps <= UNROLLED]):
+        found = [(c, c.load(c.all_steps)) for c in some]
+        for c, loaded in found:
+            c.store(loaded)
+    for c in copies:
+        if c.steps > UNROLLED:
+            _loop(low, c)
+
+
+def room(low: Lowering, s: StagePlan) -> Mem:
+    """The shared memory of a tile, all slots of it."""
+    mem = low.storage.panels.get(s.buffer.name)
+    if mem is None:
+        elements = s.elements if s.depth == 1 else s.depth * s.slot_elements
+        mem = low.storage.panels[s.buffer.name] = low.storage.shared.take(s.dtype, elements)
+    return mem
+
+
+def _together(low: Lowering, copies: Sequence[TileCopy]) -> list[list[TileCopy]]:
+    """Copies whose loads go before their stores. (Processors keep few vectors, and do not wait so long.)"""
+    out: list[list[TileCopy]] = []
+    held = 0
+    for c in copies:
+        held += c.words
+        if not out or held > WORDS or low.sched.target.kind != "gpu":
+            out.append([])
+            held = c.words
+        out[-1].append(c)
+    return out
+
+
+def _loop(low: Lowering, c: TileCopy) -> None:
+    """A copy of many steps, several of them in each iteration on GPUs."""
+    several = max((n for n in range(1, UNROLLED + 1) if c.steps % n == 0), default=1) if low.sched.target.kind == "gpu" else 1
+    b = low.b
+    with b.loop(f"{c.s.buffer.name}.copy", b.const(0), b.const(c.steps // several)) as loop:
+        first = b.op("mul", loop.var, b.const(several * low.sched.group))
+        c.store(c.load(CopySteps(several, first, any_last=True)))
+
+
+# slots filled ahead ---------------------------------------------------------------------------------------------------
+# Tiles in slots that are filled ahead of their use (STAGE with depth d): iteration i of the loop uses slot i % d.
+#
+# Where copies go on beside the threads: d − 1 tiles are begun before the loop; each iteration waits for its own,
+# begins that of iteration i + d − 1 (into the slot that iteration i − 1 has read) and commits, whether there was one
+# or not, so that groups are counted by iterations. The barrier between the wait and both is found by the pass that
+# places barriers. (As in CUTLASS' multistage pipelines.) Where they go through registers, d is 2: a thread loads its
+# part of the next tile before it computes, and stores it afterwards.
+
+
+class TileSlots:
+    """The slots of the tiles of one loop: which of them an iteration uses. What fills and awaits them is another's business."""
+
+    def __init__(self, low: Lowering, part: Part, bounds: tuple[Node, Node], plan: StagePlan) -> None:
+        self.low, self.part, self.slot, self.depth = low, part, plan.slot, plan.depth
+        self.first, self.end = low.scalar(bounds[0]), low.scalar(bounds[1])
+        self._known = [int(n.arg) if n.op == "const" else None for n in bounds]
+
+    def number(self, var: Val, ahead: int = 0) -> Val:
+        """The slot of the iteration `ahead` of the one with this loop variable."""
+        b = self.low.b
+        since = var if self._known[0] == 0 else b.op("sub", var, self.first)
+        return b.op("imod", b.op("add", since, b.const(ahead)) if ahead else since, attr=self.depth)
+
+    @contextmanager
+    def at(self, var: Val, slot: Val) -> Iterator[None]:
+        """Inside, indices are those of an iteration, and addresses in tiles those of a slot."""
+        with self.low.scalars.bind(self.part.var, var), self.low.scalars.bind(self.slot, slot):
+            yield
+
+    def before(self, fill: Callable[[], None], after: Callable[[], None], count: int) -> None:
+        """Fill the slots of the first `count` iterations, as far as the loop has them; `after` each, in any case."""
+        b, (lo, hi) = self.low.b, self._known
+        for j in range(count):
+            var = self.first if not j else b.op("add", self.first, b.const(j)) if lo is None else b.const(lo + j)
+            with self.at(var, b.const(j)):
+                if j == 0 or (lo is not None and hi is not None and lo + j < hi):  # a loop has at least one iteration
+                    fill()
+                elif lo is None or hi is None:
+                    with b.when(b.op("lt", var, self.end)):
+                        fill()
+            after()
+
+    def ahead(self, var: Val, by: int, fill: Callable[[], None]) -> None:
+        """Fill the slot of a later iteration, if there is one."""
+        b = self.low.b
+        later = b.op("add", var, b.const(by))
+        with b.when(b.op("lt", later, self.end)), self.at(later, self.number(var, by)):
+            fill()
+
+
+class Ring:
+    """The tiles that are staged at one loop with slots of one number; made where the loop is about to be opened."""
+
+    def __init__(self, low: Lowering, part: Part, bounds: tuple[Node, Node], plans: Sequence[StagePlan]) -> None:
+        self.low, self.slots, self.depth = low, TileSlots(low, part, bounds, plans[0]), plans[0].depth
+        self.beside = [TileCopy(low, s, room(low, s), s.chunk) for s in plans if s.chunk]
+        self.held = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans if not s.chunk]
+        if self.beside:
+            self.slots.before(self._begin, low.b.commit, self.depth - 1)
+        if self.held:
+            self.slots.before(lambda: self._store(self._load(None)), lambda: None, 1)
+
+    @contextmanager
+    def iteration(self, var: Val) -> Iterator[None]:
+        """Inside an iteration of the loop."""
+        b, slots = self.low.b, self.slots
+        if self.beside:
+            b.wait(self.depth - 2)
+            slots.ahead(var, self.depth - 1, self._begin)
+            b.commit()
+        loaded: list[list[LoadedPiece]] = []
+        if self.held:
+            later = b.op("add", var, b.const(1))
+            with slots.at(later, slots.number(var, 1)):
+                loaded = self._load(b.op("lt", later, slots.end))
+        with self.low.scalars.bind(slots.slot, slots.number(var)):
+            yield
+        self._store(loaded)
+
+    def _begin(self) -> None:
+        for c in self.beside:
+            if c.steps <= UNROLLED:
+                c.begin(c.all_steps)
+            else:
+                b = self.low.b
+                with b.loop(f"{c.s.buffer.name}.copy", b.const(0), b.const(c.steps)) as loop:
+                    c.begin(CopySteps(1, b.op("mul", loop.var, b.const(self.low.sched.group)), any_last=True))
+
+    def _load(self, more: Val | None) -> list[list[LoadedPiece]]:
+        return [c.load(c.all_steps, more) for c in self.held]
+
+    def _store(self, loaded: Sequence[Sequence[LoadedPiece]]) -> None:
+        for c, some in zip(self.held, loaded):
+            c.store(some)
+
+
+# all tiles of a place -------------------------------------------------------------------------------------------------
+# Fills staged tiles: threads of a group share the copies, a single worker makes them alone.
+
+
+def fill_tiles(low: Lowering, plans: Sequence[StagePlan]) -> None:
+    """Emit the copies of the tiles that are staged at the current position."""
+    if low.sched.group > 1:
+        fill_shared(low, plans)
+    else:
+        for s in plans:
+            fill_alone(low, s)

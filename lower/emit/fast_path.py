@@ -21,7 +21,7 @@ from ..lowering import Lowering
 from ..storage import Array, Registers
 
 
-def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
+def with_fast_path(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
     """Run `store`, which computes and stores a step of a nest by a NestEval, for ordinary arguments; and again for any,
     where some were not ordinary. Once, for any, where a second time would read what the first one stored, or would store
     elsewhere (values decide where), or where threads of a group would part. `whole`: nothing is left out of what it stores."""
@@ -49,7 +49,7 @@ def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], No
             store(NestEval(low, n))
 
 
-def stepped(low: Lowering, stores: Sequence[Nest], step: Callable[[], list[Val]]) -> list[Val]:
+def step_with_fast_path(low: Lowering, stores: Sequence[Nest], step: Callable[[], list[Val]]) -> list[Val]:
     """What `step` yields, which computes and stores one of some reductions and of `stores` beside them: for ordinary arguments, and again for
     any where some were not."""
     b, hurried = low.b, _hurried(low, stores)

@@ -1,0 +1,252 @@
+"""Takes the steps of independent long chains, such as the exps of neighbouring vectors, in turns.
+
+A processor looks for work only among the instructions that wait in its scheduler (about 100 of them). An exp is a
+chain of some 16 operations of 4 cycles: written one after another, four or five fit, and the two arithmetic units
+idle a third of the time. Compilers for CPUs keep the order they get, or undo it for the sake of registers, so the
+order is made here, by list scheduling (P. B. Gibbons and S. S. Muchnick, "Efficient Instruction Scheduling for a
+Pipelined Architecture", 1986)."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from ...program.ops import ACCESSES, DIVIDES
+from ...program.program import Instr, Phase, Val, operands, statements
+from .straight_runs import before, each_run, worked_on
+
+LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
+"""Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the
+divider for each byte."""
+
+CHAIN = 10
+"""Operations that wait for each other from which a run is worth reordering: those of reductions and transposes are fewer."""
+
+LONGEST, ACCESSED = 6000, 1000
+"""Instructions of a run, and accesses among them, above which the time this takes is not worth it: accesses to one array are compared in
+pairs."""
+
+
+def interleave(phase: Phase, registers: int, shared: frozenset[int] = frozenset()) -> None:
+    """Reorder the straight runs of `phase` in place, for so many vector registers. `shared`: the parameters that may lie in one
+    another's memory. What reads a value, or memory that
+    may be the same, stays behind what makes it: results are the same to the bit."""
+    each_run(phase.body, lambda run: _run(run, registers, shared))
+
+
+def _run(run: list[Instr], registers: int, shared: frozenset[int]) -> list[Instr]:
+    if len(run) > LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(worked_on, run)) < 2 * CHAIN:
+        return run
+    first, rest, made = [], [], set()
+    for s in run:  # constants and indices come first: they are ready, and belong to no chain
+        if s.out is None or s.op in ACCESSES or worked_on(s) or any(a in made for a in s.args):
+            rest.append(s)
+            made.add(s.out)
+        else:
+            first.append(s)
+    height: dict[Val, int] = {}
+    longest = 0
+    for s in rest:
+        # products summed up wait for each other only at the sum, and there are registers full of sums
+        waited = s.args[:2] if s.op == "fma" else s.args
+        here = max((height[a] for a in waited if a in height), default=0) + worked_on(s)
+        here = max(here, *(height.get(a, 0) for a in s.args), 0)
+        longest = max(longest, here)
+        if s.out is not None:
+            height[s.out] = here
+    if longest < CHAIN or sum(map(worked_on, rest)) < 1.5 * longest:
+        return run
+    need = before(rest, shared)
+    strand = _strands(need)
+    return first + _in_turns(rest, need, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
+
+
+def _strands(before: list[set[int]]) -> list[int]:
+    """A number for every instruction: the last beginning (a load, mostly) that it depends on."""
+    out: list[int] = []
+    for i, b in enumerate(before):
+        out.append(max((out[j] for j in b), default=i))
+    return out
+
+
+def _peak(run: list[Instr], strand: list[int]) -> int:
+    """The most vectors that one strand holds at a time."""
+    last = {a: i for i, s in enumerate(run) for a in s.args}
+    live: dict[int, set[Val]] = {}
+    peak = 1
+    for i, s in enumerate(run):
+        mine = live.setdefault(strand[i], set())
+        mine -= {a for a in s.args if last[a] == i}
+        if s.out is not None and s.out.lanes > 1 and s.out in last:
+            mine.add(s.out)
+        peak = max(peak, len(mine))
+    return peak
+
+
+def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width: int) -> list[Instr]:
+    """`run` in the order in which a processor that takes two ready instructions a cycle from the oldest `width`
+    unfinished strands would begin them."""
+    after: list[list[int]] = [[] for _ in run]
+    missing = [len(b) for b in before]
+    left: dict[int, int] = {}
+    ready: dict[int, list[int]] = {}
+    for i, b in enumerate(before):
+        for j in b:
+            after[j].append(i)
+        left[strand[i]] = left.get(strand[i], 0) + 1
+        if not b:
+            ready.setdefault(strand[i], []).append(i)
+    unfinished = sorted(left)
+    start = [0] * len(run)
+    out: list[Instr] = []
+    cycle, slots, divider = 0, UNITS, 0
+    while unfinished:
+        open_ = (i for n in unfinished[:width] for i in ready.get(n, ()))
+        at = next((i for i in open_ if start[i] <= cycle and (divider <= cycle or run[i].op not in DIVIDES)), None)
+        if at is None or slots == 0:
+            cycle, slots = cycle + 1, UNITS
+            continue
+        s, mine = run[at], strand[at]
+        out.append(s)
+        ready[mine].remove(at)
+        slots -= worked_on(s)
+        done = cycle + LATENCY * worked_on(s)
+        if s.op in DIVIDES and s.out is not None:
+            busy = int(DIVIDER * s.out.lanes * s.out.dtype.size)
+            divider = cycle + busy
+            done += busy
+        left[mine] -= 1
+        if not left[mine]:
+            unfinished.remove(mine)
+        for j in after[at]:
+            start[j] = max(start[j], done)
+            missing[j] -= 1
+            if missing[j] == 0:
+                insort(ready.setdefault(strand[j], []), j)
+    return out
+
+
+# shorten --------------------------------------------------------------------------------------------------------------
+# Brings what a store needs together, where a straight run holds more vectors than there are registers.
+#
+# A register tile is written store by store: all copies of the first, then all copies of the next. What two stores of
+# one point share, and what neighbouring points share, waits in between, and compilers keep the order they get: they
+# spill. Here the stores (and the results that leave the run) are taken in turns, next the one that needs the fewest
+# instructions more, each with what it needs just before it: the depth-first order of R. Sethi and J. D. Ullman ("The
+# Generation of Optimal Code for Arithmetic Expressions", 1970), for a graph, in batches of as many as fit into the
+# registers. An order that does not fit either is not taken.
+
+
+AT_ONCE = 3.0
+"""Operations that a batch must hold, on the average, for each that waits for another: a processor looks ahead over two or three chains."""
+LONGEST_SHORTENED = 4000
+"""Instructions of a run above which the time this takes is not worth it."""
+
+
+def shorten(phase: Phase, registers: int, shared: frozenset[int] = frozenset()) -> bool:
+    """Reorder the straight runs of `phase` in place, for so many vector registers, and say whether any was. `shared`: the parameters
+    that may lie in one another's memory. Results are the same to the bit."""
+    uses = Counter(v for s in statements(phase.body) for v in operands(s))
+    changed = False
+
+    def reordered(run: list[Instr]) -> list[Instr]:
+        nonlocal changed
+        found = _shortened(run, uses, registers, shared)
+        changed |= found is not run
+        return found
+
+    each_run(phase.body, reordered)
+    return changed
+
+
+def _shortened(run: list[Instr], uses: Counter[Val], registers: int, shared: frozenset[int]) -> list[Instr]:
+    if len(run) > LONGEST_SHORTENED or not _several_outputs(run):
+        return run
+    mine = Counter(a for s in run for a in s.args)
+    made = {s.out for s in run}
+    around = len({a for a in mine if a.lanes > 1 and a not in made})
+    later = frozenset(s.out for s in run if s.out is not None and uses[s.out] > mine[s.out])
+    most = registers - around
+    if peak(run, mine, later) <= most:
+        return run
+    need = before(run, shared)
+    wanted = set().union(*need)
+    turns = _turns([i for i, s in enumerate(run) if i not in wanted or (s.out is not None and s.out in later)], need)
+    together = len(turns)
+    while together > 1:
+        together = -(-together // 2)
+        batches = _batches(turns, together)
+        if _at_once(run, need, batches) < AT_ONCE:
+            break
+        found = [run[i] for b in batches for i in b]
+        if peak(found, mine, later) <= most:
+            return found
+    return run
+
+
+def _several_outputs(run: Sequence[Instr]) -> bool:
+    """Whether vectors go to several arrays, through the caches: past them, lines are to be written whole, in the order there is."""
+    stores = [s for s in run if s.op == "store" and s.args[1].lanes > 1]
+    return len({(s.mem.space, s.mem.base) for s in stores}) > 1 and not any(s.mem.nt for s in stores)
+
+
+def peak(run: Sequence[Instr], uses: Mapping[Val, int], later: frozenset[Val]) -> int:
+    """The most vectors that are held at a time, of those that a run makes, but for what is loaded for one use: that is an operand in
+    memory. `later`: what is read after it."""
+    last = {a: i for i, s in enumerate(run) for a in s.args}
+    ends: dict[int, int] = {}
+    live = most = 0
+    for i, s in enumerate(run):
+        live -= ends.pop(i, 0)
+        if s.out is not None and s.out.lanes > 1 and (s.op != "load" or uses[s.out] > 1):
+            live += 1
+            if s.out not in later:
+                end = last.get(s.out, i + 1)
+                ends[end] = ends.get(end, 0) + 1
+        most = max(most, live)
+    return most
+
+
+def _turns(roots: list[int], need: Sequence[set[int]]) -> list[int]:
+    """For each of `roots`, in their turns, the instructions that it needs and the ones before do not, as bits of a number."""
+    above: list[int] = []
+    for i, b in enumerate(need):
+        bits = 1 << i
+        for j in b:
+            bits |= above[j]
+        above.append(bits)
+    done, out = 0, []
+    while roots:
+        at = min(roots, key=lambda i: (above[i] & ~done).bit_count())
+        roots.remove(at)
+        out.append(above[at] & ~done)
+        done |= above[at]
+    return out
+
+
+def _batches(turns: Sequence[int], together: int) -> list[list[int]]:
+    """The instructions of so many turns at a time, in the order in which they were written."""
+    out: list[list[int]] = []
+    for k in range(0, len(turns), together):
+        bits, mine = reduce(or_, turns[k : k + together]), []
+        while bits:
+            low = bits & -bits
+            mine.append(low.bit_length() - 1)
+            bits ^= low
+        out.append(mine)
+    return out
+
+
+def _at_once(run: Sequence[Instr], need: Sequence[set[int]], batches: Sequence[Sequence[int]]) -> float:
+    """Operations of the batches for each that waits for another of its batch: what can be done at once, on the average."""
+    works = sum(map(worked_on, run))
+    waits = 0
+    for batch in batches:
+        height: dict[int, int] = {}
+        for i in batch:
+            height[i] = max((height[j] for j in need[i] if j in height), default=0) + worked_on(run[i])
+        waits += max(height.values(), default=0)
+    return works / max(1, waits)
