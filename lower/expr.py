@@ -19,7 +19,8 @@ from ..opts.nests import Nest
 from ..program.program import Mem, Val
 from .access.memory_access import MemoryAccess, read_masked
 from .access.transpose import transposed_read
-from .arithmetic import integers, shortcuts
+from .arithmetic import elementary, integers, shortcuts
+from .arithmetic.binary_functions import expand_binary
 from .arithmetic.integers import float_places
 from .indices import unbounded
 from .lowering import Lowering
@@ -183,13 +184,9 @@ class NestEval(MemoryAccess):
         if op in integers.NAMES:
             return integers.expand(b, op, args[0], args[1], node.src[1], self.low.ctx.range(node.src[0]))
         if op in EXPANDED and b.expand:
-            from .arithmetic import elementary
-
             return elementary.expand(b, op, args[0])
         if op in PAIRED:
-            from .arithmetic import binary_functions as of_two
-
-            return of_two.expand_binary(b, op, args[0], args[1])
+            return expand_binary(b, op, args[0], args[1])
         return b.op(op, *args, dtype=node.dtype)
 
     def fills_in(self, node: Node) -> bool:

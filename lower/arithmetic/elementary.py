@@ -3,7 +3,7 @@
 The method is the usual one (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980): reduce the argument with
 a constant split in two parts, evaluate a minimax polynomial (`lower.arithmetic.minimax`), scale back. erf of float32 takes one quotient of two
 polynomials over its whole range instead: half the instructions. Bounds, with fma, over the whole range including subnormal results:
-What depends on ordinary arguments alone is computed first for steps of stores (`emit.quickly`): then special values, subnormal numbers
+What depends on ordinary arguments alone is computed first for steps of stores (`emit.fast_path`): then special values, subnormal numbers
 and ends of ranges need no instructions but a test. float32 at most 2 ulp (erf and tanh 3; exp on NVIDIA GPUs 4, by their own 2^x), float64 at most 4 ulp; the tests hold them. Targets without fma round the products too, and
 stay within 1 ulp more."""
 

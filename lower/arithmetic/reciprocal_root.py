@@ -6,7 +6,7 @@ x86-64 has an instruction that guesses 1 / sqrt(x) in float32 to twelve bits (`r
 3.5 % (C. Lomont, "Fast inverse square root", 2003); two such steps and one of Newton's follow. The result is within
 2 ulp. Zero and subnormal numbers would need more, so x must be a sum of what is not negative and of a positive constant
 (softened distances, variances with an epsilon); or the step is one that is computed for ordinary arguments first
-(`emit.quickly`), as it is in float64 on processors with fma."""
+(`emit.fast_path`), as it is in float64 on processors with fma."""
 
 from __future__ import annotations
 

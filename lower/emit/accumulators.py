@@ -19,7 +19,7 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
 from .dot import Dot
-from .early_exit import SkippedStep, decision, unless_final
+from .early_exit import unless_final, unless_skipped
 from .loops import carry
 from .partial_results import across
 
@@ -153,15 +153,9 @@ class Accumulators:
         accs = list(carried)
         for u in self.ev.assignments(self.unrolled):
             step = partial(self._step_all, u)
-            decided = self._decision()
-            accs = step(accs) if decided is None else decided.skipping(u, accs, step)
+            skips = self.dot is None and not self.masks and self.numbers is None
+            accs = unless_skipped(self.low, self.n, self.ev, u, accs, step) if skips else step(accs)
         return accs
-
-    def _decision(self) -> SkippedStep | None:
-        """What may leave out a step of all accumulators."""
-        if self.dot is not None or self.masks or self.numbers is not None:
-            return None
-        return decision(self.low, self.ev, self.n)
 
     def _step_all(self, u: Assignment, carried: list[Val]) -> list[Val]:
         """Every accumulator after one more element each."""

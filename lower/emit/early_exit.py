@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from ...ir.body import Reduce
 from ...ir.dtypes import index
-from ...ir.node import Node, walk
+from ...ir.node import walk
 from ...opts.analysis.ragged import left_out
 from ...opts.nests import Nest
 from ...opts.options.early_exit import early_exit
@@ -53,34 +52,24 @@ def unless_final(
 # step is short, elements are selected instead.
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedStep:
-    """Conditions without which a step of a reduction adds nothing to any of its accumulators."""
-
-    low: Lowering
-    ev: NestEval
-    axis: Node
-    conds: Sequence[Node]
-
-    def skipping(self, u: Assignment, carried: list[Val], step: Callable[[list[Val]], list[Val]]) -> list[Val]:
-        """What a step makes of the accumulators, in a branch."""
-        b, low, ev = self.low.b, self.low, self.ev
-        found = [ev.value(c, u) for c in self.conds]
-        if any(v.lanes > 1 or b.truth(v) is not None for v in found):
-            return step(carried)
-        some = found[0] if len(found) == 1 else b.op("and", *found)
-        held = low.scope.holds | {(c, self.axis) for c in self.conds}
-        with (
-            b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, carried, maybe=True, once=True) as loop,
-            low.within(holds=held),
-        ):
-            ev.reset()
-            loop.yields = step(loop.carried)
-        ev.reset()
-        return loop.results
-
-
-def decision(low: Lowering, ev: NestEval, n: Nest) -> SkippedStep | None:
-    """What decides about a step of all accumulators; None where nothing does, or nothing that is not known already."""
+def unless_skipped(
+    low: Lowering, n: Nest, ev: NestEval, u: Assignment, accs: list[Val], step: Callable[[list[Val]], list[Val]]
+) -> list[Val]:
+    """What a step makes of accumulators, in a branch where conditions from data say whether it adds anything to any of them."""
+    b = low.b
     conds = [c for c in left_out(low.sched, n) if not ev.holds(c)]
-    return SkippedStep(low, ev, n.reduce_axes[0], conds) if any(x.op == "load" for c in conds for x in walk(c)) else None
+    if not any(x.op == "load" for c in conds for x in walk(c)):
+        return step(accs)
+    found = [ev.value(c, u) for c in conds]
+    if any(v.lanes > 1 or b.truth(v) is not None for v in found):
+        return step(accs)
+    some = found[0] if len(found) == 1 else b.op("and", *found)
+    held = low.scope.holds | {(c, n.reduce_axes[0]) for c in conds}
+    with (
+        b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, accs, maybe=True, once=True) as loop,
+        low.within(holds=held),
+    ):
+        ev.reset()
+        loop.yields = step(loop.carried)
+    ev.reset()
+    return loop.results

@@ -35,7 +35,7 @@ from .tensor_cores import TensorAccumulators, WarpgroupAccumulators
 #   order in which most of these parts are the same (`opts.analysis.windows`): of three rows of results under 3 × 3 windows, five rows of three
 #   elements are reduced, and not nine.
 # * No element is no number, mostly. So each element that some window has is tested once, however many windows have it; what follows is
-#   computed again with notes (`numbers_only.py`), by the store that reads it (`quickly.py`), where one of them failed. Lanes along which
+#   computed again with notes (`nan_extremes.NumbersOnly`), by the store that reads it (`fast_path`), where one of them failed. Lanes along which
 #   a window slides are covered by a few vectors of all that are loaded.
 
 
