@@ -1,4 +1,4 @@
-"""Iterations of a reduction that are left out once its accumulators are final (`EXIT`)."""
+"""Iterations of a reduction that are left out: once its accumulators are final (EARLY_EXIT), or where data says that they add nothing."""
 
 from __future__ import annotations
 
