@@ -49,7 +49,7 @@ from tilewright.measure.inputs import generate
 from tilewright.measure.rival.versus import Rivalry, against_library, check
 from tilewright.opts import short
 from tilewright.plan import compile
-from tilewright.plan.remote import Copying
+from tilewright.plan.copying_executable import Copying
 from tilewright.search import Result
 
 BURST = 10

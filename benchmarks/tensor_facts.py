@@ -103,7 +103,7 @@ def gpt2() -> dict[str, Any]:
     from parts.tensor_cases import CASES, inputs, parameters
     from parts.tensor_models import outputs, tensors
     from tensor_ours import arrays_of
-    from tilewright.tensor.fusion.calls import call_list
+    from tilewright.tensor.fusion.call_list import call_list
 
     cases = {c.name: c for c in CASES}
     row: dict[str, Any] = {"fact": "gpt2"}

@@ -66,7 +66,7 @@ def prepare(job: dict[str, Any]) -> Prepared:
     import numpy as np
     import tilewright
     from tilewright.plan import canonical_of
-    from tilewright.tensor.fusion.calls import call_list
+    from tilewright.tensor.fusion.call_list import call_list
 
     case = case_of(job)
     p, x, state = (tensors(a, case) for a in arrays_of(case))

@@ -90,8 +90,8 @@ class Codec:
         """An object of `of` from its data. `unknown`: what becomes of keys that the class does not have; `whole`: every field of the
         outermost dataclass must be there, defaults or not; `known`: fields of it that the data does not have. Raises Misread."""
         if dataclasses.is_dataclass(of):
-            return typing.cast(T, self._record(of, data, unknown, whole, known))
-        return typing.cast(T, self.reader(of)(data))
+            return typing.cast("T", self._record(of, data, unknown, whole, known))
+        return typing.cast("T", self.reader(of)(data))
 
     def plain(self, value: Any) -> Any:
         """What `read` reads: numbers, text, booleans, None, lists and dicts. Raises TypeError for what has no such form."""
@@ -228,7 +228,7 @@ def keys(data: Any, known: Collection[str], unknown: str = "refuse") -> Mapping[
             near = difflib.get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise Misread(f"unknown key {key[:80]!r}{hint} (keys: {', '.join(known)})", (key,))
-    return typing.cast(Mapping[str, Any], data)
+    return typing.cast("Mapping[str, Any]", data)
 
 
 def shown(data: Any) -> str:

@@ -1,11 +1,9 @@
 """Plans: which schedule a kernel runs with, and its compiled form. `best` is what users call, `compile` what searches call."""
 
-from .arrays import empty
-from .artefacts import Artefacts
-from .bucketed_kernel import BucketedKernel
-from .built import Built, Rendered
+from .arguments import empty
+from .artefacts import Artefacts, Built, Rendered
 from .compile import build, compile, render
-from .compiled_kernel import CompiledKernel
+from .compiled_kernel import BucketedKernel, CompiledKernel
 from .find import best
 from .identity import canonical_of, key_of, opts_text
 from .replay import Replay

@@ -24,22 +24,71 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cache.file_errors import CacheWarning
 from ..files import folders, owned
-from ..files.strict import canon
+from ..files.strict import Codec, canon
+from ..ir.dtypes import DType, dtype, index
 from ..ir.errors import TilewrightError
+from ..ir.node import Node, SymInfo, const, make
+from ..program.program import Signature
 from ..renderers import Source
-from . import signatures
-from .built import Rendered
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
-    from ..program.program import Signature
     from ..targets import Target
 
+
+# signatures -------------------------------------------------------------------------------------------------------
+_OPS = ("sum", "prod", "div", "mod", "min", "max")
+
+
+def _plain(x: Node) -> Any:
+    """An index expression over symbols as plain data."""
+    if x.op == "const":
+        return ["const", int(x.arg)]
+    if x.op == "sym":
+        return ["sym", x.arg.name, x.arg.lo, x.arg.hi]
+    if x.op not in _OPS:
+        raise ValueError(f"a signature cannot hold {x!r}")
+    arg = [list(x.arg[0]), x.arg[1]] if x.op == "sum" else x.arg
+    return [x.op, arg, [_plain(s) for s in x.src]]
+
+
+def _index(data: Any) -> Node:
+    op, *rest = data
+    if op == "const":
+        return const(int(rest[0]))
+    if op == "sym":
+        return make("sym", index, (), SymInfo(str(rest[0]), int(rest[1]), int(rest[2])))
+    if op not in _OPS:
+        raise ValueError(f"unknown operation {op!r} in a signature")
+    arg, operands = rest
+    if op == "sum":
+        coefficients, constant = arg
+        arg = (tuple(int(c) for c in coefficients), int(constant))
+    elif op in ("div", "mod"):
+        arg = int(arg)
+    return make(op, index, tuple(map(_index, operands)), arg)
+
+
+_SIGNATURES = Codec({Node: (_plain, _index), DType: (lambda t: t.name, dtype)})
+
+
+def encode_signature(signature: Signature) -> Any:
+    """Plain data that `decode_signature` turns back into an equal signature: nothing that is read from disk is unpickled."""
+    return _SIGNATURES.plain(signature)
+
+
+def decode_signature(data: Any) -> Signature:
+    """The signature; raises ValueError for data that is not one."""
+    return _SIGNATURES.read(Signature, data)
+
+
+# the store --------------------------------------------------------------------------------------------------------
 MAGIC = b"tilewright artefact 1 "
 LIMIT = 512 << 20
 """Bytes the store may hold; the least recently used entries go first."""
@@ -51,6 +100,41 @@ _TRIM_S = 3600.0
 """It is looked through at the first write as well, when nobody did for so long: it may hold tens of thousands of files."""
 _LOOKED = ".trimmed"
 _writes: Counter[Path] = Counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Source of a schedule. `scheduled_hash` is equal for schedules with the same loops; `lower_s` (apply and lower) and `render_s`
+    are seconds, 0.0 where the source came from the artefact store."""
+
+    opts: tuple[Opt, ...]
+    source: Source
+    effects: frozenset[str]
+    scheduled_hash: str
+    lower_s: float
+    render_s: float
+
+    @property
+    def sha(self) -> str:
+        """SHA-256 of the source."""
+        return self.source.sha
+
+    @property
+    def signature(self) -> Signature:
+        """How to call it."""
+        return self.source.signature
+
+    def built(self, obj: bytes, build_s: float) -> Built:
+        """With the object that the device's compiler made of the source, and the seconds it took."""
+        return Built(self.opts, self.source, self.effects, self.scheduled_hash, self.lower_s, self.render_s, obj, build_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Built(Rendered):
+    """A schedule as an object that `Device.load` takes. `build_s`: seconds, 0.0 from the artefact store."""
+
+    obj: bytes
+    build_s: float
 
 
 class Artefacts:
@@ -77,7 +161,7 @@ class Artefacts:
             sha, text = str(head["sha"]), self._get("text", str(head["sha"]))
             if text is None:
                 raise ValueError("the text is gone")
-            source = Source(text.decode(), target.lang, target, signatures.decode(head["signature"]))
+            source = Source(text.decode(), target.lang, target, decode_signature(head["signature"]))
             if source.sha != sha:
                 raise ValueError("the text does not belong to this entry")
             return Rendered(opts, source, frozenset(map(str, head["effects"])), str(head["scheduled"]), 0.0, 0.0)
@@ -90,7 +174,7 @@ class Artefacts:
         sha = rendered.sha
         head = {
             "sha": sha,
-            "signature": signatures.encode(rendered.signature),
+            "signature": encode_signature(rendered.signature),
             "effects": sorted(rendered.effects),
             "scheduled": rendered.scheduled_hash,
         }
@@ -113,7 +197,7 @@ class Artefacts:
             return None
         try:
             head = json.loads(data)
-            return str(head["sha"]), signatures.decode(head["signature"])
+            return str(head["sha"]), decode_signature(head["signature"])
         except (ValueError, TypeError, KeyError, TilewrightError):
             self._remove(self._path("plan", key))
             return None

@@ -10,7 +10,7 @@ from ..cache.version import tool_version
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
 from ..log import logger
-from .built import Built, Rendered
+from .artefacts import Built, Rendered
 from .identity import source_key
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
+from ..heuristics.fewer_copies import halved
 from ..ir import given as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.kernel import Kernel
@@ -18,12 +19,10 @@ from ..ir.rewrite import apart, resized
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts
-from .bucketed_kernel import BucketedKernel, divided
 from .compile import build, render
-from .compiled_kernel import CompiledKernel
-from .remote import Copying
+from .compiled_kernel import BucketedKernel, CompiledKernel, divided
+from .copying_executable import Copying
 from .resolve import UNPIN, Choice, given, resolve
-from .shorter import in_time
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -31,9 +30,30 @@ if TYPE_CHECKING:
     from ..ir.buffer import Extent
     from ..ir.dtypes import DTypeLike
     from ..opts import Opt
-    from .built import Built
+    from .artefacts import Built, Rendered
 
 log = logger("plan")
+
+MOST_CHARACTERS = 3_000_000
+"""Characters of source. LLVM takes about 1.7 s for a million on a core of a Zen 5, so this is five seconds; a schedule that was measured
+may have more."""
+
+
+def with_fewer_copies(kernel: Kernel, code: Rendered, device: Device, store: Artefacts) -> Rendered:
+    """The source of a start schedule of a kernel in normal form, with fewer copies as long as it has more than `MOST_CHARACTERS` characters and
+    copies that can go."""
+    while (much := len(code.source.text) / MOST_CHARACTERS) > 1:
+        fewer = code.opts
+        while much > 1 and (half := halved(kernel, fewer, device.target)) is not None:
+            fewer, much = half, much / 2
+        if fewer == code.opts:
+            break
+        log.debug("%s: %d characters are too many for a start schedule; it gets fewer copies", kernel.name, len(code.source.text))
+        try:
+            code = render(kernel, fewer, device, store)
+        except OptError:
+            break
+    return code
 
 
 def best(
@@ -128,7 +148,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
             rendered = plan.rendered if known is kernel else None
             code = rendered or render(normalise(kernel), plan.opts, place, ask.store)
             if plan.origin == "start":
-                code = in_time(normalise(kernel), code, place, ask.store)
+                code = with_fewer_copies(normalise(kernel), code, place, ask.store)
                 plan = replace(plan, opts=code.opts)
             needs = code.signature.bytes_beside(ask.threads)
             if ask.scratch_limit is not None and needs > ask.scratch_limit:

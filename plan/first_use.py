@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..devices import Device, Executable
     from ..ir.kernel import Kernel
-    from .artefacts import Artefacts
-    from .built import Built
+    from .artefacts import Artefacts, Built
     from .resolve import Plan
 
 log = logger("plan")

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ..cache.file_errors import CacheWarning
 from ..cache.keys import DEFAULT_POLICY, Key
-from ..cache.objectives import TIME
-from ..cache.ranking import Standing
+from ..cache.objectives import FRONTS, OBJECTIVES, TIME, fronts_with
+from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normal_form.normalise import normalise
 from ..log import logger
-from .asked import asked
 from .compile import render
 from .identity import canonical_of, key_of, opts_of, source_key
 
@@ -26,8 +25,44 @@ if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
     from ..opts import Opt, Scheduled
-    from .artefacts import Artefacts
-    from .built import Rendered
+    from .artefacts import Artefacts, Rendered
+
+
+_ORDER = {s: i for i, s in enumerate(Standing)}
+
+
+def rows_for(cache: Cache, key: Key, scratch_limit: int | None = None) -> list[Row]:
+    """The rows that may answer a look-up of `key`, the best first: those of searches for its very objective, and those of fronts that
+    it is one of. Of a pair, the front. `scratch_limit`: only schedules that are known to need no more bytes, whatever they were
+    searched for."""
+    if scratch_limit is not None:
+        keys = [replace(key, objective=o) for o in (*OBJECTIVES, *FRONTS)]
+        rows = [r for k in keys for r in cache.answers(k) if (needs := scratch_of(r)) is not None and needs <= scratch_limit]
+        first = cache.answers(key)[:1]
+        # what duels found to be the best stays it, where it fits; times of different searches say less
+        return list(dict.fromkeys([*(r for r in first if r in rows), *_ordered(cache, rows, key.objective)]))
+    if key.objective == TIME:
+        return cache.answers(key)  # the fastest of a front is among them: see `search.fronts`
+    if key.objective in FRONTS:
+        return front(cache, key)
+    own = cache.answers(key)
+    fronts = [r for f in fronts_with(key.objective) for r in front(cache, replace(key, objective=f))]
+    return _ordered(cache, [*own, *fronts], key.objective)
+
+
+def front(cache: Cache, key: Key) -> list[Row]:
+    """The front of a key of two objectives: of the rows that are best known here, those that no other beats in both."""
+    rows = cache.answers(key)
+    ranks = {r.digest: _ORDER[cache.standing(r)] for r in rows}
+    best = min(ranks.values(), default=0)
+    return undominated((r for r in rows if ranks[r.digest] == best), key.objective)
+
+
+def _ordered(cache: Cache, rows: list[Row], objective: str) -> list[Row]:
+    name = objective.split(",")[0]
+    kept = {r.digest: r for r in rows if value_of(r, name) < float("inf")}
+    return sorted(kept.values(), key=lambda r: (_ORDER[cache.standing(r)], value_of(r, name), r.t_med or 0.0, r.digest))
+
 
 log = logger("plan")
 
@@ -81,7 +116,7 @@ def resolve(
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy, objective)
     start_of = _StartSchedule(kernel, device, key, store, excluded, start)
-    rows = cache.answers(key) if own_only else asked(cache, key, scratch_limit)
+    rows = cache.answers(key) if own_only else rows_for(cache, key, scratch_limit)
     found = _own(kernel, device, key, rows, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"

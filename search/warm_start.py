@@ -175,7 +175,7 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
 def front_of(task: TuningTask, cache: Cache) -> tuple[dict[str, Any], ...]:
     """The members of the front of a task's key, as a result holds them; none where it has one objective."""
     from ..cache.objectives import FRONTS
-    from ..plan.asked import front
+    from ..plan.resolve import front
 
     if task.key.objective not in FRONTS:
         return ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ir.errors import OptError, UsageError
-from ..plan.built import Built
+from ..plan.artefacts import Built
 from ..renderers import Source
 from .configurations import point, texts
 from .spec import CALL, SourceSpec, signature

@@ -60,7 +60,7 @@ def beginnings(spec: SourceSpec, seed: int) -> dict[str, Array]:
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
     """As `measure.bench.prepare`, for a `SourceTask` in the place of a kernel."""
-    task = cast(SourceTask, setup.kernel)
+    task = cast("SourceTask", setup.kernel)
     spec = task.spec
     begin = beginnings(spec, data.seed)
     # what a call changes is copied back before each, so it is timed on one set

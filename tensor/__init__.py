@@ -2,7 +2,7 @@
 
 from . import nn as nn
 from . import optim as optim
-from .capture.decorator import jit as jit
+from .capture.jit import jit as jit
 from .gradients.grad import checkpoint as checkpoint
 from .gradients.grad import grad as grad
 from .gradients.grad import jvp as jvp
@@ -11,8 +11,8 @@ from .gradients.grad import stop_gradient as stop_gradient
 from .gradients.grad import value_and_grad as value_and_grad
 from .gradients.grad import vjp as vjp
 from .gradients.vmap import vmap as vmap
-from .graph.symbols import Var as Var
+from .graph.symbolic_sizes import Var as Var
+from .handle import compute as compute
 from .memory.account import memory_cap as memory_cap
-from .running.compute import compute as compute
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map

@@ -1,5 +1,4 @@
-"""What every tensor is before it has operators: a handle on a node, with a device, values, a gradient, and the protocols of
-arrays."""
+"""What every tensor is before it has operators: a handle on a node, with a device, values, a gradient and the protocols of arrays."""
 
 from __future__ import annotations
 
@@ -10,22 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
-from .gradients.reverse import gradients
-from .gradients.tracking import LEAVES, behind, keeps
-from .graph.lines import at, user_line
-from .graph.maps import Shape
+from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
+from .graph.index_maps import Shape
 from .graph.node import TensorNode, constant_of
 from .graph.primitives import cast, const, stop_gradient
+from .graph.source_lines import at, user_line
 from .leaves import from_data, from_numpy, leaf
 from .ops.elementwise import binary
-from .running.assigning import assign, fitting, lock_of
-from .running.detached import copied
-from .running.run import realise
+from .running.assignment import assign, fitting, lock_of
+from .running.realise import copied, realise
+from .trees import flatten
 
 if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
+
 
 NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
@@ -111,7 +110,7 @@ class TensorHandle:
     def _computed(self) -> TensorNode:
         """A node that has the values of now, which this tensor stands for if nobody updated it meanwhile."""
         node = self.node
-        if node.op in ("buffer", "slot") or keeps(node):
+        if node.op in ("buffer", "slot") or has_gradient(node):
             realise([node], self.device)
             return node
         # who makes the same constant gets memory of its own: this one's may be written to
@@ -141,7 +140,7 @@ class TensorHandle:
         self.node = node
         if self.requires_grad:
             node.tracked = True
-            LEAVES[node] = weakref.ref(self)
+            TRACKED[node] = weakref.ref(self)
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""
@@ -193,10 +192,10 @@ class TensorHandle:
             raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
         if not self.requires_grad:
             self.realise()
-            if self.node.src or self.node in LEAVES:
+            if self.node.src or self.node in TRACKED:
                 self.node = leaf(self.node.data)
             self.requires_grad = self.node.tracked = True
-            LEAVES[self.node] = weakref.ref(self)
+            TRACKED[self.node] = weakref.ref(self)
         return self
 
     def detach(self) -> Self:
@@ -206,7 +205,7 @@ class TensorHandle:
     def backward(self, gradient: Any = None) -> None:
         """Add to the `grad` of every tensor with requires_grad behind this one its gradient: of this tensor, which has one
         element, or of Σ tensor · `gradient`. Grads are lazy like any tensor. Raises UsageError where there is none."""
-        found = behind(self.node)
+        found = tracked_behind(self.node)
         if not found:
             raise UsageError(f"backward() of {self!r}: no tensor that it was made from was made with requires_grad=True")
         if gradient is None and self.node.size != 1:
@@ -267,3 +266,18 @@ def node_of(x: Any) -> TensorNode:
     if isinstance(x, TensorNode):
         return x
     return x.node if isinstance(x, TensorHandle) else from_data(x)
+
+
+def compute(*trees: Any) -> None:
+    """Compute every tensor of some trees now, those of one device in one go."""
+    by: dict[str, list[TensorHandle]] = {}
+    for t in flatten(list(trees))[0]:
+        if isinstance(t, TensorHandle):
+            by.setdefault(t.device, []).append(t)
+    for device, tensors in by.items():
+        nodes = [t.node for t in tensors]
+        realise(nodes, device)
+        keep = with_gradients(nodes)
+        for t in tensors:
+            if t.node.src and id(t.node) not in keep:
+                t.node = leaf(t.node.data)  # what it was made from can go

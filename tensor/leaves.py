@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
-from .graph.lines import user_line, with_line
+from .graph.captured_numbers import captured, plain
 from .graph.node import TensorNode, make
-from .graph.numbers import captured, plain
 from .graph.primitives import const
 from .graph.promotion import DEFAULT_FLOAT, default_of
+from .graph.source_lines import user_line, with_line
 from .memory import buffers
-from .running.run import realise
+from .running.realise import realise
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,14 +9,14 @@ from inspect import Signature, signature
 from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
-from .graph.lines import at, user_line, with_line
+from .graph.captured_numbers import holds, plain
 from .graph.node import TensorNode
-from .graph.numbers import holds, plain
-from .graph.symbols import SymbolicSize, symbolic
+from .graph.source_lines import at, user_line, with_line
+from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
-from .running.assigning import assign, lock_of
-from .running.capturing import check_captured, current
+from .running.assignment import assign, lock_of
+from .running.current_capture import check_captured, current
 
 
 def lowered(x: Any, devices: list[str]) -> Any:

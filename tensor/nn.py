@@ -8,11 +8,11 @@ from __future__ import annotations
 from .lift import lifted
 from .ops import activations as A
 from .ops import convolution as C
+from .ops import convolution as P
 from .ops import indexing as I
 from .ops import linalg as L
 from .ops import losses as S
 from .ops import norms as N
-from .ops import pooling as P
 from .ops import random as Z
 
 relu, leaky_relu, elu, sigmoid, silu = lifted(A.relu), lifted(A.leaky_relu), lifted(A.elu), lifted(A.sigmoid), lifted(A.silu)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..ir.dtypes import DTypeLike
+from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
+from .graph.node import Slot, make
 from .graph.primitives import rounded
-from .graph.symbols import SymbolicSize, size
+from .graph.symbolic_sizes import SymbolicSize, size
 from .handle import TensorHandle, node_of
 from .leaves import leaf
 from .lift import all_lifted, in_place, lifted, operator
 from .ops import activations as A
-from .ops import arithmetic as N
-from .ops import comparison as C
-from .ops import elementary as F
 from .ops import elementwise as E
 from .ops import indexing as I
 from .ops import joining as J
@@ -23,10 +21,8 @@ from .ops import linalg as L
 from .ops import movement as M
 from .ops import reduction as R
 from .ops import sorting as S
-from .ops import updating as U
 from .ops.creation import tril, triu
-from .ops.powers import power
-from .running.assigning import assign, lock_of
+from .running.assignment import assign, lock_of
 
 as_node = node_of
 
@@ -54,7 +50,7 @@ def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """Kept in [min, max]."""
-    return N.clip(x, min, max)
+    return E.clip(x, min, max)
 
 
 def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
@@ -77,24 +73,24 @@ class Tensor(TensorHandle):
     __hash__ = TensorHandle.__hash__
 
     # operators ----------------------------------------------------------------------------------------------------
-    __add__, __radd__, __iadd__ = operator(N.add), operator(N.add, True), in_place(N.add)
-    __sub__, __rsub__, __isub__ = operator(N.subtract), operator(N.subtract, True), in_place(N.subtract)
-    __mul__, __rmul__, __imul__ = operator(N.multiply), operator(N.multiply, True), in_place(N.multiply)
+    __add__, __radd__, __iadd__ = operator(E.add), operator(E.add, True), in_place(E.add)
+    __sub__, __rsub__, __isub__ = operator(E.subtract), operator(E.subtract, True), in_place(E.subtract)
+    __mul__, __rmul__, __imul__ = operator(E.multiply), operator(E.multiply, True), in_place(E.multiply)
     __truediv__, __rtruediv__, __itruediv__ = operator(E.divide), operator(E.divide, True), in_place(E.divide)
-    __floordiv__, __rfloordiv__, __ifloordiv__ = operator(N.floor_divide), operator(N.floor_divide, True), in_place(N.floor_divide)
-    __mod__, __rmod__, __imod__ = operator(N.remainder), operator(N.remainder, True), in_place(N.remainder)
-    __pow__, __rpow__, __ipow__ = operator(power), operator(power, True), in_place(power)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = operator(E.floor_divide), operator(E.floor_divide, True), in_place(E.floor_divide)
+    __mod__, __rmod__, __imod__ = operator(E.remainder), operator(E.remainder, True), in_place(E.remainder)
+    __pow__, __rpow__, __ipow__ = operator(E.power), operator(E.power, True), in_place(E.power)
     __matmul__, __rmatmul__, __imatmul__ = operator(L.matmul), operator(L.matmul, True), in_place(L.matmul)
-    __and__, __rand__, __iand__ = operator(C.bitwise_and), operator(C.bitwise_and, True), in_place(C.bitwise_and)
-    __or__, __ror__, __ior__ = operator(C.bitwise_or), operator(C.bitwise_or, True), in_place(C.bitwise_or)
-    __xor__, __rxor__, __ixor__ = operator(C.bitwise_xor), operator(C.bitwise_xor, True), in_place(C.bitwise_xor)
-    __lshift__, __rlshift__ = operator(C.bitwise_left_shift), operator(C.bitwise_left_shift, True)
-    __rshift__, __rrshift__ = operator(C.bitwise_right_shift), operator(C.bitwise_right_shift, True)
-    __ilshift__, __irshift__ = in_place(C.bitwise_left_shift), in_place(C.bitwise_right_shift)
-    __lt__, __le__, __gt__, __ge__ = operator(C.less), operator(C.less_equal), operator(C.greater), operator(C.greater_equal)
-    __eq__, __ne__ = operator(C.equal), operator(C.not_equal)
-    __neg__, __pos__, __abs__ = lifted(N.negative), lifted(N.positive), lifted(N.absolute)
-    __invert__ = lifted(C.bitwise_invert)
+    __and__, __rand__, __iand__ = operator(E.bitwise_and), operator(E.bitwise_and, True), in_place(E.bitwise_and)
+    __or__, __ror__, __ior__ = operator(E.bitwise_or), operator(E.bitwise_or, True), in_place(E.bitwise_or)
+    __xor__, __rxor__, __ixor__ = operator(E.bitwise_xor), operator(E.bitwise_xor, True), in_place(E.bitwise_xor)
+    __lshift__, __rlshift__ = operator(E.bitwise_left_shift), operator(E.bitwise_left_shift, True)
+    __rshift__, __rrshift__ = operator(E.bitwise_right_shift), operator(E.bitwise_right_shift, True)
+    __ilshift__, __irshift__ = in_place(E.bitwise_left_shift), in_place(E.bitwise_right_shift)
+    __lt__, __le__, __gt__, __ge__ = operator(E.less), operator(E.less_equal), operator(E.greater), operator(E.greater_equal)
+    __eq__, __ne__ = operator(E.equal), operator(E.not_equal)
+    __neg__, __pos__, __abs__ = lifted(E.negative), lifted(E.positive), lifted(E.absolute)
+    __invert__ = lifted(E.bitwise_invert)
     __getitem__ = lifted(I.getitem)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -108,16 +104,16 @@ class Tensor(TensorHandle):
         return iter(self.unstack())
 
     # elementwise --------------------------------------------------------------------------------------------------
-    astype, clip, pow = lifted(_astype), lifted(_clip), lifted(power)
-    abs, sign, square, reciprocal = lifted(N.absolute), lifted(N.sign), lifted(N.square), lifted(N.reciprocal)
-    maximum, minimum = lifted(N.maximum), lifted(N.minimum)
-    floor, ceil, round, trunc = lifted(N.floor), lifted(N.ceil), lifted(N.round), lifted(N.trunc)
-    exp, exp2, expm1, log, log1p, log2, log10 = all_lifted(F.exp, F.exp2, F.expm1, F.log, F.log1p, F.log2, F.log10)
-    sqrt, rsqrt, erf = lifted(F.sqrt_), lifted(F.rsqrt), lifted(F.erf)
-    sin, cos, tan, asin, acos, atan = all_lifted(F.sin, F.cos, F.tan, F.asin, F.acos, F.atan)
-    sinh, cosh, tanh, asinh, acosh, atanh = all_lifted(F.sinh, F.cosh, F.tanh, F.asinh, F.acosh, F.atanh)
-    isnan, isinf, isfinite = lifted(C.isnan), lifted(C.isinf), lifted(C.isfinite)
-    logical_not = lifted(C.logical_not)
+    astype, clip, pow = lifted(_astype), lifted(_clip), lifted(E.power)
+    abs, sign, square, reciprocal = lifted(E.absolute), lifted(E.sign), lifted(E.square), lifted(E.reciprocal)
+    maximum, minimum = lifted(E.maximum), lifted(E.minimum)
+    floor, ceil, round, trunc = lifted(E.floor), lifted(E.ceil), lifted(E.round), lifted(E.trunc)
+    exp, exp2, expm1, log, log1p, log2, log10 = all_lifted(E.exp, E.exp2, E.expm1, E.log, E.log1p, E.log2, E.log10)
+    sqrt, rsqrt, erf = lifted(E.sqrt), lifted(E.rsqrt), lifted(E.erf)
+    sin, cos, tan, asin, acos, atan = all_lifted(E.sin, E.cos, E.tan, E.asin, E.acos, E.atan)
+    sinh, cosh, tanh, asinh, acosh, atanh = all_lifted(E.sinh, E.cosh, E.tanh, E.asinh, E.acosh, E.atanh)
+    isnan, isinf, isfinite = lifted(E.isnan), lifted(E.isinf), lifted(E.isfinite)
+    logical_not = lifted(E.logical_not)
     relu, gelu, silu, sigmoid, softplus, elu = all_lifted(A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu)
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
@@ -155,7 +151,7 @@ class Tensor(TensorHandle):
 
     # indexing, sorting, products ----------------------------------------------------------------------------------
     take, take_along_axis, gather = lifted(I.take), lifted(I.take_along_axis), lifted(I.take_along_axis)
-    scatter_add, index_put = lifted(U.scatter_add), lifted(U.index_put)
+    scatter_add, index_put = lifted(I.scatter_add), lifted(I.index_put)
     sort, argsort, topk, nonzero = lifted(S.sort), lifted(S.argsort), lifted(S.topk), lifted(S.nonzero)
     dot, matmul, vecdot = lifted(L.matmul), lifted(L.matmul), lifted(L.vecdot)
 
@@ -169,7 +165,13 @@ class Tensor(TensorHandle):
         return self
 
 
-_setitem, _where, _expand_dims, _transposed = lifted(U.setitem), lifted(E.where), lifted(M.expand_dims), lifted(M.transposed)
+_setitem, _where, _expand_dims, _transposed = lifted(I.setitem), lifted(E.where), lifted(M.expand_dims), lifted(M.transposed)
 _two_transposed = lifted(M.two_transposed)
 
-__all__ = ["Tensor", "as_node", "leaf"]
+
+def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> Any:
+    """A tensor of a shape and a type that has no values, and never will."""
+    return Tensor.of(make("slot", (), Slot.new(), shape, dtype), device)
+
+
+__all__ = ["Tensor", "as_node", "leaf", "placeholder"]

@@ -16,11 +16,11 @@ from ..ir.errors import KernelError
 from ..ir.integer_ranges import value_range
 from ..ir.node import Node, axes_of, const, ref, walk
 from ..ir.operators import cast, where
-from .refs import Ref, as_place, places
+from .absent_elements import identity_of, vanished
+from .array_refs import Ref, as_place, places
 from .solve import solve_loop
 from .trace import Carried, LoopTrace, Step, Trace, step_axis
 from .value import Tile, TileDim, aligned, as_tile, both, new_lane, relaned
-from .vanish import identity_of, vanished
 
 # accumulator ------------------------------------------------------------------------------------------------
 # What changes while a cell runs: tiles that are assigned to.

@@ -24,9 +24,9 @@ from ..ir.normal_form.raw_nests import replaced
 from ..ir.operators import cast, logical, substitute, where
 from ..ir.rewrite import OtherAxes, in_place
 from ..ir.skippable import conjuncts
+from .absent_elements import identity_of, vanished
 from .builder import TileBuilder
 from .trace import LoopTrace, Step, TileStore, Trace
-from .vanish import identity_of, vanished
 
 # nests ------------------------------------------------------------------------------------------------------
 # The nests of a tile kernel, and how blocks and the places inside them become one axis.
@@ -473,7 +473,7 @@ class TileKernel:
         """Run the function cell by cell on random inputs, as it is written, and compare with the kernel's float64 reference, and with
         `reference(inputs by name)` where the decorator was given one (it returns the outputs by name, or the one output). Raises
         VerifyError where they differ. For sizes at which NumPy is quick enough."""
-        from .meaning import check  # needs NumPy, which a kernel does not
+        from .interpret import check  # needs NumPy, which a kernel does not
 
         check(self.traced(sizes, **arguments).trace, self(**arguments), self.reference, seed)
 

@@ -8,22 +8,82 @@ the kernel then takes one pass or several is again a matter of schedules: `ir.on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..ir import functions as F
 from ..ir.body import COMBINE, Scan, TupleScan, Value, sides
 from ..ir.errors import KernelError
-from ..ir.functions import maximum, where
 from ..ir.node import Node, axes_of, const, ref, walk
 from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import arith, cast, substitute
-from .affine import Affine, NotAffineError, affine
+from ..ir.operators import arith, cast, substitute, where
+from .absent_elements import all_inside, identity_of, vanished, without_end
 from .trace import Carried, LoopTrace, Step, TileStore, Trace, placeholders
 from .value import new_lane
-from .vanish import all_inside, identity_of, vanished, without_end
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+Affine = tuple[Node, list[Node]]
+"""The scale of x, and what is added."""
+
+
+class NotAffineError(Exception):
+    """The expression is no such form; the text names the operation."""
+
+
+def affine(n: Node, x: Node, holds: Callable[[Node], bool]) -> Affine:
+    """`n` as (scale, terms). `holds`: whether x is in an expression. Raises NotAffineError."""
+    zero, one = const(0, x.dtype), const(1, x.dtype)
+    if n is x:
+        return one, []
+    if not holds(n):
+        return zero, [n]
+    if n.op in ("add", "sub"):
+        (p, left), (q, right) = (affine(s, x, holds) for s in n.src)
+        sign = 1 if n.op == "add" else -1
+        return _added(p, q, sign), [*left, *(t if sign > 0 else -t for t in right)]
+    if n.op == "neg":
+        p, terms = affine(n.src[0], x, holds)
+        return -p if p is not zero else p, [-t for t in terms]
+    if n.op in ("mul", "div"):
+        return _scaled(n, x, holds)
+    if n.op == "where" and not holds(n.src[0]):
+        cond, a, b = n.src
+        (p, left), (q, right) = affine(a, x, holds), affine(b, x, holds)
+        terms = [where(cond, t, zero) for t in left] + [where(cond, zero, t) for t in right]
+        return (p if p is q else where(cond, p, q)), terms
+    names = {"ref": "a sum over its own elements", "exp": "exp()", "max": "max()", "min": "min()", "where": "a condition on itself"}
+    raise NotAffineError(names.get(n.op, f"{n.op}"))
+
+
+def _scaled(n: Node, x: Node, holds: Callable[[Node], bool]) -> Affine:
+    a, b = n.src
+    if holds(a) and holds(b):
+        raise NotAffineError(f"{n.op} of itself with itself")
+    if n.op == "div":
+        if holds(b):
+            raise NotAffineError("division by itself")
+        p, terms = affine(a, x, holds)
+        return _times(p, 1.0 / b), [t / b for t in terms]
+    inside, factor = (a, b) if holds(a) else (b, a)
+    p, terms = affine(inside, x, holds)
+    return _times(p, factor), [t * factor for t in terms]
+
+
+def _times(p: Node, factor: Node) -> Node:
+    if p.op == "const" and p.arg in (0, 1):
+        return factor if p.arg == 1 else p
+    return p * factor
+
+
+def _added(p: Node, q: Node, sign: int) -> Node:
+    if q.op == "const" and q.arg == 0:
+        return p
+    if p.op == "const" and p.arg == 0:
+        return q if sign > 0 else -q
+    return p + q if sign > 0 else p - q
 
 
 # rescale ----------------------------------------------------------------------------------------------------
@@ -148,7 +208,7 @@ def extreme_of(u: Node, own: Node) -> tuple[str, Node] | None:
     """("max" or "min", x) of a state that a step changes to the larger or smaller of itself and x, perhaps under a condition; else None."""
     if u.op == "where" and u.src[2] is own:
         found = extreme_of(u.src[1], own)
-        return None if found is None else (found[0], where(u.src[0], found[1], identity_of(found[0], own)))
+        return None if found is None else (found[0], F.where(u.src[0], found[1], identity_of(found[0], own)))
     if u.op not in ("max", "min") or own not in u.src:
         return None
     return u.op, next((s for s in u.src if s is not own), own)
@@ -392,8 +452,8 @@ class _LoopSolver:
             now = substitute(self.running[base], table)
             if r.arg != base:
                 return now
-            before = substitute(now, {self.axis: maximum(self.axis + -1, zero)})
-            return where(self.axis.eq(0), substitute(c.init, table), before)
+            before = substitute(now, {self.axis: F.maximum(self.axis + -1, zero)})
+            return F.where(self.axis.eq(0), substitute(c.init, table), before)
 
         return replaced(n, {}, known)
 

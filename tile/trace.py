@@ -2,7 +2,7 @@
 
 The function runs once, for one cell of the grid, with axes in place of the numbers of the cell and of the loops' steps. What changes
 in a loop is an `Accumulator`: inside, it is a placeholder (`Carried.before`), and afterwards a reference to what the loop left
-(`Carried.after`). `tile.solve` says what that is without a loop, `tile.meaning` runs the trace as it stands."""
+(`Carried.after`). `tile.solve` says what that is without a loop, `tile.interpret` runs the trace as it stands."""
 
 from __future__ import annotations
 

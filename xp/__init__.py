@@ -26,10 +26,7 @@ from ..ir.dtypes import (
 from ..ir.dtypes import bool_ as bool
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
-from ..tensor.ops import arithmetic as _A
-from ..tensor.ops import comparison as _C
 from ..tensor.ops import creation as _N
-from ..tensor.ops import elementary as _F
 from ..tensor.ops import elementwise as _E
 from ..tensor.ops import indexing as _I
 from ..tensor.ops import joining as _J
@@ -38,7 +35,6 @@ from ..tensor.ops import movement as _M
 from ..tensor.ops import reduction as _R
 from ..tensor.ops import sorting as _S
 from ..tensor.ops.einsum import einsum as _einsum
-from ..tensor.ops.powers import power as _power
 from . import linalg
 from .creation import (
     arange,
@@ -69,22 +65,22 @@ def __array_namespace_info__() -> _NamespaceInfo:
 
 
 # elementwise
-add, subtract, multiply, divide = _all(_A.add, _A.subtract, _A.multiply, _E.divide)
-floor_divide, remainder, pow = _lifted(_A.floor_divide), _lifted(_A.remainder), _lifted(_power)
-negative, positive, abs, sign, square = _all(_A.negative, _A.positive, _A.absolute, _A.sign, _A.square)
-reciprocal, maximum, minimum, clip = _all(_A.reciprocal, _A.maximum, _A.minimum, _A.clip)
-floor, ceil, trunc, round = _all(_A.floor, _A.ceil, _A.trunc, _A.round)
-signbit, copysign, hypot, nextafter = _all(_A.signbit, _A.copysign, _A.hypot, _S.nextafter)
-exp, expm1, log, log1p, log2, log10 = _all(_F.exp, _F.expm1, _F.log, _F.log1p, _F.log2, _F.log10)
-sqrt, logaddexp = _lifted(_F.sqrt_), _lifted(_F.logaddexp)
-sin, cos, tan, asin, acos, atan, atan2 = _all(_F.sin, _F.cos, _F.tan, _F.asin, _F.acos, _F.atan, _F.atan2)
-sinh, cosh, tanh, asinh, acosh, atanh = _all(_F.sinh, _F.cosh, _F.tanh, _F.asinh, _F.acosh, _F.atanh)
-equal, not_equal, less, less_equal = _all(_C.equal, _C.not_equal, _C.less, _C.less_equal)
-greater, greater_equal = _lifted(_C.greater), _lifted(_C.greater_equal)
-logical_and, logical_or, logical_xor, logical_not = _all(_C.logical_and, _C.logical_or, _C.logical_xor, _C.logical_not)
-bitwise_and, bitwise_or, bitwise_xor, bitwise_invert = _all(_C.bitwise_and, _C.bitwise_or, _C.bitwise_xor, _C.bitwise_invert)
-bitwise_left_shift, bitwise_right_shift = _lifted(_C.bitwise_left_shift), _lifted(_C.bitwise_right_shift)
-isnan, isinf, isfinite, isclose = _all(_C.isnan, _C.isinf, _C.isfinite, _C.isclose)
+add, subtract, multiply, divide = _all(_E.add, _E.subtract, _E.multiply, _E.divide)
+floor_divide, remainder, pow = _lifted(_E.floor_divide), _lifted(_E.remainder), _lifted(_E.power)
+negative, positive, abs, sign, square = _all(_E.negative, _E.positive, _E.absolute, _E.sign, _E.square)
+reciprocal, maximum, minimum, clip = _all(_E.reciprocal, _E.maximum, _E.minimum, _E.clip)
+floor, ceil, trunc, round = _all(_E.floor, _E.ceil, _E.trunc, _E.round)
+signbit, copysign, hypot, nextafter = _all(_E.signbit, _E.copysign, _E.hypot, _S.nextafter)
+exp, expm1, log, log1p, log2, log10 = _all(_E.exp, _E.expm1, _E.log, _E.log1p, _E.log2, _E.log10)
+sqrt, logaddexp = _lifted(_E.sqrt), _lifted(_E.logaddexp)
+sin, cos, tan, asin, acos, atan, atan2 = _all(_E.sin, _E.cos, _E.tan, _E.asin, _E.acos, _E.atan, _E.atan2)
+sinh, cosh, tanh, asinh, acosh, atanh = _all(_E.sinh, _E.cosh, _E.tanh, _E.asinh, _E.acosh, _E.atanh)
+equal, not_equal, less, less_equal = _all(_E.equal, _E.not_equal, _E.less, _E.less_equal)
+greater, greater_equal = _lifted(_E.greater), _lifted(_E.greater_equal)
+logical_and, logical_or, logical_xor, logical_not = _all(_E.logical_and, _E.logical_or, _E.logical_xor, _E.logical_not)
+bitwise_and, bitwise_or, bitwise_xor, bitwise_invert = _all(_E.bitwise_and, _E.bitwise_or, _E.bitwise_xor, _E.bitwise_invert)
+bitwise_left_shift, bitwise_right_shift = _lifted(_E.bitwise_left_shift), _lifted(_E.bitwise_right_shift)
+isnan, isinf, isfinite, isclose = _all(_E.isnan, _E.isinf, _E.isfinite, _E.isclose)
 where = _lifted(_E.where)
 
 # creation of arrays, movement
@@ -97,7 +93,7 @@ concat, stack, roll, tile, repeat, pad = _all(_J.concat, _J.stack, _J.roll, _J.t
 # reductions
 sum, prod, max, min, mean, var, std = _all(_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std)
 any, all, count_nonzero, argmax, argmin = _all(_R.any, _R.all, _R.count_nonzero, _R.argmax, _R.argmin)
-cumulative_sum, cumulative_prod, diff = _lifted(_R.cumulative_sum), _lifted(_R.cumulative_prod), _lifted(_R.diff)
+cumulative_sum, cumulative_prod, diff = _lifted(_R.cumulative_sum), _lifted(_R.cumulative_prod), _lifted(_J.diff)
 
 # indexing, sorting, sets
 take, take_along_axis = _lifted(_I.take), _lifted(_I.take_along_axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
-from ..tensor.ops import decompositions as _D
+from ..tensor.ops import linalg as _D
 from ..tensor.ops import linalg as _L
 from ..tensor.ops import movement as _M
 

@@ -113,7 +113,7 @@ class Placeholders:
 
     def tensor(self, label: str, spec: ArgumentSpec) -> Any:
         """A tensor without values."""
-        from ...tensor.arguments import placeholder
+        from ...tensor.tensor import placeholder
 
         found = placeholder(spec.shape, spec.dtype or self.default)
         self.labels[id(found.node)] = label

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from ...ir.kernel import Kernel
-    from ...tensor.fusion.fused import GraphFacts
+    from ...tensor.fusion.fusion_facts import GraphFacts
 
 _TENSOR_SHAPE = re.compile(r"=\s*(\d+\s*(x\s*\d+)+|$|,)|(^|,)\s*[a-z]+\d+\s*(,|$)")
 """`x=64x128`, `x=` and `float32`: what only a function of tensors is given."""
@@ -74,7 +74,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     from ...ir import errors
     from ...ir.kernel import Kernel
     from ...kernels import split_path, user_file
-    from ...tensor.fusion.fused import GraphFacts
+    from ...tensor.fusion.fusion_facts import GraphFacts
 
     if path.endswith(".py"):
         raise UsageError(f"{path} names a file: name a function in it too, {path}:FUNCTION")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...ir.kernel import Kernel
-    from ...tensor.fusion.fused import GraphFacts, KernelFacts, TensorFacts
+    from ...tensor.fusion.fusion_facts import GraphFacts, KernelFacts, TensorFacts
 
 
 # named ------------------------------------------------------------------------------------------------------

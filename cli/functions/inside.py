@@ -36,8 +36,8 @@ def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
 
 
 def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
-    from ...tensor.fusion.calls import KernelCall, call_list, leaves_of
-    from ...tensor.fusion.fused import graph_facts
+    from ...tensor.fusion.call_list import KernelCall, call_list, leaves_of
+    from ...tensor.fusion.fusion_facts import graph_facts
     from ...tensor.tensor import Tensor
     from ...tensor.trees import flatten
 
@@ -67,7 +67,7 @@ def _called(
 ) -> tuple[Any, list[TensorNode]]:
     """The result, and new values of tensors that were assigned to. `captured`: the function is under `jit`, and what holds
     while it is captured holds here."""
-    from ...tensor.running.capturing import capturing
+    from ...tensor.running.current_capture import capturing
 
     try:
         with capturing(path) if captured else nullcontext() as made:

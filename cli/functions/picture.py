@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:
-    from ...tensor.fusion.fused import GraphFacts, TensorFacts
+    from ...tensor.fusion.fusion_facts import GraphFacts, TensorFacts
     from .asked import FunctionGraph
 
 WIDE, HIGH, GAP_X, GAP_Y = 210, 46, 26, 58

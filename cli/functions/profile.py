@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...ir.kernel import Kernel
-    from ...tensor.running.observe import Event
+    from ...tensor.running.observers import Event
     from ..terminal.listing import Listing
 
 
@@ -166,9 +166,9 @@ def _row(s: _Sum) -> ProfileRow:
     from ...heuristics.contraction_order import necessary
     from ...ir.cost import cost
     from ...measure.roofline import roofline
-    from ...tensor.running.programs import found_for
+    from ...tensor.running.compiled_kernels import any_for
 
-    compiled = found_for(s.kernel, s.device)
+    compiled = any_for(s.kernel, s.device)
     threads = s.threads or (compiled.threads if compiled is not None else 1)
     if s.kernel.symbols:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, compiled.origin if compiled else "start", threads)
@@ -205,7 +205,7 @@ def run(args: Namespace) -> int:
 
 
 def _script(file: str, arguments: list[str], profile: Profile) -> int:
-    from ...tensor.running.observe import observing
+    from ...tensor.running.observers import observing
 
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file, *arguments]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:
-    from ...tensor.fusion.fused import GraphFacts, TensorFacts
+    from ...tensor.fusion.fusion_facts import GraphFacts, TensorFacts
 
 
 def summary(facts: GraphFacts) -> str:

@@ -78,7 +78,7 @@ def _held() -> Iterator[_Page]:
     """Standard output goes into a page; what is there when the command fails is printed all the same."""
     before = sys.stdout
     page = _Page(behind(before))
-    sys.stdout = cast(TextIO, type(before)(page)) if behind(before) is not before else page  # type: ignore[call-arg]
+    sys.stdout = cast("TextIO", type(before)(page)) if behind(before) is not before else page  # type: ignore[call-arg]
     try:
         yield page
     except BaseException:

@@ -94,11 +94,11 @@ def outside() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     _plug()
     with open(os.devnull, "w") as nowhere:
-        out, error = before[0] or cast(TextIO, ClosedOutput()), before[1] or nowhere
+        out, error = before[0] or cast("TextIO", ClosedOutput()), before[1] or nowhere
         for stream in (out, error):
             if isinstance(stream, io.TextIOWrapper):  # what the terminal's encoding lacks is written as \u2192
                 stream.reconfigure(errors="backslashreplace")
-        sys.stdout, sys.stderr = cast(TextIO, Shown(out)), cast(TextIO, Shown(error))
+        sys.stdout, sys.stderr = cast("TextIO", Shown(out)), cast("TextIO", Shown(error))
         try:
             yield
         finally:

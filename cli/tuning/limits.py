@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import warnings
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from ...cache.objectives import objective
 from ...ir.errors import DeviceError
 from ..terminal.live import Quiet
-
-if TYPE_CHECKING:
-    pass
 
 
 def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet, seconds: float | None) -> None:

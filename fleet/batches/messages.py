@@ -16,7 +16,7 @@ from ...files.strict import Codec, Misread
 from ...ir.errors import FleetError, TilewrightError
 from ...measure.outcome import Measurement
 from ...opts.opt import Opt, parse
-from ...plan import signatures
+from ...plan.artefacts import decode_signature, encode_signature
 from ...program.program import Signature
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _unpacked(data: Any) -> bytes:
 CODEC = Codec(
     {
         bytes: (_packed, _unpacked),
-        Signature: (signatures.encode, signatures.decode),
+        Signature: (encode_signature, decode_signature),
         Limits: (Limits.to_json, Limits.from_json),
     }
 )

@@ -3,7 +3,7 @@
 At a few sizes of the range the kernel is tuned twice: with the size as a symbol, which is the code that will run, and alone, which
 says what a symbol costs. The best schedules of all of these are then timed at all the sizes, and the range is divided where
 that pays (`divide`). Each part is a kernel of its own, whose symbol has a narrower range: it has its own key in the cache, and is
-verified and recorded like any other. The row of the whole range says where the parts begin (`plan.bucketed_kernel` reads it)."""
+verified and recorded like any other. The row of the whole range says where the parts begin (`plan.compiled_kernel` reads it)."""
 
 from __future__ import annotations
 
@@ -416,7 +416,7 @@ def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float
     """The cache's own division, where each of its parts is verified here."""
     from ...cache.ranking import Standing
     from ...plan import resolve
-    from ...plan.bucketed_kernel import divided
+    from ...plan.compiled_kernel import divided
 
     _, parts = divided(whole.kernel, whole.key, cache)
     buckets: list[Bucket] = []

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..graph.lines import user_line
+from ..graph.source_lines import user_line
 from ..memory.buffers import BufferCell
 from ..tensor import Tensor
 

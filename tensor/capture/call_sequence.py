@@ -11,9 +11,9 @@ from ...ir.dtypes import uint8
 from ..graph.node import HostCall
 from ..memory import buffers
 from ..memory.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
-from ..memory.devices import rooms_of
-from ..running.observe import WATCH, timed
-from .places import PlacedCalls, Spot
+from ..memory.pools import rooms_of
+from ..running.observers import WATCH, timed
+from .memory_plan import PlacedCalls, Spot
 
 if TYPE_CHECKING:
     from ...devices import Executable

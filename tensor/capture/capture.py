@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from ...ir.errors import UsageError
 from ..graph import primitives as P
+from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.node import HostCall, Slot, TensorNode, make, walk
-from ..graph.numbers import NumberTape, captured, number_at
 from ..memory.buffers import BufferCell, TensorBuffer
-from ..running.capturing import Capture, SizeCheck, capturing, outside
-from ..running.run import realise
+from ..running.current_capture import Capture, SizeCheck, capturing, outside
+from ..running.realise import realise
 from ..tensor import Tensor
 from ..trees import Structure, flatten
-from .arguments import Arguments
-
-_number = count()
+from .call_arguments import Arguments
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,9 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
     which. Raises UsageError where a value is asked for, and whatever the function raises."""
     device = _device(given.buffers, default)
     shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
-    slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
+    slots = [make("slot", (), Slot.new(b.range), s, b.dtype) for s, b in zip(shapes, given.buffers, strict=True)]
     numbers: list[Any] = list(given.numbers)
-    tape = NumberTape(numbers, dynamic, lambda: next(_number))
+    tape = NumberTape(numbers, dynamic)
     for place, i in enumerate(dynamic):
         numbers[i] = number_at(tape, place)
     placeholders = [Tensor.of(n, device) for n in slots]
@@ -86,10 +83,6 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
     graph = _Graph(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
     return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols, checks=made.checks)
-
-
-def _slot(shape: tuple[int, ...], dtype: Any, arg: Slot) -> TensorNode:
-    return make("slot", (), arg, shape, dtype)
 
 
 def _device(buffers: Sequence[TensorBuffer], default: str) -> str:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...search.background import BackgroundTuner
-from ..graph.lines import Line, at, user_line, with_line
 from ..graph.node import leaf
-from ..graph.symbols import concrete
+from ..graph.source_lines import Line, at, user_line, with_line
+from ..graph.symbolic_sizes import concrete
 from ..memory import buffers
 from ..memory.buffers import MOVES, BufferSpec, TensorBuffer
-from ..running.assigning import updating
+from ..running.assignment import updating
 from ..tensor import Tensor
 from ..trees import unflatten
-from .arguments import Arguments, memory
 from .bindings import Bindings
+from .call_arguments import Arguments, memory
 from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
-from .lookup import FoundKernel
-from .places import PlacedCalls, StatePlan
+from .kernel_lookup import FoundKernel
+from .memory_plan import PlacedCalls, StatePlan
 
 if TYPE_CHECKING:
     from ...devices import Executable

@@ -1,4 +1,5 @@
-"""Where intermediate results of a list of calls lie: arrays that are never needed at once share memory.
+"""Where the arrays of a list of calls lie: intermediate results that are never needed at once share memory, an update writes the tensor's
+own memory where all reads allow it, and results may take a donated argument's.
 
 Greedy by size with best fit by offset, after Pisarchyk and Lee, "Efficient memory management for deep neural net
 inference" (arXiv 2001.03288), and Sekiyama et al., "Profile-guided memory optimization for deep neural networks" (arXiv
@@ -7,7 +8,13 @@ inference" (arXiv 2001.03288), and Sekiyama et al., "Profile-guided memory optim
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ...ir.errors import KernelError
+from ...ir.rewrite import in_place
+from ..fusion.call_list import Call, CallList, KernelCall, Place
+from .capture import ArraySource, CapturedGraph, CapturedState
 
 ALIGN = 64
 """Offsets are multiples of this many bytes."""
@@ -83,3 +90,159 @@ def chunks(lifetimes: Sequence[Lifetime]) -> tuple[dict[int, int], tuple[int, ..
 def rounded(nbytes: int) -> int:
     """Whole lines; an array without elements has one too, so that it has an address."""
     return max(-(-nbytes // ALIGN), 1) * ALIGN
+
+
+Kind = Literal["given", "closure", "fresh", "arena", "chunk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where an array lies. `at`: position among what is given with a call (arguments, then numbers), among closures, among
+    fresh arrays or chunks, or a byte of the arena."""
+
+    kind: Kind
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """How a tensor is updated: `state`, and where its new values are: its own memory (`fresh` is None), or a fresh array."""
+
+    state: CapturedState
+    fresh: int | None
+
+
+@dataclass
+class PlacedCalls:
+    """`spots`: by place. `fresh`: places that get new memory with each call. `donated`: by output, the argument whose memory
+    it takes. `outs`: where each output is. `chunks`: bytes of each chunk."""
+
+    spots: list[Spot]
+    fresh: list[Place]
+    states: list[StatePlan]
+    donated: dict[int, int]
+    memory: MemoryPlan
+    chunks: tuple[int, ...] = ()
+    outs: dict[int, Spot] = field(default_factory=dict)
+
+
+def placed(
+    made: CallList, graph: CapturedGraph, leaves: Sequence[ArraySource], donated: frozenset[int], handles: bool
+) -> tuple[PlacedCalls, list[Call]]:
+    """Decide where arrays lie; and the calls, whose kernels say what they may write over. `leaves`: where the arrays of the
+    list's first places come from. `donated`: arguments whose memory outputs may take. `handles`: memory has no addresses to
+    count from."""
+    return _Places(made, graph, leaves, donated).placed(handles)
+
+
+class _Places:
+    def __init__(self, made: CallList, graph: CapturedGraph, leaves: Sequence[ArraySource], donated: frozenset[int]) -> None:
+        self.made, self.graph, self.donatable = made, graph, set(donated)
+        self.calls = list(made.calls)
+        self.leaves = list(leaves)
+        self.given = {_key(s): p for p, s in enumerate(leaves)}
+        self.writer = {p: i for i, c in enumerate(made.calls) for p in c.outputs}
+        self.last: dict[Place, int] = {}
+        for i, c in enumerate(made.calls):
+            for p in (*c.inputs, *c.outputs):
+                self.last[p] = i
+        self.spots: dict[Place, Spot] = {p: self._spot(s) for p, s in enumerate(leaves)}
+        self.returned = [s.place for s in graph.results if s.kind == "out"]
+        self.kept = {_key(s) for s in graph.results}
+        self.taken: set[tuple[str, int]] = set()
+
+    def _spot(self, s: ArraySource) -> Spot:
+        if s.kind == "closure":
+            return Spot("closure", s.place)
+        tensors = len(self.graph.slots) - len(self.graph.parameters)
+        return Spot("given", s.place + (tensors if s.kind == "number" else 0))
+
+    def placed(self, handles: bool) -> tuple[PlacedCalls, list[Call]]:
+        outs = self.made.outs
+        fresh: list[Place] = []
+        states: list[StatePlan] = []
+        for s in self.graph.states:
+            p = outs[s.new]
+            source = ArraySource(s.kind, s.place)
+            if s.new not in self.returned and p not in self.spots and self._over(source, p):
+                self.spots[p] = self._spot(source)
+                states.append(StatePlan(s, None))
+            else:
+                states.append(StatePlan(s, self._fresh(p, fresh)))
+        donated: dict[int, int] = {}
+        for number in dict.fromkeys(self.returned):
+            p = outs[number]
+            if p not in self.spots:
+                found = self._donor(p)
+                if found is not None:
+                    donated[number] = found
+                    self.spots[p] = Spot("given", found)
+                else:
+                    self._fresh(p, fresh)
+        rest = [p for c in self.calls for p in c.outputs if p not in self.spots]
+        lifetimes = [self._lifetime(p) for p in dict.fromkeys(rest)]
+        plan = arena(lifetimes)
+        sizes: tuple[int, ...] = ()
+        if handles:
+            chosen, sizes = chunks(lifetimes)
+            self.spots.update((p, Spot("chunk", at)) for p, at in chosen.items())
+        else:
+            self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
+        spots = [self.spots[p] for p in range(len(self.made.nodes))]
+        made = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
+        return made, self.calls
+
+    def _fresh(self, p: Place, fresh: list[Place]) -> int:
+        if p not in fresh:
+            fresh.append(p)
+            self.spots[p] = Spot("fresh", len(fresh) - 1)
+        return fresh.index(p)
+
+    def _lifetime(self, p: Place) -> Lifetime:
+        n = self.made.nodes[p]
+        first = self.writer[p]
+        return Lifetime(p, n.size * n.dtype.size, first, max(self.last[p], first))
+
+    def _donor(self, p: Place) -> int | None:
+        """A donated argument of the same shape and type whose memory an output may take."""
+        n = self.made.nodes[p]
+        for i in sorted(self.donatable):
+            slot = self.graph.slots[i]
+            if (slot.shape, slot.dtype) == (n.shape, n.dtype) and self._over(ArraySource("argument", i), p):
+                self.donatable.discard(i)
+                return i
+        return None
+
+    def _over(self, source: ArraySource, p: Place) -> bool:
+        """Whether `p` may be written over the leaf; then its kernel says so. Nobody may read the leaf afterwards, return it or
+        write there too, and the kernel itself reads it at most at the element that it writes."""
+        key = _key(source)
+        if key in self.kept or key in self.taken:
+            return False
+        call = self.writer[p]
+        old = self.given.get(key)
+        if old is not None and self.last.get(old, -1) > call:
+            return False
+        if old is not None and old in self.calls[call].inputs:
+            found = self._aliased(self.calls[call], old, p)
+            if found is None:
+                return False
+            self.calls[call] = found
+        self.taken.add(key)
+        return True
+
+    def _aliased(self, call: Call, old: Place, p: Place) -> KernelCall | None:
+        """The call with the kernel that may be given one memory for both, or None where it may not."""
+        if not isinstance(call, KernelCall) or call.inputs.count(old) != 1:
+            return None
+        kernel = call.kernel
+        out, source = kernel.outputs[call.outputs.index(p)], kernel.inputs[call.inputs.index(old)]
+        aliases = {b.name: b.alias for b in kernel.outputs if b.alias}
+        try:
+            return replace(call, kernel=in_place(kernel, {**aliases, out.name: source.name}))
+        except KernelError:
+            return None
+
+
+def _key(s: ArraySource) -> tuple[str, int]:
+    return s.kind, s.place

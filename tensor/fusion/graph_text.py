@@ -11,7 +11,7 @@ from ...ir.dtypes import DType
 from ...ir.node import Node, SymInfo
 from ...ir.node import walk as walk_indices
 from ..graph.node import HostCall, Mark, Slot, TensorNode, walk
-from ..graph.symbols import SymbolicSize
+from ..graph.symbolic_sizes import SymbolicSize
 
 
 class _Unknown(Exception):

@@ -7,27 +7,92 @@ apart). `ir.normal_form.naming.tidy` gives it its names, `online` its folds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...ir import dtypes as D
+from ...ir import functions as F
 from ...ir import index as ix
 from ...ir import node as N
 from ...ir import operators as O
 from ...ir.body import IDENTITY, Reduce, Scan, Store, Value
 from ...ir.buffer import Buffer, load
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, bool_, index
 from ...ir.errors import KernelError
 from ...ir.kernel import Kernel
-from ...ir.node import Node, const
-from ..graph import maps
-from ..graph.maps import Indices, Shape
+from ...ir.node import COMPARE, UNARY, Node, const
+from ..graph import index_maps as maps
+from ..graph.index_maps import Indices, Shape
 from ..graph.node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
-from ..graph.symbols import axis, extent, extents, number
-from ..partition.places import whole
-from ..partition.splits import loops_of, split_axes
-from .elements import element, is_load
-from .loop_plan import LoopPlan
-from .names import inside, kernel_name
+from ..graph.symbolic_sizes import axis, extent, extents, number
+from ..partition.loop_axes import Splits, loops_of, split_axes, whole
+from .kernel_names import inside, kernel_name
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """`loops`: by id of a stored node, a node that it is computed from and the order of that node's dimensions in which
+    loops run. `kept`: by id, types of stored nodes in memory that are not the nodes' own. `splits`: by id of a computed
+    node, dimensions that loops go through in parts."""
+
+    loops: Mapping[int, tuple[TensorNode, tuple[int, ...]]] = field(default_factory=dict)
+    kept: Mapping[int, DType] = field(default_factory=dict)
+    splits: Mapping[int, Splits] = field(default_factory=dict)
+
+
+_ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
+_DIVISION = frozenset({"floordiv", "remainder"})
+_BITS = frozenset({"and", "or", "xor", "shl", "shr"})
+_FUNCTIONS = {"pow": "power"}
+
+
+def element(op: str, src: Sequence[Node]) -> Node:
+    """The operator `op` on elements."""
+    if op == "where":
+        return F.where(src[0], _under(src[0], src[1], 1), _under(src[0], src[2], 2))
+    if all(s.dtype is bool_ for s in src):
+        src, op = list(src), _BOOL.get(op, op)
+    if op in ("and", "or") and src[0].dtype is bool_:
+        return O.logical(op, src[0], src[1])
+    if op in _ARITH:
+        return O.arith(op, src[0], src[1])
+    if op == "neg":
+        return -src[0]
+    if op == "abs" and src[0].dtype is index:
+        return O.arith("max", src[0], -src[0])  # an index has no other absolute value
+    if op in UNARY:
+        return O.unary(op, src[0])
+    if op in _DIVISION:
+        return O.divide(op, src[0], src[1])
+    if op in _BITS:
+        return O.integer(op, src[0], src[1])
+    found: Callable[..., Node] | None = getattr(F, _FUNCTIONS.get(op, op), None)
+    if found is None:
+        raise KernelError(f"no kernel can compute {op} of {src[0].dtype} yet")
+    return found(*src)
+
+
+def _under(cond: Node, x: Node, side: int) -> Node:
+    """`x`, which counts only where `cond` holds (side 1) or fails (side 2), with selections by the same condition decided.
+    (The scores of attention are masked before exp, and its weights after.)"""
+    table = {n: n.src[side] for n in N.walk(x) if n.op == "where" and n.src[0] is cond}
+    return O.substitute(x, table) if table else x
+
+
+_BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}
+"""Operators on bool by others: a sum of bools is their `or`, as in NumPy."""
+
+
+def known(op: str) -> bool:
+    """Whether kernels can compute the operator."""
+    return op == "where" or op in _ARITH | UNARY | _DIVISION | _BITS or hasattr(F, _FUNCTIONS.get(op, op))
+
+
+def is_load(e: Node) -> bool:
+    """Whether an element is a load, converted or not: where its mask fails it is 0."""
+    while e.op == "cast":
+        e = e.src[0]
+    return e.op == "load"
+
 
 # reads ------------------------------------------------------------------------------------------------------
 # Ways of reading an array in one kernel, each a parameter of its own.

@@ -14,8 +14,8 @@ from ..graph.node import Mark, OpenArgument, TensorNode
 from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion
-from .host import register_gradient
 from .reverse import gradients
+from .rules import register_gradient
 
 __all__ = ["checkpoint", "grad", "jvp", "register_gradient", "stop_gradient", "value_and_grad", "vjp"]
 

@@ -1,7 +1,10 @@
-"""Gradients of the primitives: a row each in `RULES`. Every rule makes nodes, so backward kernels fuse like any other."""
+"""Gradients of the primitives: a row each in `RULES`, and of the elementwise operators a row each in `ELEMENTWISE`.
+
+Every rule makes nodes, so backward kernels fuse like any other. docs/gradients.md says what gradients are at kinks and poles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Protocol
@@ -9,16 +12,110 @@ from typing import Protocol
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.operators import logical
-from ..graph import maps
-from ..graph.lines import at
-from ..graph.maps import IndexMap
-from ..graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
-from ..graph.primitives import as_typed, cast, const, gather, iota, reduce, reshape, scan, scatter, view
-from ..graph.symbols import extent
-from ..ops import elementwise as E
-from .elementwise import ELEMENTWISE, mul
-from .host import HOST_RULES
-from .views import condition, spread, transposed
+from ..graph import index_maps as maps
+from ..graph.index_maps import IndexMap
+from ..graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode, constant_of
+from ..graph.primitives import as_typed, cast, elementwise, gather, iota, reduce, reshape, scan, scatter, view
+from ..graph.source_lines import at
+from ..graph.symbolic_sizes import extent
+from ..ops.elementwise import binary, choose, cos, cosh, exp, like, log, sin, sinh, sqrt
+from ..ops.sorting import argsort
+from .transposes import condition, spread, transposed
+
+HostRule = Callable[[TensorNode, TensorNode], list[TensorNode | None]]
+"""(node, gradient of its result) → the gradients of its sources, None for what has none."""
+
+
+def _sort(n: TensorNode, dy: TensorNode) -> list[TensorNode | None]:
+    call: HostCall = n.arg
+    dim, descending = call.key
+    places = argsort(n.src[0], axis=dim, descending=descending)
+    return [scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)]
+
+
+HOST_RULES: dict[str, HostRule] = {"sort": _sort}
+
+
+def register_gradient(name: str, rule: HostRule) -> None:
+    """Let calls of NumPy's code named `name` have a gradient: `rule(node, dy)` returns nodes for its sources (or None)."""
+    HOST_RULES[name] = rule
+
+
+Part = Callable[..., TensorNode]
+"""(dy, y, *operands) → the gradient of one operand."""
+
+
+def _extreme(combine: str) -> tuple[Part, Part]:
+    """Of max and min: the winner has all of it, equal operands have half each."""
+
+    def part(dy: TensorNode, mine: TensorNode, other: TensorNode) -> TensorNode:
+        mine, other = as_typed(mine), as_typed(other)
+        wins = other < mine if combine == "max" else mine < other
+        return choose(wins, dy, choose(mine.eq(other), dy * 0.5, 0.0))
+
+    return (lambda dy, y, a, b: part(dy, a, b)), (lambda dy, y, a, b: part(dy, b, a))
+
+
+def _power_base(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    known = constant_of(b)
+    if known is not None:
+        return dy * (elementwise("pow", a, known - 1) * known) if known else dy * 0.0
+    return dy * choose(b.eq(0.0), 0.0, b * elementwise("pow", a, b - 1.0))
+
+
+def _power_exponent(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    flat = a.eq(0.0) & (b >= 0.0)  # 0 to a power of 0 and more
+    return dy * choose(flat, 0.0, y * log(a))
+
+
+def _sign(x: TensorNode) -> TensorNode:
+    return choose(x < 0.0, -1.0, choose(x > 0.0, like(x, 1.0), 0.0))
+
+
+def _angle(dy: TensorNode, side: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    """Of atan2 to one side, by the other one; 0 where both are 0."""
+    square = a * a + b * b
+    return choose(square.eq(0.0), 0.0, dy * side / square)
+
+
+ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
+    "add": (lambda dy, y, a, b: dy, lambda dy, y, a, b: dy),
+    "sub": (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy),
+    "mul": (lambda dy, y, a, b: dy * b, lambda dy, y, a, b: dy * a),
+    "div": (lambda dy, y, a, b: dy / b, lambda dy, y, a, b: -(dy * y / b)),
+    "max": _extreme("max"),
+    "min": _extreme("min"),
+    "pow": (_power_base, _power_exponent),
+    "remainder": (lambda dy, y, a, b: dy, lambda dy, y, a, b: -(dy * elementwise("floor", a / b))),
+    "where": (None, lambda dy, y, c, a, b: choose(c, dy, 0.0), lambda dy, y, c, a, b: choose(c, 0.0, dy)),
+    "neg": (lambda dy, y, x: -dy,),
+    "rounded": (lambda dy, y, x: cast(dy, x.dtype),),
+    "abs": (lambda dy, y, x: dy * _sign(x),),
+    "exp": (lambda dy, y, x: dy * y,),
+    "expm1": (lambda dy, y, x: dy * (y + 1.0),),
+    "log": (lambda dy, y, x: dy / x,),
+    "log1p": (lambda dy, y, x: dy / (x + 1.0),),
+    "sqrt": (lambda dy, y, x: dy * 0.5 / y,),
+    "tanh": (lambda dy, y, x: dy * (1.0 - y * y),),
+    "erf": (lambda dy, y, x: dy * (exp(-(x * x)) * (2 / math.sqrt(math.pi))),),
+    "sin": (lambda dy, y, x: dy * cos(x),),
+    "cos": (lambda dy, y, x: -(dy * sin(x)),),
+    "tan": (lambda dy, y, x: dy * (y * y + 1.0),),
+    "asin": (lambda dy, y, x: dy / sqrt(1.0 - x * x),),
+    "acos": (lambda dy, y, x: -(dy / sqrt(1.0 - x * x)),),
+    "atan": (lambda dy, y, x: dy / (x * x + 1.0),),
+    "atan2": (lambda dy, y, a, b: _angle(dy, b, a, b), lambda dy, y, a, b: -_angle(dy, a, a, b)),
+    "sinh": (lambda dy, y, x: dy * cosh(x),),
+    "cosh": (lambda dy, y, x: dy * sinh(x),),
+    "asinh": (lambda dy, y, x: dy / sqrt(x * x + 1.0),),
+    "acosh": (lambda dy, y, x: dy / sqrt(x * x - 1.0),),
+    "atanh": (lambda dy, y, x: dy / (1.0 - x * x),),
+    "copysign": (lambda dy, y, a, b: dy * (_sign(a) * _sign(y)), None),
+    **dict.fromkeys(("floor", "round", "trunc", "ceil", "sign"), (None,)),
+    "floordiv": (None, None),
+}
+"""By operator, for each operand how its gradient follows; None: it has none (steps, conditions)."""
+
 
 # indexed ----------------------------------------------------------------------------------------------------
 # Gradients of gathers and scatters: each other's, and comparisons where a place is read once.
@@ -57,10 +154,10 @@ def _compared(n: TensorNode, by: Gathered, dy: TensorNode) -> TensorNode | None:
     for d in loaded:
         index = n.src[1 + by.indices[d].place]  # type: ignore[union-attr]
         along = view(cast(iota(source.shape[d]), index.dtype), IndexMap(source.shape, (source.shape[d],), holes, (holes[d],)))
-        same = E.binary("eq", along, view(index, rows))
-        here = same if here is None else E.binary("and", here, same)
+        same = binary("eq", along, view(index, rows))
+        here = same if here is None else here & same
     assert here is not None
-    return E.where(here, view(dy, rows), const(0, dy.dtype))
+    return choose(here, view(dy, rows), 0.0)
 
 
 def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], TensorNode]) -> TensorNode:
@@ -75,33 +172,28 @@ def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], Tenso
     for i, size in zip(to.indices, n.shape):
         ok = _inside(index[i.place] if isinstance(i, Loaded) else i, size, to, x.shape)
         if ok is not None:
-            inside = ok if inside is None else E.binary("and", inside, ok)
+            inside = ok if inside is None else inside & ok
     if to.combine == "add":
         out = read(dy)
     elif to.combine == "mul":
-        zero = cast(E.binary("eq", x, 0.0), x.dtype)
-        others = scatter(E.where(E.binary("eq", x, 0.0), 1.0, x), to, index, n.shape)
-        zeros = sub_of(read(scatter(zero, Scattered("add", to.axes, to.indices), index, n.shape)), zero)
-        product = E.binary("div", read(others), E.where(E.binary("eq", x, 0.0), 1.0, x))
-        out = mul(read(dy), E.where(E.binary("eq", zeros, 0.0), product, 0.0))
+        zero = cast(x.eq(0.0), x.dtype)
+        others = scatter(choose(x.eq(0.0), 1.0, x), to, index, n.shape)
+        zeros = read(scatter(zero, Scattered("add", to.axes, to.indices), index, n.shape)) - zero
+        product = read(others) / choose(x.eq(0.0), 1.0, x)
+        out = read(dy) * choose(zeros.eq(0.0), product, 0.0)
     else:
-        here = cast(E.binary("eq", x, read(scatter(x, to, index, n.shape))), x.dtype)
+        here = cast(x.eq(read(scatter(x, to, index, n.shape))), x.dtype)
         count = scatter(here, Scattered("add", to.axes, to.indices), index, n.shape)
-        out = mul(E.binary("div", read(dy), E.binary("max", read(count), 1.0)), here)
-    return out if inside is None else E.where(inside, out, const(0, dy.dtype))
+        out = read(dy) / elementwise("max", read(count), 1.0) * here
+    return out if inside is None else choose(inside, out, 0.0)
 
 
 def _inside(place: TensorNode | Node, size: int, to: Scattered, shape: maps.Shape) -> TensorNode | None:
     """Whether a place of a scatter is one of `size`; None where all certainly are."""
     if isinstance(place, TensorNode):
-        return E.binary("and", E.binary("le", 0, place), E.binary("lt", place, size))
+        return (place >= 0) & (place < size)
     mask = logical("and", place >= 0, place < extent(size))
     return None if mask.op == "const" and mask.arg else condition(shape, to.axes, mask)
-
-
-def sub_of(a: TensorNode, b: TensorNode) -> TensorNode:
-    """a − b."""
-    return E.binary("sub", a, b)
 
 
 # rules ------------------------------------------------------------------------------------------------------
@@ -141,13 +233,13 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Backward
     x = p.value(n.src[0])
     out = spread(dy, x.shape, over)
     if combine == "mul":
-        out = mul(out, _other_factors(x, over))
+        out = out * _other_factors(x, over)
     elif combine in ("max", "min"):
         # of the numbers that users see (a kernel may have the elements in a wider type than the extreme that was stored), and the extreme
         # of these very elements (a backward pass may compute them otherwise)
-        same = E.binary("eq", as_typed(x), spread(as_typed(reduce(combine, x, over)), x.shape, over))
+        same = as_typed(x).eq(spread(as_typed(reduce(combine, x, over)), x.shape, over))
         here = cast(same, dy.dtype)
-        out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
+        out = spread(dy / reduce("add", here, over), x.shape, over) * here
     yield 0, out
 
 
@@ -158,7 +250,7 @@ def _other_factors(x: TensorNode, over: tuple[int, ...]) -> TensorNode:
     moved = view(x, maps.permute(x.shape, order))
     flat = reshape(moved, (*(x.shape[d] for d in kept), prod(x.shape[d] for d in over)))
     last = len(kept)
-    both = mul(_exclusive(flat, last), flipped(_exclusive(flipped(flat, last), last), last))
+    both = _exclusive(flat, last) * flipped(_exclusive(flipped(flat, last), last), last)
     back = tuple(sorted(range(len(order)), key=lambda d: order[d]))
     return view(reshape(both, moved.shape), maps.permute(moved.shape, back))
 
@@ -167,7 +259,7 @@ def _exclusive(x: TensorNode, dim: int) -> TensorNode:
     """Products of all elements before each along a dimension."""
     n = x.shape[dim]
     before = view(scan("mul", x, dim), shifted(x.shape, dim))
-    return E.where(E.binary("eq", counted(x.shape, dim), 0), const(1, x.dtype), before) if n else x
+    return choose(counted(x.shape, dim).eq(0), 1.0, before) if n else x
 
 
 def shifted(shape: maps.Shape, dim: int) -> maps.IndexMap:
@@ -206,20 +298,18 @@ def _suffixes(x: TensorNode, dim: int) -> TensorNode:
 
 def _products(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorNode:
     """Of cumulative products. By division, but for the first zero, which has the products of all others; behind it all is 0."""
-    zero = E.binary("eq", x, 0.0)
-    first = E.binary("and", zero, E.binary("eq", scan("add", cast(zero, x.dtype), dim), 1.0))
-    without = scan("mul", E.where(first, 1.0, x), dim)
-    usual = E.binary("div", _suffixes(mul(dy, y), dim), E.where(zero, 1.0, x))
-    return E.where(first, _suffixes(mul(dy, without), dim), E.where(zero, 0.0, usual))
+    zero = x.eq(0.0)
+    first = zero & scan("add", cast(zero, x.dtype), dim).eq(1.0)
+    without = scan("mul", choose(first, 1.0, x), dim)
+    usual = _suffixes(dy * y, dim) / choose(zero, 1.0, x)
+    return choose(first, _suffixes(dy * without, dim), choose(zero, 0.0, usual))
 
 
 def _extremes(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorNode:
     """Of cumulative extremes: each goes to the last place where it was reached."""
     place = counted(x.shape, dim)
-    reached = scan("max", E.where(E.binary("eq", as_typed(x), as_typed(y)), place, 0), dim)
-    axes = maps.holes(x.shape)
-    to = Scattered("add", axes, tuple(Loaded(0) if d == dim else a for d, a in enumerate(axes)))
-    return scatter(dy, to, (reached,), x.shape)
+    reached = scan("max", choose(as_typed(x).eq(as_typed(y)), place, 0), dim)
+    return scatter(dy, Scattered.along("add", x.shape, dim), (reached,), x.shape)
 
 
 def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:

@@ -10,9 +10,9 @@ from ...ir.errors import UsageError
 from ...ir.node import axis
 from ...ir.node import const as number
 from ...ir.operators import substitute
-from ..graph import maps
+from ..graph import index_maps as maps
 from ..graph import primitives as P
-from ..graph.maps import IndexMap, Shape
+from ..graph.index_maps import IndexMap, Shape
 from ..graph.node import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, make, walk
 from ..tensor import Tensor
 from ..trees import flatten, unflatten

@@ -28,23 +28,44 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from typing import Any
 
 from ...ir.dtypes import DType
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from .lines import Line, user_line
-from .maps import Shape
-from .symbols import product
+from .index_maps import Shape, holes
+from .source_lines import Line, user_line
+from .symbolic_sizes import product
+
+_elementwise: Callable[..., TensorNode]
+
+
+def install(elementwise: Callable[..., TensorNode]) -> None:
+    """Say what operators between nodes make: `primitives.elementwise`, which builds on this file."""
+    global _elementwise
+    _elementwise = elementwise
+
+
+def _operator(op: str, swapped: bool = False) -> Callable[[TensorNode, Any], TensorNode]:
+    return lambda a, b: _elementwise(op, b, a) if swapped else _elementwise(op, a, b)
+
+
+def _unary(op: str) -> Callable[[TensorNode], TensorNode]:
+    return lambda a: _elementwise(op, a)
 
 
 class TensorNode:
     """One interned operation. Make them with the functions below, never directly. `data` is its memory once it was
     computed; `line` is the user's line that made it first; `tracked`: a gradient may be asked for through it, so that its
-    sources must be kept when it has memory."""
+    sources must be kept when it has memory.
+
+    Operators take nodes of the same shape and type, and numbers: nothing is broadcast or promoted here (`ops.operands` does that).
+    `==` compares identities, since equal expressions are one node; `eq` and `ne` compare elements."""
 
     __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src", "tracked")
+    __array_ufunc__ = None  # a NumPy number on the left leaves the operator to the node
     op: str
     src: tuple[TensorNode, ...]
     arg: Any
@@ -53,6 +74,17 @@ class TensorNode:
     line: Line
     data: Any
     tracked: bool
+
+    __add__, __radd__ = _operator("add"), _operator("add", True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", True)
+    __floordiv__, __mod__ = _operator("floordiv"), _operator("remainder")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("shr")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("lt", True), _operator("le", True)
+    eq, ne = _operator("eq"), _operator("ne")
+    __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("not")
 
     def __repr__(self) -> str:
         what = self.arg if self.op in ("const", "elementwise", "reduce", "scan", "slot") else ""
@@ -84,6 +116,12 @@ class Gathered:
     axes: tuple[Node, ...]
     indices: tuple[Node | Loaded, ...]
 
+    @classmethod
+    def along(cls, shape: Shape, dim: int) -> Gathered:
+        """Each line along a dimension of the result is read at loaded places of the same line."""
+        axes = holes(shape)
+        return cls(axes, tuple(Loaded(0) if d == dim else a for d, a in enumerate(axes)))
+
 
 @dataclass(frozen=True)
 class Scattered:
@@ -93,6 +131,12 @@ class Scattered:
     combine: str
     axes: tuple[Node, ...]
     indices: tuple[Node | Loaded, ...]
+
+    @classmethod
+    def along(cls, combine: str, shape: Shape, dim: int) -> Scattered:
+        """Each line along a dimension of the values is written at loaded places of the same line."""
+        by = Gathered.along(shape, dim)
+        return cls(combine, by.axes, by.indices)
 
 
 @dataclass(frozen=True)
@@ -162,6 +206,13 @@ class Slot:
     number: int
     range: tuple[int, int] | None = None
 
+    @classmethod
+    def new(cls, range: tuple[int, int] | None = None) -> Slot:
+        """One that no other node has."""
+        return cls(next(_slots), range)
+
+
+_slots = count()
 
 FROM_OUTSIDE = frozenset({"buffer", "slot", "given"})
 """Operations whose values come from outside of a graph."""

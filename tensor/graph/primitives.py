@@ -8,11 +8,11 @@ from math import copysign
 from ...ir.dtypes import DType, bool_, int64
 from ...ir.dtypes import rounded as nearest
 from ...ir.errors import KernelError, UsageError
-from . import maps
-from .maps import IndexMap, Shape
-from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, make
-from .numbers import captured, parameter, plain
-from .symbols import SymbolicSize, symbolic
+from . import index_maps as maps
+from .captured_numbers import captured, parameter, plain
+from .index_maps import IndexMap, Shape
+from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, install, make
+from .symbolic_sizes import SymbolicSize, symbolic
 
 # simplify ---------------------------------------------------------------------------------------------------
 # Rewrites of elementwise nodes as they are made: constants, identities that hold for every value, NaN included.
@@ -190,9 +190,12 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return wide.kind == narrow.kind and wide.size > narrow.size and wide.kind in "iuf"
 
 
-def elementwise(op: str, *src: TensorNode) -> TensorNode:
-    """An operator on nodes of one shape; of one type too, except the condition of `where`."""
-    first = src[1] if op == "where" else src[0]
+def elementwise(op: str, *operands: TensorNode | bool | int | float) -> TensorNode:
+    """An operator on nodes of one shape, and of one type but for the condition of `where`. Numbers become constants of that shape and
+    type, with the digits of the type that it is computed in (`number`)."""
+    values = operands[1:] if op == "where" else operands
+    first = next(s for s in values if isinstance(s, TensorNode))
+    src = tuple(s if isinstance(s, TensorNode) else number(s, first.dtype, first.shape) for s in operands)
     if any(s.shape != first.shape for s in src) or any(s.dtype is not first.dtype for s in (src[1:] if op == "where" else src)):
         raise KernelError(f"{op} of {', '.join(f'{s.dtype}{list(s.shape)}' for s in src)}: shapes and types must be equal here")
     found = simplified(op, src)
@@ -200,6 +203,9 @@ def elementwise(op: str, *src: TensorNode) -> TensorNode:
         return found
     dtype = bool_ if op in COMPARISONS or (op in PREDICATES and first.dtype is bool_) or op in ("isnan", "isinf") else first.dtype
     return make("elementwise", src, op, first.shape, dtype)
+
+
+install(elementwise)
 
 
 # movement ---------------------------------------------------------------------------------------------------------

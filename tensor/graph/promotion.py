@@ -9,7 +9,7 @@ from functools import cache
 
 from ...ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ...ir.errors import KernelError
-from .symbols import SymbolicSize
+from .symbolic_sizes import SymbolicSize
 
 Scalar = bool | int | float
 

@@ -8,8 +8,8 @@ from collections import deque
 from typing import Any
 
 from ...ir.errors import TilewrightError, UsageError
-from ..graph.lines import Line, show
-from .devices import LEAST
+from ..graph.source_lines import Line, show
+from .pools import LEAST
 
 
 class TensorMemoryError(TilewrightError, MemoryError):

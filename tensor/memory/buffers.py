@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType
 from ...ir.errors import MeasureError, UsageError
-from ..graph.lines import Line
+from ..graph.source_lines import Line
 from .account import ACCOUNT, TensorMemoryError, mb
-from .devices import LEAST, host_room, release, rooms_of
+from .pools import LEAST, host_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..graph.maps import Shape
-    from .devices import DeviceRooms
+    from ..graph.index_maps import Shape
+    from .pools import DeviceRooms
 
     Array = np.ndarray[Any, Any]
 

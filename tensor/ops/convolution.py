@@ -1,16 +1,134 @@
-"""Convolutions of 1 to 3 dimensions and their transposes: products over sliding windows, which the partition sees as
-contractions. Layout: (batch, channels, space …); weights (out, in / groups, taps …)."""
+"""Sliding windows of 1 to 3 dimensions: convolutions, their transposes, and pooling.
+
+Windows are index maps, so nothing is copied; the partition sees a convolution as a contraction. Layout: (batch, channels, space …);
+weights (out, in / groups, taps …)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from ...ir import index as ix
+from ...ir.dtypes import int32
 from ...ir.errors import UsageError
+from ...ir.node import Node
+from ...ir.node import const as node_const
+from ..graph import index_maps as maps
+from ..graph.index_maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise, expand, reduce, reshape
+from ..graph.primitives import as_typed, cast, const, expand, reduce, reshape, view, with_gradient
 from ..graph.promotion import promote
+from .creation import all_of, along
+from .elementwise import choose, like, to_floats
 from .joining import pad
-from .movement import flip, part
+from .movement import flip, kept, part
 from .movement import permute as _permute
-from .windows import Padding, Sizes, WindowLayout, layout, several, spaced, windows
+from .reduction import mean
+
+Sizes = int | Sequence[int]
+Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class WindowLayout:
+    """Windows over the last dimensions of an array: their extents, steps, distances of taps, and what is padded before and
+    after each dimension; `sizes`: the array's extents."""
+
+    sizes: Shape
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def out(self) -> Shape:
+        """Windows along each dimension."""
+        whole = zip(self.sizes, self.padding, self.kernel, self.dilation, self.stride)
+        return tuple((n + a + b - d * (k - 1) - 1) // s + 1 for n, (a, b), k, d, s in whole)
+
+
+def layout(name: str, sizes: Shape, kernel: Shape, stride: Sizes | None, dilation: Sizes, padding: Padding) -> WindowLayout:
+    """The windows of an operation's arguments. `padding`: elements on both sides, a number a dimension, (before, after) of
+    each, "same" (as many windows as elements, stride 1) or "valid". Raises UsageError."""
+    rank = len(sizes)
+    d = several(name, dilation, rank, "dilation")
+    s = several(name, kernel if stride is None else stride, rank, "stride")
+    made = WindowLayout(sizes, kernel, s, d, _paddings(name, padding, kernel, d, s))
+    if min((*made.out, 1)) < 1:
+        raise UsageError(
+            f"{name}: windows of {list(kernel)} (dilation {list(d)}) are larger than {list(sizes)} padded by {list(made.padding)}"
+        )
+    return made
+
+
+def several(name: str, given: Sizes, rank: int, what: str, least: int = 1) -> Shape:
+    """A number for all dimensions, or one for each."""
+    found = (given,) * rank if isinstance(given, int) else tuple(given)
+    if len(found) != rank or min(found, default=least) < least:
+        raise UsageError(f"{name}: {what} {given!r} must be a number of at least {least}, or {rank} of them")
+    return found
+
+
+def _paddings(name: str, padding: Padding, kernel: Shape, dilation: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
+    if isinstance(padding, str):
+        if padding not in ("same", "valid") or (padding == "same" and max(stride, default=1) > 1):
+            raise UsageError(f"{name}: padding is numbers, 'valid', or 'same' with stride 1, not {padding!r} with stride {list(stride)}")
+        total = [d * (k - 1) if padding == "same" else 0 for k, d in zip(kernel, dilation)]
+        return tuple((t // 2, t - t // 2) for t in total)
+    if not isinstance(padding, int) and any(not isinstance(p, int) for p in padding):
+        pairs = tuple((int(p[0]), int(p[1])) for p in padding)  # type: ignore[index]
+        if len(pairs) != len(kernel) or min(min(p) for p in pairs) < 0:
+            raise UsageError(f"{name}: padding {padding!r} must have (before, after), at least 0, for each of {len(kernel)} dimensions")
+        return pairs
+    return tuple((p, p) for p in several(name, padding, len(kernel), "padding", 0))  # type: ignore[arg-type]
+
+
+def windows(x: TensorNode, w: WindowLayout) -> TensorNode:
+    """(…, sizes) → (…, windows, kernel): element (o, k) is x at o·stride + k·dilation − padding, 0 outside."""
+    rank = len(w.sizes)
+    lead = x.shape[: len(x.shape) - rank]
+    shape = (*lead, *w.out, *w.kernel)
+    axes = maps.holes(shape)
+    at, mask = list(axes[: len(lead)]), node_const(True)
+    for d, n in enumerate(w.sizes):
+        o, k = axes[len(lead) + d], axes[len(lead) + rank + d]
+        place = ix.add(ix.add(ix.mul(o, node_const(w.stride[d])), ix.mul(k, node_const(w.dilation[d]))), node_const(-w.padding[d][0]))
+        at.append(place)
+        mask = mask & (place >= 0) & (place < n)
+    return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
+
+
+def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
+    """Where elements of `windows` (of this shape) are not padding; None: everywhere. Comparisons of index ranges."""
+    rank = len(w.sizes)
+    lead = len(shape) - 2 * rank
+    tests = []
+    for d, n in enumerate(w.sizes):
+        o, k = along(shape[lead + d], shape, lead + d), along(shape[lead + rank + d], shape, lead + rank + d)
+        before = w.padding[d][0]
+        last = (w.out[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] - before
+        place = o * w.stride[d] + k * w.dilation[d] - before
+        tests += [*([place >= 0] if before > 0 else []), *([place < n] if last >= n else [])]
+    return all_of(tests)
+
+
+def spaced(x: TensorNode, rank: int, stride: Shape) -> TensorNode:
+    """stride − 1 zeros between neighbours along the last `rank` dimensions."""
+    lead = len(x.shape) - rank
+    shape = (*x.shape[:lead], *(max(0, (n - 1) * s + 1) for n, s in zip(x.shape[lead:], stride)))
+    axes, mask = maps.holes(shape), node_const(True)
+    at = list(axes[:lead])
+    for i, s in zip(axes[lead:], stride):
+        at.append(ix.floordiv(i, s))
+        if s > 1:
+            mask = mask & ix.mod(i, s).eq(0)
+    return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
+
+
+def _mask(mask: Node) -> Node | None:
+    return None if mask.op == "const" and mask.arg else mask
 
 
 def conv(
@@ -52,14 +170,14 @@ def _contracted(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int)
     shape = (batch, groups, outs, *w.out, inner, *w.kernel)
     left = reshape(seen, (batch, groups, 1, *w.out, inner, *w.kernel))
     right = reshape(weight, (1, groups, outs, *(1 for _ in w.out), inner, *w.kernel))
-    product = elementwise("mul", expand(left, shape), expand(right, shape))
+    product = expand(left, shape) * expand(right, shape)
     return reshape(reduce("add", product, range(3 + rank, len(shape))), (batch, groups * outs, *w.out))
 
 
 def _biased(x: TensorNode, bias: TensorNode) -> TensorNode:
     kind = promote(x.dtype, bias.dtype)
     wide = reshape(cast(bias, kind), (1, bias.shape[0], *(1 for _ in x.shape[2:])))
-    return elementwise("add", cast(x, kind), expand(wide, x.shape))
+    return cast(x, kind) + expand(wide, x.shape)
 
 
 def conv_transpose(
@@ -97,3 +215,63 @@ def _framed(x: TensorNode, dim: int, before: int, after: int) -> TensorNode:
     if length < 1:
         raise UsageError(f"conv_transpose: the padding leaves nothing along dimension {dim}")
     return part(x, dim, start, length) if length < x.shape[dim] else x
+
+
+def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, dilation: Sizes = 1) -> TensorNode:
+    """The largest of each window over the last dimensions (as many as `kernel` has; a number means two). `stride` is the
+    window's extent if not given. Padding is smaller than anything."""
+    size = _kernel("max_pool", x, kernel)
+    w = layout("max_pool", x.shape[len(x.shape) - len(size) :], size, stride, dilation, padding)
+    lowest = float("-inf") if x.dtype.is_float else -(2 ** (8 * x.dtype.size - 1)) if x.dtype.kind == "i" else 0
+    seen = windows(as_typed(x), w)
+    inside = inside_windows(seen.shape, w)
+    if inside is not None and lowest != 0:
+        seen = choose(inside, seen, lowest)
+    largest = reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape)))
+    if prod(size) == 1:  # a view of what was seen, whose gradient is a view's: `seen` may be no node behind it
+        return largest
+    return with_gradient(largest, (seen,), _FIRST.setdefault(len(size), partial(_first_gradient, len(size))))
+
+
+_FIRST: dict[int, Callable[..., tuple[TensorNode]]] = {}
+
+
+def _first_gradient(rank: int, dy: TensorNode, y: TensorNode, seen: TensorNode) -> tuple[TensorNode]:
+    """The first of a window's largest elements has all of the gradient."""
+    over = range(len(seen.shape) - rank, len(seen.shape))
+    place = const(0, int32, seen.shape)
+    for d in over:
+        n = seen.shape[d]
+        place = place * n + cast(along(n, seen.shape, d), int32)
+    largest = expand(kept(reduce("max", seen, over), seen.shape, over), seen.shape)
+    first = reduce("min", choose(seen.eq(largest), place, 2**31 - 1), over)
+    hit = place.eq(expand(kept(first, seen.shape, over), seen.shape))
+    return (choose(hit, expand(kept(dy, seen.shape, over), seen.shape), 0.0),)
+
+
+def avg_pool(
+    x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, count_padding: bool = True
+) -> TensorNode:
+    """The average of each window over the last dimensions; padding counts as zeros, or not at all."""
+    size = _kernel("avg_pool", x, kernel)
+    x = to_floats(x)
+    w = layout("avg_pool", x.shape[len(x.shape) - len(size) :], size, stride, 1, padding)
+    seen = windows(x, w)
+    over = range(len(seen.shape) - len(size), len(seen.shape))
+    total = reduce("add", seen, over)
+    if count_padding or not any(a + b for a, b in w.padding):
+        return total * (1.0 / prod(size))
+    ones = windows(like(x, 1.0), w)
+    return total / reduce("add", ones, over)
+
+
+def _kernel(name: str, x: TensorNode, kernel: Sizes) -> tuple[int, ...]:
+    size = (kernel, kernel) if isinstance(kernel, int) else tuple(kernel)
+    if len(size) > len(x.shape):
+        raise UsageError(f"{name} of {list(x.shape)}: windows of {list(size)} have more dimensions")
+    return several(name, size, len(size), "kernel")
+
+
+def global_avg_pool(x: TensorNode, /) -> TensorNode:
+    """The average over all dimensions behind the first two."""
+    return mean(x, tuple(range(2, len(x.shape))))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import ceil
+from operator import and_
 from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, bool_, float64, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..graph.maps import Shape
+from ..graph.index_maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, iota, reshape, rounded
+from ..graph.primitives import cast, const, expand, iota, reshape, rounded
 from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
-from ..graph.symbols import SymbolicSize, int_size, size
-from .elementwise import broadcast_shape, choose, like
+from ..graph.symbolic_sizes import SymbolicSize, int_size, size
+from .elementwise import broadcast_shape, choose
 
 Kind: TypeAlias = "DTypeLike | None"
 
@@ -79,10 +81,10 @@ def arange(start: int | float, /, stop: int | float | None = None, step: int | f
     kind = dtype_of(dtype) if dtype is not None else int64 if whole else DEFAULT_FLOAT
     n = max(0, -((start - stop) // step) if whole else ceil((stop - start) / step))
     if not kind.is_float and whole:
-        at = elementwise("add", elementwise("mul", iota(int(n)), const(int(step), int64, (int(n),))), const(int(start), int64, (int(n),)))
+        at = iota(int(n)) * int(step) + int(start)
         return cast(at, kind)
     at = cast(iota(int(n)), float64)
-    return rounded(elementwise("add", elementwise("mul", at, like(at, step)), like(at, start)), kind)
+    return rounded(at * step + start, kind)
 
 
 def _counted(start: int | float, stop: int | float, step: int | float, dtype: Kind) -> TensorNode:
@@ -90,7 +92,7 @@ def _counted(start: int | float, stop: int | float, step: int | float, dtype: Ki
     if step != 1 or isinstance(start, float) or isinstance(stop, float):
         raise UsageError(f"arange({start!r}, {stop!r}, {step!r}): with a symbolic size the step is 1 and bounds are whole")
     at = iota(int_size("arange", stop - start))
-    return rounded(elementwise("add", at, like(at, start)), dtype_of(dtype) if dtype is not None else int64)
+    return rounded(at + start, dtype_of(dtype) if dtype is not None else int64)
 
 
 def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endpoint: bool = True) -> TensorNode:
@@ -102,9 +104,9 @@ def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endp
     at = iota(num)
     place = cast(at, float64)
     step = (stop - start) / parts if parts > 0 else 0.0
-    out = elementwise("add", elementwise("mul", place, like(place, step)), like(place, start))
+    out = place * step + start
     if endpoint and num > 1:
-        out = choose(elementwise("eq", at, const(num - 1, int64, at.shape)), stop, out)
+        out = choose(at.eq(num - 1), stop, out)
     return rounded(out, kind)
 
 
@@ -113,39 +115,46 @@ def along(n: int, shape: Shape, dim: int) -> TensorNode:
     return expand(reshape(iota(n), tuple(n if d == dim else 1 for d in range(len(shape)))), shape)
 
 
-def diagonal_mask(rows: int, columns: int, op: str, k: int) -> TensorNode:
-    """Where `column op row + k`, as a comparison of index ranges."""
-    shape = (rows, columns)
-    row = elementwise("add", along(rows, shape, 0), const(k, int64, shape))
-    return elementwise(op, along(columns, shape, 1), row)
+def bound_tests(at: TensorNode, low: int, high: int, n: int) -> list[TensorNode]:
+    """What must hold of indices of a dimension of `n` elements that lie in low ≤ index < high: comparisons that a kernel computes."""
+    return [*([low <= at] if low != 0 else []), *([at < high] if high != n else [])]
+
+
+def all_of(tests: Sequence[TensorNode]) -> TensorNode | None:
+    """Where all tests hold; None for no tests: everywhere."""
+    return reduce(and_, tests) if tests else None
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None) -> TensorNode:
     """Ones where column = row + k."""
-    kind = dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT
-    return cast(diagonal_mask(n_rows, n_rows if n_cols is None else n_cols, "eq", k), kind)
+    row, column = _places(n_rows, n_rows if n_cols is None else n_cols)
+    return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT)
 
 
 def tril(x: TensorNode, /, *, k: int = 0) -> TensorNode:
     """`x` where column ≤ row + k, else 0 (of the last two dimensions)."""
-    return _triangle(x, "le", k)
+    row, column = _places(*_matrix(x))
+    return _selected(x, column <= row + k)
 
 
 def triu(x: TensorNode, /, *, k: int = 0) -> TensorNode:
     """`x` where column ≥ row + k, else 0 (of the last two dimensions)."""
-    return _triangle(x, "lt", k - 1, True)
+    row, column = _places(*_matrix(x))
+    return _selected(x, row + (k - 1) < column)
 
 
-def _triangle(x: TensorNode, op: str, k: int, turned: bool = False) -> TensorNode:
+def _places(rows: int, columns: int) -> tuple[TensorNode, TensorNode]:
+    """The row and the column of each element of a matrix."""
+    return along(rows, (rows, columns), 0), along(columns, (rows, columns), 1)
+
+
+def _matrix(x: TensorNode) -> tuple[int, int]:
     if len(x.shape) < 2:
         raise UsageError(f"a triangle of {list(x.shape)}: it needs two dimensions")
-    rows, columns = x.shape[-2:]
-    if turned:
-        shape = (rows, columns)
-        row = elementwise("add", along(rows, shape, 0), const(k, int64, shape))
-        mask = elementwise("lt", row, along(columns, shape, 1))
-    else:
-        mask = diagonal_mask(rows, columns, op, k)
+    return x.shape[-2], x.shape[-1]
+
+
+def _selected(x: TensorNode, mask: TensorNode) -> TensorNode:
     return choose(expand(mask, x.shape), x, False if x.dtype is bool_ else 0)
 
 

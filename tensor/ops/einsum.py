@@ -10,11 +10,11 @@ from itertools import combinations
 from string import ascii_letters
 
 from ...ir.errors import UsageError
-from ..graph import maps
+from ..graph import index_maps as maps
 from ..graph.node import TensorNode
-from ..graph.primitives import cast, elementwise, expand, reduce, reshape, view
+from ..graph.primitives import cast, expand, reduce, reshape, view
 from ..graph.promotion import promote
-from ..graph.symbols import product
+from ..graph.symbolic_sizes import product
 
 OPTIMAL = 7
 Labels = tuple[str, ...]
@@ -171,7 +171,7 @@ def _pair(a: Term, b: Term, keep: frozenset[str]) -> Term:
     names = (*both, *(c for c in left if c in keep and c not in both), *(c for c in right if c in keep and c not in both), *summed)
     sizes = dict(zip(left, x.shape)) | dict(zip(right, y.shape))
     shape = tuple(sizes[c] for c in names)
-    product = elementwise("mul", _placed(x, left, names, shape), _placed(y, right, names, shape))
+    product = _placed(x, left, names, shape) * _placed(y, right, names, shape)
     return reduce("add", product, range(len(names) - len(summed), len(names))), tuple(c for c in names if c in keep)
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import index as ix
-from ...ir.dtypes import int64
+from ...ir.dtypes import bool_, int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
-from ..graph import maps
-from ..graph.maps import Shape
+from ..graph import index_maps as maps
 from ..graph.node import Gathered, Loaded, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, view
 from ..graph.promotion import Scalar, promote
-from ..graph.symbols import SymbolicSize, int_size, size, symbolic
-from .creation import along
-from .elementwise import choose, like
-from .movement import dims, expand_dims
+from ..graph.symbolic_sizes import SymbolicSize, int_size, size, symbolic
+from ..leaves import from_numpy, values
+from .creation import all_of, along, bound_tests
+from .elementwise import choose
+from .indexing import take
+from .movement import dims, expand_dims, part
 
 
 def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 0, mode: str = "constant") -> TensorNode:
@@ -31,21 +32,9 @@ def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 
     out = view(x, maps.padded(x.shape, [b for b, _ in pairs], [a for _, a in pairs]))
     if value == 0 or out is x:
         return out
-    inside = within(out.shape, [(b, b + n) for n, (b, _) in zip(x.shape, pairs)])
+    sizes = enumerate(zip(x.shape, pairs))
+    inside = all_of([t for d, (n, (b, _)) in sizes for t in bound_tests(along(out.shape[d], out.shape, d), b, b + n, out.shape[d])])
     return out if inside is None else choose(inside, out, value)
-
-
-def within(shape: Shape, bounds: Sequence[tuple[int, int]]) -> TensorNode | None:
-    """Where every index lies in its half-open bounds; None: everywhere. Comparisons of index ranges."""
-    mask: TensorNode | None = None
-    for d, (lo, hi) in enumerate(bounds):
-        at = along(shape[d], shape, d)
-        for needed, cond in ((lo != 0, ("le", lo, at)), (hi != shape[d], ("lt", at, hi))):
-            if needed:
-                a, b = (o if isinstance(o, TensorNode) else const(o, int64, shape) for o in cond[1:])
-                test = elementwise(cond[0], a, b)
-                mask = test if mask is None else elementwise("and", mask, test)
-    return mask
 
 
 def _continued(x: TensorNode, pairs: Sequence[tuple[int, int]], mode: str) -> TensorNode:
@@ -104,7 +93,7 @@ def joined(parts: Sequence[TensorNode], d: int) -> TensorNode:
     left = view(a, maps.padded(a.shape, [0 for _ in rank], [after if i == d else 0 for i in rank]))
     right = view(b, maps.padded(b.shape, [before if i == d else 0 for i in rank], [0 for _ in rank]))
     at = along(before + after, left.shape, d)
-    return elementwise("where", elementwise("lt", at, const(before, int64, left.shape)), left, right)
+    return elementwise("where", at < before, left, right)
 
 
 def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
@@ -114,6 +103,22 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
     if any(a.shape != arrays[0].shape for a in arrays):
         raise UsageError(f"stack of {' and '.join(str(list(a.shape)) for a in arrays)}: shapes must be equal")
     return concat([expand_dims(a, axis=axis) for a in arrays], axis=axis)
+
+
+def diff(
+    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
+) -> TensorNode:
+    """Differences of neighbours along a dimension, `n` times."""
+    pieces = [p for p in (prepend, x, append) if p is not None]
+    x = concat(pieces, axis=axis) if len(pieces) > 1 else x
+    (d,) = dims(x, axis, "diff")
+    for _ in range(n):
+        size = x.shape[d]
+        if size == 0:
+            return x
+        left, right = part(x, d, 0, size - 1), part(x, d, 1, size - 1)
+        x = right.ne(left) if x.dtype is bool_ else right - left
+    return x
 
 
 # repeating --------------------------------------------------------------------------------------------------------
@@ -147,28 +152,27 @@ def _rolled_flat(x: TensorNode, shift: int) -> TensorNode:
         return reshape(roll(reshape(x, (x.count,)), shift, axis=0), x.shape) if x.count else x
     place = const(0, int64, x.shape)
     for d, n in enumerate(x.shape):
-        place = elementwise("add", elementwise("mul", place, const(n, int64, x.shape)), along(n, x.shape, d))
+        place = place * n + along(n, x.shape, d)
     place, places = _moved_on(place, shift, x.count), {}
     for d, n in reversed(list(enumerate(x.shape))):
         size = const(n, int64, x.shape)
-        places[d], place = elementwise("remainder", place, size), elementwise("floordiv", place, size)
+        places[d], place = (place % size, place // size)
     axes = maps.holes(x.shape)
     return gather(x, Gathered(axes, tuple(map(Loaded, range(len(axes))))), tuple(places[d] for d in range(len(axes))), x.shape)
 
 
 def _moved_on(place: TensorNode, shift: int, n: int) -> TensorNode:
     """(place − shift) mod n, with one division for all places."""
-    by, size = (expand(v, place.shape) for v in (elementwise("remainder", const(shift, int64), const(n, int64)), const(n, int64)))
-    back = elementwise("sub", place, by)
-    return choose(elementwise("lt", back, like(back, 0)), elementwise("add", back, size), back)
+    by, size = (expand(v, place.shape) for v in (const(shift, int64) % const(n, int64), const(n, int64)))
+    back = place - by
+    return choose(back < 0, back + size, back)
 
 
 def _at(x: TensorNode, places: TensorNode, d: int) -> TensorNode:
     """The elements of `x` at computed places of dimension `d`."""
     shape = (*x.shape[:d], places.shape[0], *x.shape[d + 1 :])
-    axes = maps.holes(shape)
     index = expand(reshape(places, tuple(n if i == d else 1 for i, n in enumerate(shape))), shape)
-    return gather(x, Gathered(axes, tuple(Loaded(0) if i == d else a for i, a in enumerate(axes))), (index,), shape)
+    return gather(x, Gathered.along(shape, d), (index,), shape)
 
 
 def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
@@ -179,7 +183,7 @@ def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
     for d, (n, t) in enumerate(zip(before, times)):
         if isinstance(n, SymbolicSize) and t != 1:  # a reshape would divide by it
             at = iota(int_size("tile", n * t))
-            x = _at(x, elementwise("remainder", at, like(at, n)), d)
+            x = _at(x, at % n, d)
     times = tuple(1 if isinstance(n, SymbolicSize) else t for n, t in zip(before, times))
     pairs = tuple(m for n, t in zip(x.shape, times) for m in (1, n))
     wide = tuple(m for n, t in zip(x.shape, times) for m in (t, n))
@@ -196,7 +200,7 @@ def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = No
             raise UsageError(f"repeat: {repeats} times")
         if isinstance(repeats, SymbolicSize):
             at = iota(int_size("repeat", x.shape[d] * repeats))
-            return _at(x, elementwise("floordiv", at, like(at, repeats)), d)
+            return _at(x, at // repeats, d)
         split = (*x.shape[: d + 1], 1, *x.shape[d + 1 :])
         wide = (*x.shape[: d + 1], repeats, *x.shape[d + 1 :])
         return reshape(expand(reshape(x, split), wide), (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :]))
@@ -205,9 +209,6 @@ def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = No
 
 def _counted(x: TensorNode, repeats: TensorNode, d: int) -> TensorNode:
     import numpy as np
-
-    from ..leaves import from_numpy, values
-    from .indexing import take
 
     counts = values(repeats)
     if counts.ndim > 1 or (counts.size and int(counts.min()) < 0):

@@ -8,12 +8,12 @@ from math import prod
 from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...ir.node import const as node_const
-from ..graph import maps
-from ..graph.maps import Shape
+from ..graph import index_maps as maps
+from ..graph.index_maps import Shape
 from ..graph.node import TensorNode
 from ..graph.primitives import expand, view
 from ..graph.primitives import reshape as _reshape
-from ..graph.symbols import SymbolicSize
+from ..graph.symbolic_sizes import SymbolicSize
 
 
 def dims(x: TensorNode, axis: int | Sequence[int] | None, name: str) -> tuple[int, ...]:

@@ -8,9 +8,8 @@ from math import prod
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.primitives import cast, elementwise, expand, reshape
-from ..graph.promotion import promote, to_float
-from .elementary import length, rsqrt
-from .elementwise import like
+from ..graph.promotion import promote
+from .elementwise import length, rsqrt, to_floats
 from .reduction import mean, reduced
 
 
@@ -24,9 +23,9 @@ def layer_norm(
 
 def rms_norm(x: TensorNode, weight: TensorNode | None = None, /, *, axis: int | Sequence[int] = -1, eps: float = 1e-6) -> TensorNode:
     """x / √(mean of x² + eps) · weight (arXiv 1910.07467)."""
-    x = cast(x, to_float(x.dtype))
-    size = mean(elementwise("mul", x, x), axis, True)
-    out = elementwise("mul", x, expand(rsqrt(elementwise("add", size, like(size, eps))), x.shape))
+    x = to_floats(x)
+    size = mean(x * x, axis, True)
+    out = x * expand(rsqrt(size + eps), x.shape)
     return _scaled("rms_norm", out, weight, None)
 
 
@@ -51,27 +50,27 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> TensorNode:  # fmt: skip
     """x (batch, channels, …) by statistics that are given, each of (channels)."""
-    x = cast(x, to_float(x.dtype))
-    inverse = rsqrt(elementwise("add", variance, like(variance, eps)))
-    away = elementwise("sub", x, expand(cast(_wide(mean, x), x.dtype), x.shape))
-    out = elementwise("mul", away, expand(cast(_wide(inverse, x), x.dtype), x.shape))
+    x = to_floats(x)
+    inverse = rsqrt(variance + eps)
+    away = x - expand(cast(_wide(mean, x), x.dtype), x.shape)
+    out = away * expand(cast(_wide(inverse, x), x.dtype), x.shape)
     return _scaled("batch_norm", out, _channels(weight, x), _channels(bias, x))
 
 
 def batch_statistics(x: TensorNode, /) -> tuple[TensorNode, TensorNode]:
     """(mean, variance) of each channel over the batch and all that follows: what training gives to `batch_norm`."""
-    x = cast(x, to_float(x.dtype))
+    x = to_floats(x)
     over = (0, *range(2, len(x.shape)))
     middle = mean(x, over, True)
-    away = elementwise("sub", x, expand(middle, x.shape))
-    return reshape(middle, (x.shape[1],)), mean(elementwise("mul", away, away), over)
+    away = x - expand(middle, x.shape)
+    return reshape(middle, (x.shape[1],)), mean(away * away, over)
 
 
 def _standard(x: TensorNode, axis: int | Sequence[int], eps: float) -> TensorNode:
-    x = cast(x, to_float(x.dtype))
-    away = elementwise("sub", x, expand(mean(x, axis, True), x.shape))
-    size = mean(elementwise("mul", away, away), axis, True)
-    return elementwise("mul", away, expand(rsqrt(elementwise("add", size, like(size, eps))), x.shape))
+    x = to_floats(x)
+    away = x - expand(mean(x, axis, True), x.shape)
+    size = mean(away * away, axis, True)
+    return away * expand(rsqrt(size + eps), x.shape)
 
 
 def _wide(v: TensorNode, x: TensorNode) -> TensorNode:
@@ -98,6 +97,6 @@ def _scaled(name: str, x: TensorNode, weight: TensorNode | None, bias: TensorNod
 
 def normalize(x: TensorNode, /, *, axis: int | Sequence[int] = -1, eps: float = 1e-12) -> TensorNode:
     """x divided by its Euclidean length along dimensions, which counts as `eps` at least."""
-    x = cast(x, to_float(x.dtype))
-    size = length(reduced("add", elementwise("mul", x, x), axis, True, "normalize"))
-    return elementwise("div", x, expand(elementwise("max", size, like(size, eps)), x.shape))
+    x = to_floats(x)
+    size = length(reduced("add", x * x, axis, True, "normalize"))
+    return x / expand(elementwise("max", size, eps), x.shape)

@@ -13,14 +13,13 @@ from typing import TypeAlias
 from ...ir.dtypes import DTypeLike, float32, float64, int64, uint32, uint64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..graph.maps import Shape
+from ..graph.index_maps import Shape
 from ..graph.node import TensorNode, constant_of, make
-from ..graph.primitives import cast, const, elementwise, expand, iota, reshape, rounded
-from ..graph.symbols import SymbolicSize
-from ..running.capturing import current
+from ..graph.primitives import cast, const, expand, iota, reshape, rounded
+from ..graph.symbolic_sizes import SymbolicSize
+from ..running.current_capture import current
 from .creation import shape_of
-from .elementary import times
-from .elementwise import choose, like
+from .elementwise import choose, cos, like, log, sqrt
 from .movement import part
 from .sorting import argsort
 
@@ -36,15 +35,15 @@ def threefry(key: tuple[TensorNode, TensorNode], counter: tuple[TensorNode, Tens
     """Two uint32 words of random bits for each counter (nodes of uint32, all of one shape)."""
     k0, k1 = key
     schedule = (k0, k1, _parity(k0, k1))
-    x0, x1 = elementwise("add", counter[0], k0), elementwise("add", counter[1], k1)
+    x0, x1 = counter[0] + k0, counter[1] + k1
     for i in range(rounds):
         r = ROTATIONS[(i // 4) % 2][i % 4]
-        x0 = elementwise("add", x0, x1)
-        x1 = elementwise("xor", _rotated(x1, r), x0)
+        x0 = x0 + x1
+        x1 = _rotated(x1, r) ^ x0
         if i % 4 == 3:
             n = i // 4 + 1
-            x0 = elementwise("add", x0, schedule[n % 3])
-            x1 = elementwise("add", elementwise("add", x1, schedule[(n + 1) % 3]), like(x1, n))
+            x0 = x0 + schedule[n % 3]
+            x1 = x1 + schedule[(n + 1) % 3] + n
     return x0, x1
 
 
@@ -53,11 +52,11 @@ def _parity(k0: TensorNode, k1: TensorNode) -> TensorNode:
     a, b = constant_of(k0), constant_of(k1)
     if a is not None and b is not None:
         return like(k0, int(a) ^ int(b) ^ PARITY)
-    return elementwise("xor", elementwise("xor", k0, k1), like(k0, PARITY))
+    return k0 ^ k1 ^ PARITY
 
 
 def _rotated(x: TensorNode, by: int) -> TensorNode:
-    return elementwise("or", elementwise("shl", x, like(x, by)), elementwise("shr", x, like(x, 32 - by)))
+    return x << by | x >> 32 - by
 
 
 def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
@@ -65,8 +64,8 @@ def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
     to = shape_of(shape, "random")
     size = const(1, int64, to).size
     at = reshape(iota(size), to)
-    low = cast(elementwise("remainder", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else cast(at, uint32)
-    high = cast(elementwise("floordiv", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else const(0, uint32, to)
+    low = cast(at % (1 << 32), uint32) if size > 1 << 32 else cast(at, uint32)
+    high = cast(at // (1 << 32), uint32) if size > 1 << 32 else const(0, uint32, to)
     return threefry(_words(key, to), (low, high))
 
 
@@ -102,20 +101,20 @@ def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: flo
     x0, x1 = bits(shape, key)
     out = unit(x0, x1) if kind is float64 else unit_single(x0)
     if (low, high) != (0.0, 1.0):
-        out = elementwise("add", times(out, high - low), like(out, low))
+        out = out * (high - low) + low
     return rounded(out, kind)
 
 
 def unit_single(word: TensorNode) -> TensorNode:
     """A word as a float32 of [0, 1)."""
-    return times(cast(elementwise("shr", word, like(word, 8)), float32), 2.0**-24)
+    return cast(word >> 8, float32) * 2.0 ** (-24)
 
 
 def unit(x0: TensorNode, x1: TensorNode) -> TensorNode:
     """Two words as a float64 of [0, 1)."""
-    high = cast(elementwise("shr", x0, like(x0, 5)), float64)
-    low = cast(elementwise("shr", x1, like(x1, 6)), float64)
-    return times(elementwise("add", times(high, 2.0**26), low), 2.0**-53)
+    high = cast(x0 >> 5, float64)
+    low = cast(x1 >> 6, float64)
+    return (high * 2.0**26 + low) * 2.0 ** (-53)
 
 
 def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
@@ -129,13 +128,13 @@ def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: floa
     else:
         radius_of, angle_of, least = unit_single(x0), unit_single(x1), 2.0**-25
     # (0, 1), so that the logarithm is finite
-    radius_of = elementwise("add", radius_of, like(radius_of, least))
-    radius = elementwise("sqrt", times(elementwise("log", radius_of), -2.0))
-    out = elementwise("mul", radius, elementwise("cos", times(angle_of, 2 * pi)))
+    radius_of = radius_of + least
+    radius = sqrt(log(radius_of) * -2.0)
+    out = radius * cos(angle_of * (2 * pi))
     if std != 1.0:
-        out = times(out, std)
+        out = out * std
     if mean != 0.0:
-        out = elementwise("add", out, like(out, mean))
+        out = out + mean
     return rounded(out, kind)
 
 
@@ -150,23 +149,23 @@ def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype:
     if not kind.is_int or not low < high:
         raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type and low < high are needed")
     x0, x1 = bits(shape, key)
-    wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
-    rest = elementwise("remainder", wide, like(wide, high - low))
+    wide = cast(x0, uint64) << const(32, uint64, x0.shape) | cast(x1, uint64)
+    rest = wide % (high - low)
     # sums of unsigned numbers wrap, so a negative `low` is right as well
-    return cast(elementwise("add", rest, like(rest, low % (1 << 64))), kind)
+    return cast(rest + low % (1 << 64), kind)
 
 
 def bernoulli(shape: int | Sequence[int], p: float, key: Key) -> TensorNode:
     """True with probability p."""
     x = unit_single(bits(shape, key)[0])
-    return elementwise("lt", x, like(x, p))
+    return x < p
 
 
 def permutation(n: int, key: Key) -> TensorNode:
     """0 … n − 1 in random order: the order of n random words (sorted by NumPy)."""
 
     x0, x1 = bits((n,), key)
-    wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
+    wide = cast(x0, uint64) << const(32, uint64, x0.shape) | cast(x1, uint64)
     return argsort(wide)
 
 
@@ -176,4 +175,4 @@ def dropout(x: TensorNode, p: float, key: Key) -> TensorNode:
         raise UsageError(f"dropout with probability {p}: it lies in [0, 1]")
     if p in (0, 1):
         return x if p == 0 else like(x, 0.0)
-    return choose(bernoulli(x.shape, 1 - p, key), times(x, 1 / (1 - p)), 0.0)
+    return choose(bernoulli(x.shape, 1 - p, key), x * (1 / (1 - p)), 0.0)

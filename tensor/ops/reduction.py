@@ -9,17 +9,16 @@ from typing import TypeAlias
 from ...ir.dtypes import DTypeLike, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..graph import maps
-from ..graph.maps import Shape
+from ..graph import index_maps as maps
+from ..graph.index_maps import Shape
 from ..graph.node import TensorNode
-from ..graph.primitives import as_typed, cast, const, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
-from ..graph.promotion import sum_type, to_float
-from ..graph.ranges import RangeMark
-from ..graph.symbols import SymbolicSize, below, concrete, most, symbolic
-from ..running.capturing import current
+from ..graph.primitives import as_typed, cast, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
+from ..graph.promotion import sum_type
+from ..graph.symbolic_sizes import SymbolicSize, below, concrete, most, symbolic
+from ..graph.value_ranges import RangeMark
+from ..running.current_capture import current
 from .creation import along
-from .elementary import length
-from .elementwise import choose, like, truth
+from .elementwise import choose, exp, length, like, log, to_floats, truth
 from .movement import dims, kept
 
 Axis = int | Sequence[int] | None
@@ -80,7 +79,7 @@ def any(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNo
 
 def all(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """Whether no element is 0."""
-    return elementwise("not", any(elementwise("not", truth(x)), axis, keepdims))
+    return ~any(~truth(x), axis, keepdims)
 
 
 def count_nonzero(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
@@ -90,28 +89,28 @@ def count_nonzero(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -
 
 def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """The average."""
-    x = cast(x, to_float(x.dtype))
+    x = to_floats(x)
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
     count = product_of(x.shape[d] for d in over)
-    return elementwise("div", total, like(total, count))
+    return total / count
 
 
 def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
     """The average squared distance from the mean; the count is lessened by `correction`."""
-    x = cast(x, to_float(x.dtype))
+    x = to_floats(x)
     over = dims(x, axis, "var")
-    away = elementwise("sub", x, expand(mean(x, over, True), x.shape))
-    total = reduced("add", elementwise("mul", away, away), over, keepdims, "var")
+    away = x - expand(mean(x, over, True), x.shape)
+    total = reduced("add", away * away, over, keepdims, "var")
     count = product_of(x.shape[d] for d in over)
-    return elementwise("div", total, _lessened(total, count, correction))
+    return total / _lessened(total, count, correction)
 
 
 def _lessened(x: TensorNode, count: int, by: float) -> TensorNode:
     """count − by, at least 0, of the shape and type of `x`."""
     if isinstance(count, SymbolicSize):
         value = like(x, count)
-        return value if by == 0 else elementwise("max", elementwise("sub", value, like(x, by)), like(x, 0.0))
+        return value if by == 0 else elementwise("max", value - by, 0.0)
     return like(x, count - by if count > by else 0)
 
 
@@ -122,12 +121,12 @@ def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: 
 
 def logsumexp(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """ln Σ eˣ, by the largest element."""
-    x = cast(x, to_float(x.dtype))
+    x = to_floats(x)
     over = dims(x, axis, "logsumexp")
     top = stop_gradient(reduced("max", x, over, True, "logsumexp"))  # the result does not depend on it
-    far = elementwise("exp", elementwise("sub", x, expand(top, x.shape)))
-    out = elementwise("add", elementwise("log", reduced("add", far, over, True, "logsumexp")), top)
-    out = choose(elementwise("eq", elementwise("abs", top), like(top, float("inf"))), top, out)
+    far = exp(x - expand(top, x.shape))
+    out = log(reduced("add", far, over, True, "logsumexp")) + top
+    out = choose(abs(top).eq(float("inf")), top, out)
     return out if keepdims else reshape(out, tuple(n for d, n in enumerate(x.shape) if d not in over))
 
 
@@ -151,9 +150,9 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
         flat = cast(flat, int64)
     flat = as_typed(flat)
     best = reduced(combine, flat, d, True, f"arg{combine}")
-    hit = elementwise("eq", flat, expand(best, flat.shape))
+    hit = flat.eq(expand(best, flat.shape))
     if flat.dtype.is_float:
-        hit = elementwise("or", hit, elementwise("ne", flat, flat))
+        hit = hit | flat.ne(flat)
     kind = int32 if n <= NOWHERE else int64
     places = choose(hit, cast(along(n, flat.shape, d), kind), NOWHERE if kind is int32 else n)
     out = cast(marked(reduce("min", places, (d,)), RangeMark("place", 0, most(n) - 1)), int64)
@@ -206,23 +205,4 @@ def _running(combine: str, x: TensorNode, axis: int | None, initial: bool, name:
     padded = view(out, maps.padded(out.shape, [1 if i == d else 0 for i in rank], [0 for _ in rank]))
     if combine == "add":
         return padded
-    return choose(elementwise("eq", along(padded.shape[d], padded.shape, d), const(0, int64, padded.shape)), 1, padded)
-
-
-def diff(
-    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
-) -> TensorNode:
-    """Differences of neighbours along a dimension, `n` times."""
-    from .joining import concat
-    from .movement import part
-
-    pieces = [p for p in (prepend, x, append) if p is not None]
-    x = concat(pieces, axis=axis) if len(pieces) > 1 else x
-    (d,) = dims(x, axis, "diff")
-    for _ in range(n):
-        size = x.shape[d]
-        if size == 0:
-            return x
-        left, right = part(x, d, 0, size - 1), part(x, d, 1, size - 1)
-        x = elementwise("ne", right, left) if x.dtype is bool_ else elementwise("sub", right, left)
-    return x
+    return choose(along(padded.shape[d], padded.shape, d).eq(0), 1, padded)

@@ -3,28 +3,32 @@ asked for, like anything else; `nonzero` and `unique_*` compute their argument a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..graph.node import HostCall, TensorNode
 from ..graph.primitives import cast, host
 from ..leaves import from_numpy, values
-from . import hosted
 from .elementwise import Operand, floats, together
 from .movement import dims, part
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 
 def sort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
     """Sorted along a dimension; always stable. NaN is larger than all."""
     (d,) = dims(x, axis, "sort")
-    return host(HostCall("sort", lambda a: hosted.sort(a, d, descending), (d, descending)), (x,), x.shape, x.dtype)
+    return host(HostCall("sort", lambda a: _sorted(a, d, descending), (d, descending)), (x,), x.shape, x.dtype)
 
 
 def argsort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
     """The places that sort along a dimension; equal elements keep their order."""
     (d,) = dims(x, axis, "argsort")
-    return host(HostCall("argsort", lambda a: hosted.argsort(a, d, descending), (d, descending)), (x,), x.shape, int64)
+    return host(HostCall("argsort", lambda a: _order(a, d, descending), (d, descending)), (x,), x.shape, int64)
 
 
 def topk(x: TensorNode, k: int, /, *, axis: int = -1) -> tuple[TensorNode, TensorNode]:
@@ -38,7 +42,9 @@ def topk(x: TensorNode, k: int, /, *, axis: int = -1) -> tuple[TensorNode, Tenso
     return take_along_axis(x, places, axis=d), places
 
 
-def searchsorted(x1: TensorNode, x2: Operand, /, *, side: str = "left", sorter: TensorNode | None = None) -> TensorNode:
+def searchsorted(
+    x1: TensorNode, x2: Operand, /, *, side: Literal["left", "right"] = "left", sorter: TensorNode | None = None
+) -> TensorNode:
     """Where the elements of x2 go in the sorted vector x1, before (left) or behind equal ones (right)."""
     from .indexing import take
 
@@ -48,15 +54,14 @@ def searchsorted(x1: TensorNode, x2: Operand, /, *, side: str = "left", sorter: 
         raise UsageError(f"searchsorted in {list(x1.shape)}: it needs a vector")
     row = x1 if sorter is None else take(x1, sorter)
     at = x2 if isinstance(x2, TensorNode) else together("searchsorted", x2, dtype=x1.dtype)[0]
-    right = side == "right"
-    call = HostCall("searchsorted", lambda a, b: hosted.searchsorted(a, b, right), (right,))
+    call = HostCall("searchsorted", lambda a, b: _searched(a, b, side), (side == "right",))
     return host(call, (row, at), at.shape, int64)
 
 
 def nextafter(x1: Operand, x2: Operand, /) -> TensorNode:
     """The next number of the type after x1, towards x2."""
     x, y = floats("nextafter", x1, x2)
-    return host(HostCall("nextafter", hosted.nextafter), (x, y), x.shape, x.dtype)
+    return host(HostCall("nextafter", _nextafter), (x, y), x.shape, x.dtype)
 
 
 # results whose shape depends on values ------------------------------------------------------------------------------
@@ -127,3 +132,41 @@ def isin(x: TensorNode, test: TensorNode, /) -> TensorNode:
 
     a, b = x, cast(test, x.dtype)
     return host(HostCall("isin", lambda p, q: np.isin(p, q)), (a, b), a.shape, bool_)
+
+
+# NumPy's code: functions of arrays, which change none of their arguments --------------------------------------------
+def _nextafter(x: Array, y: Array) -> Array:
+    """The next number that x's type has, towards y."""
+    import numpy as np
+
+    out: Array = np.nextafter(x, y)
+    return out
+
+
+def _sorted(x: Array, axis: int, descending: bool) -> Array:
+    """Sorted along an axis, NaN last; stable."""
+    import numpy as np
+
+    if not descending:
+        return np.sort(x, axis=axis, kind="stable")
+    out: Array = np.take_along_axis(x, _order(x, axis, True), axis)
+    return out
+
+
+def _order(x: Array, axis: int, descending: bool) -> Array:
+    """The places that sort along an axis; equal elements keep their order, also when descending. NaN comes last in
+    ascending order, and first in descending order."""
+    import numpy as np
+
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
+    back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    out: Array = np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
+    return out
+
+
+def _searched(x: Array, v: Array, side: Literal["left", "right"]) -> Array:
+    """Where elements of v go in the sorted x."""
+    import numpy as np
+
+    return np.asarray(np.searchsorted(x, v, side=side), np.int64)

@@ -1,9 +1,10 @@
-"""What it costs to compute a node again, against storing and loading it."""
+"""Why a node is stored, and what it costs to compute it again, against storing and loading it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ..graph.node import TensorNode
 
@@ -104,3 +105,24 @@ def cheaper_to_store(node: TensorNode, iterations: list[int], ends: Callable[[Te
     again = kernels * b.nbytes + sum(iterations) * max(0.0, b.flops - CHEAP) / FLOPS_PER_BYTE
     once = LAUNCH + b.nbytes + size * b.flops / FLOPS_PER_BYTE + nbytes * (1 + kernels)
     return once < again
+
+
+class Rule(StrEnum):
+    """Why a node is stored."""
+
+    output = "an output of the graph"
+    head = "a contraction, with the pointwise work behind it"
+    scatter = "a scatter starts from its own memory"
+    scan = "a scan, with the pointwise work behind it"
+    host = "computed by NumPy"
+    host_input = "read by NumPy"
+    check = "says whether indices lie inside"
+    operand = "a contraction reads each element many times: computing it again costs more than storing it"
+    readers = "several kernels read it: computing it again costs more than a store and loads"
+    statistic = "a reduction that several kernels read"
+    rows = "a reduction that its reader does not have at shared leading axes"
+    head_reader = "a reduction read by a contraction's kernel"
+    computed = "read at places that are computed or padded"
+    limit = "the kernel would have too many parameters or operations"
+    steady = "compared with an extreme of itself: others would compute it with other bits"
+    fold = "a chain of reductions over one axis, in tiles"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import weakref
 
-from ..graph.maps import IndexMap
+from ..graph.index_maps import IndexMap
 from ..graph.node import TensorNode, walk
-from ..graph.order import Graph
+from .dominators import Graph
 
 
 def is_contraction(t: TensorNode) -> bool:

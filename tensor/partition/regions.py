@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...ir.node import Node
-from ..graph.maps import Indices
+from ..graph.index_maps import Indices
 from ..graph.node import TensorNode
-from ..graph.order import Graph
-from ..graph.symbols import axis
+from ..graph.symbolic_sizes import axis
 from . import cost
-from .places import ZERO, axes_in, gathered, plain, spread, through, units, whole
-from .rules import Rule
-from .splits import Splits, loops_of, split_axes, splits_of
+from .cost import Rule
+from .dominators import Graph
+from .loop_axes import ZERO, Splits, axes_in, gathered, loops_of, plain, split_axes, splits_of, spread, through, units, whole
 
 SMALL = 1 << 14
 """Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tilewright.cli.functions.profile import Profile, ProfileRow, coloured, gains
 from tilewright.kernels import get
-from tilewright.tensor.running.observe import Event
+from tilewright.tensor.running.observers import Event
 
 from .conftest import Tune
 

@@ -22,7 +22,7 @@ from tilewright.measure.checking.compiled_references import plan
 from tilewright.measure.checking.device_compare import trusted
 from tilewright.measure.inputs import generate, shape
 from tilewright.plan import Built, compile
-from tilewright.plan.remote import Copying
+from tilewright.plan.copying_executable import Copying
 from tilewright.program.program import Signature
 from tilewright.renderers import Source
 

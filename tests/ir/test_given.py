@@ -12,7 +12,7 @@ import pytest
 import tilewright
 from tilewright.ir import given
 from tilewright.ir.errors import CacheMiss, TilewrightError, UsageError
-from tilewright.tensor.capture.options import JitSettings
+from tilewright.tensor.capture.jit_options import JitSettings
 
 BAD = {
     "True": True,

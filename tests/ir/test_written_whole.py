@@ -11,7 +11,7 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.checks import written_once as written_whole
 from tilewright.ir.checks.written_once import writes_whole
 from tilewright.ir.node import Node, const, sym
-from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import index_maps as maps
 
 
 def store(shape: tuple[int | Node, ...], at: tuple[Node, ...], axes: tuple[Node, ...], **more: object) -> Store:

@@ -17,7 +17,7 @@ from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, opt, parse
-from tilewright.plan.signatures import decode, encode
+from tilewright.plan.artefacts import decode_signature, encode_signature
 from tilewright.program import abi
 from tilewright.program.hopper import BoxLoad
 from tilewright.program.program import Instr, Roles, statements
@@ -66,7 +66,7 @@ def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:
     s = lower(apply(kernel, split, SM90)).signature
     assert len(s.items) == 2 and s.shared > 48 << 10 and s.phase_shared == (s.shared, 0)
     assert [abi.dynamic_shared(s, SM90, i) for i in (0, 1)] == [s.shared, 0]
-    assert decode(encode(s)) == s
+    assert decode_signature(encode_signature(s)) == s
 
 
 CASES = {

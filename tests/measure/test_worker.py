@@ -8,7 +8,7 @@ from fake_worker import FarDevice, LateDevice, LostDevice, OddDevice
 from measure_fakes import built, double, endless, right, store_at, text
 from tilewright.ir import DeviceError, MeasureError
 from tilewright.measure import Measurer, Outcome
-from tilewright.plan.remote import Copying
+from tilewright.plan.copying_executable import Copying
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ from tilewright.ir import sym
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.plan import Artefacts, compile, signatures
+from tilewright.plan import Artefacts, compile
+from tilewright.plan.artefacts import decode_signature, encode_signature
 from tilewright.program.program import Param, Signature
 
 
@@ -183,7 +184,7 @@ def test_signatures_survive_json(shape: list[int | Node], items: list[int | Node
 
     grid = tuple(i if isinstance(i, Node) else const(i) for i in items)
     s = Signature("f", (Param("x", float32, tuple(shape), "in"),), ("m", "n"), grid, 64, 128, once=1)
-    assert signatures.decode(json.loads(json.dumps(signatures.encode(s)))) == s
+    assert decode_signature(json.loads(json.dumps(encode_signature(s)))) == s
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_signatures_survive_json(shape: list[int | Node], items: list[int | Node
 )
 def test_what_is_no_signature_is_refused(data: object) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, TilewrightError)):
-        signatures.decode(data)
+        decode_signature(data)
 
 
 def test_symbolic_kernels_come_back_from_the_store(cpu: Device, store: Artefacts) -> None:

@@ -10,7 +10,7 @@ import tilewright as tw
 from tilewright.heuristics.fewer_copies import halved
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, sin
 from tilewright.ir.dtypes import DType
-from tilewright.plan import Artefacts, shorter
+from tilewright.plan import Artefacts, find
 from tilewright.targets import named
 
 
@@ -30,7 +30,7 @@ def sines(n: int, dtype: DType) -> Kernel:
 def test_a_long_start_schedule_has_fewer_copies(dtype: DType, start: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kernel, store = sines(4096, dtype), Artefacts(tmp_path)
     usual = tw.best(kernel, threads=1, start=start, store=store)
-    monkeypatch.setattr(shorter, "MOST", len(usual.source) // 2)
+    monkeypatch.setattr(find, "MOST_CHARACTERS", len(usual.source) // 2)
     short = tw.best(kernel, threads=1, start=start, store=store)
     assert short.origin == "start"
     assert len(short.source) < len(usual.source)

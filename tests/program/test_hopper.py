@@ -13,7 +13,7 @@ from tilewright import targets
 from tilewright.ir.dtypes import bfloat16, float32
 from tilewright.ir.errors import BuildError, InternalError
 from tilewright.ir.node import sym
-from tilewright.plan import signatures
+from tilewright.plan.artefacts import decode_signature, encode_signature
 from tilewright.program import abi
 from tilewright.program.builder import Builder
 from tilewright.program.maps import TensorMap, numbers, swizzled
@@ -35,7 +35,7 @@ def test_maps_come_first() -> None:
 def test_a_signature_comes_back_from_json() -> None:
     for g in (G, dataclasses.replace(G, cluster=2, m=128)):
         signature = gemm(g).signature
-        assert signatures.decode(json.loads(json.dumps(signatures.encode(signature)))) == signature
+        assert decode_signature(json.loads(json.dumps(encode_signature(signature)))) == signature
     assert gemm(G).signature.clusters == ()
 
 

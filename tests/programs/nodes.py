@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tilewright.tensor.graph import small
+from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.node import TensorNode, walk
 
 from . import noisy

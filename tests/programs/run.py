@@ -56,7 +56,8 @@ def one(program: Program, engine: str, tally: Tally) -> str:
 
 def forget() -> None:
     """Drop what the process keeps of kernels that will not come again."""
-    from tilewright.tensor.running import programs, run
+    from tilewright.tensor.running import compiled_kernels as programs
+    from tilewright.tensor.running import realise as run
 
     programs._programs.clear()
     programs._bound.clear()

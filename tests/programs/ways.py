@@ -13,14 +13,14 @@ import tilewright as tw
 from tilewright import nn, xp
 from tilewright.ir import index as ix
 from tilewright.ir.evaluation import evaluate
-from tilewright.tensor.capture import decorator
-from tilewright.tensor.capture.arguments import Arguments
+from tilewright.tensor.capture import jit as decorator
+from tilewright.tensor.capture.call_arguments import Arguments
 from tilewright.tensor.capture.capture import CapturedGraph
-from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list
-from tilewright.tensor.graph import small
+from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list
+from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.node import TensorNode
-from tilewright.tensor.graph.symbols import concrete
-from tilewright.tensor.running.detached import detached
+from tilewright.tensor.graph.symbolic_sizes import concrete
+from tilewright.tensor.running.realise import detached
 from tilewright.tensor.trees import unflatten
 
 from . import noisy

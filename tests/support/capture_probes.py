@@ -9,7 +9,7 @@ import numpy as np
 import tilewright as tw
 from agreement import close
 from tilewright import Tensor, xp
-from tilewright.tensor.running import programs
+from tilewright.tensor.running import compiled_kernels as programs
 
 X = np.random.default_rng(5).uniform(1, 2, (9, 6)).astype(np.float32)
 

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from tilewright.tensor.fusion import calls as made
-from tilewright.tensor.graph import maps
+from tilewright.tensor.fusion import call_list as made
+from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.partition import heads
-from tilewright.tensor.running import run
+from tilewright.tensor.running import realise as run
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,18 @@ def forget() -> None:
     maps.broadcast.cache_clear()
 
 
-PULL, REGIONS, SUMS, VIEWS = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.sums:", "gradients.views:"
-UNPROVED = (("fusion.calls:prove", "written = set(range(leaves))", "return"),)
-PLACES, PROGRAM = "capture.places:_Places.", "capture.compiled_function:CompiledFunction."
+PULL, REGIONS, TRANSPOSES = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.transposes:"
+UNPROVED = (("fusion.call_list:prove", "written = set(range(leaves))", "return"),)
+PLACES, PROGRAM = "capture.memory_plan:_Places.", "capture.compiled_function:CompiledFunction."
 
 PARTITION: dict[str, Fault] = {
     "parts are taken for the whole, and nothing is proved": Fault(
-        "partition.places:whole", "i.arg.extent == extent(n)", "True", ("by sums of columns:first columns+last columns",), also=UNPROVED),
+        "partition.loop_axes:whole", "i.arg.extent == extent(n)", "True", ("by sums of columns:first columns+last columns",), also=UNPROVED),
     "a store forgets the permutation behind it": Fault(f"{PULL}_store", "at = v.back(at)\n", "pass\n", ("batched product/transposed", "einsum/all", "product/transposed")),
     "a mask is no part of what varies": Fault(
-        "graph.maps:IndexMap.along", "*(() if self.mask is None else (self.mask,))", "", ("product/one column", "softmax/first rows")),
+        "graph.index_maps:IndexMap.along", "*(() if self.mask is None else (self.mask,))", "", ("product/one column", "softmax/first rows")),
     "lengths of axes are not compared": Fault(
-        "partition.places:whole", "i.arg.extent == extent(n)", "True", ("by sums of columns:first columns+last columns", "norm:first rows+last rows")),
+        "partition.loop_axes:whole", "i.arg.extent == extent(n)", "True", ("by sums of columns:first columns+last columns", "norm:first rows+last rows")),
     "a padded element is read": Fault(f"{PULL}_view", "both = m if mask is None else mask if m is None else mask & m", "both = mask", ("product/padded",)),
     "a mask inside of a mask is lost": Fault(f"{PULL}_view", "mask & m", "mask", ("outer/joined",)),
     "what is masked is not 0": Fault(f"{PULL}_view", "O.where(m, e, const(0, e.dtype))", "e", ("second derivative",)),
@@ -117,64 +117,64 @@ PARTITION: dict[str, Fault] = {
     "a scan along the first dimension": Fault(f"{PULL}_scan", "Scan(combine, own[dim], body, acc)", "Scan(combine, own[0], body, acc)", ("cumsum/all",)),
     "an element is known whatever its mask is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), at, ", ("outer/joined",)),
     "an element is known wherever it is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), mask, ", ("masked softmax",)),
-    "kernels of other numbers are one": Fault("fusion.calls:_key", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike",)),
-    "kernels of other maps are one": Fault("fusion.calls:_key", 'None if n.op == "cast" else n.arg', 'None if n.op in ("cast", "view", "reduce") else n.arg', ("alike",)),
-    "lists of other numbers are one": Fault("fusion.calls:key_of", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike eager",)),
-    "lists that read one array twice are others": Fault("fusion.calls:key_of", '("leaf", place, ', '("leaf", 0, ', ("alike eager",)),
-    "operands change places": Fault("fusion.calls:_listed", "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))",
+    "kernels of other numbers are one": Fault("fusion.call_list:_key", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike",)),
+    "kernels of other maps are one": Fault("fusion.call_list:_key", 'None if n.op == "cast" else n.arg', 'None if n.op in ("cast", "view", "reduce") else n.arg', ("alike",)),
+    "lists of other numbers are one": Fault("fusion.call_list:key_of", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike eager",)),
+    "lists that read one array twice are others": Fault("fusion.call_list:key_of", '("leaf", place, ', '("leaf", 0, ', ("alike eager",)),
+    "operands change places": Fault("fusion.call_list:_listed", "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))",
         "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read[::-1], written))", ("gram/all", "alike", "product of a transpose/all", "quotients")),
     "kernels run backwards": Fault("partition.groups:_ordered", "    return done", "    return done[::-1]", ("network/all",)),
     "a kernel that joins another one stores nothing": Fault(
         "partition.groups:_join", "groups[b].roots += groups[a].roots", "pass", ("logsumexp:first rows+last rows", "norm:all+sum of squares", "statistics/all", "layer_norm/all", "attention/all")),
     "kernels wait for one another": Fault(f"{REGIONS}_before", "return True", "return False", ("circle",)),
     "results keep a kernel's type": Fault("partition.groups:kept_types", "and id(n) not in outputs", "", ("narrow",)),
-    "parts of a dimension count one by one": Fault("partition.splits:split_axes", "const(inner))", "const(n // inner))", ("groups",)),
-    "a slice begins at 0": Fault("graph.maps:strided", "number(start)", "number(0)", ("product/last rows", "last rows>product")),
-    "dimensions change places the other way": Fault("graph.maps:permute", "axes[list(order).index(d)]", "axes[order[d]]", ("conv of planes/all",)),
-    "a composed map forgets a mask": Fault("graph.maps:compose", "mask & more", "mask", ("padded>conv", "conv/rolled", "conv_transpose/padded", "zero in a product")),
-    "a mask's end is one too late": Fault("graph.maps:padded", "number(b + n)", "number(b + n + 1)", ("product/padded",)),
+    "parts of a dimension count one by one": Fault("partition.loop_axes:split_axes", "const(inner))", "const(n // inner))", ("groups",)),
+    "a slice begins at 0": Fault("graph.index_maps:strided", "number(start)", "number(0)", ("product/last rows", "last rows>product")),
+    "dimensions change places the other way": Fault("graph.index_maps:permute", "axes[list(order).index(d)]", "axes[order[d]]", ("conv of planes/all",)),
+    "a composed map forgets a mask": Fault("graph.index_maps:compose", "mask & more", "mask", ("padded>conv", "conv/rolled", "conv_transpose/padded", "zero in a product")),
+    "a mask's end is one too late": Fault("graph.index_maps:padded", "number(b + n)", "number(b + n + 1)", ("product/padded",)),
 }  # fmt: skip
 
 GRADIENTS: dict[str, Fault] = {
-    "the last reader's gradient counts": Fault("gradients.reverse:Backward.give", 'dy if known is None else E.binary("add", known, dy)', "dy", ("gram/all",)),
-    "the first reader's gradient counts": Fault("gradients.reverse:Backward.give", 'E.binary("add", known, dy)', "known", ("gram/all",)),
+    "the last reader's gradient counts": Fault("gradients.reverse:Backward.give", "dy if known is None else known + dy", "dy", ("gram/all",)),
+    "the first reader's gradient counts": Fault("gradients.reverse:Backward.give", "known + dy", "known", ("gram/all",)),
     "gradients pass where they are stopped": Fault("gradients.reverse:Backward.__init__", "and n.arg is not STOP", "", ("stopped",)),
-    "a broadcast is not summed": Fault(f"{VIEWS}transposed", "dy = summed(dy, unread)", "dy = without(dy, tuple(unread))", ("product/all", "share/all"), {"without": "gradients.sums:without"}),
-    "a stride leaves no gaps": Fault(f"{VIEWS}_Solution._solve", "self._holds(ix.mod(value, k).eq(_ZERO))", "pass", ("product/strided",)),
-    "a gradient from before the beginning": Fault(f"{VIEWS}_Solution._solve", "self._holds(value >= 0)", "pass", ("product/last columns",)),
-    "a gradient from behind the end": Fault(f"{VIEWS}_Solution._solve", "self._holds(value < pivot.arg.extent)", "pass", ("product/first columns",)),
-    "a selected place is everywhere": Fault(f"{VIEWS}_Solution._solve", "self._holds(ix.add(index, place, -1).eq(_ZERO))", "pass", ("product/one column", "product/diagonal")),
-    "steps go forwards only": Fault(f"{VIEWS}_Solution._solve", "ix.mul(value, const(-1)), -k", "value, -k", ("softmax/flipped rows",)),
-    "a padding's gradient comes from outside": Fault(f"{VIEWS}_Solution.__init__", "self.conditions.append(substitute(mask, self.found))", "pass", ("product/broadcast padded",)),
-    "a scattered gradient comes from outside": Fault(f"{VIEWS}_scattered", 'elementwise("where", inside, dy, constant(0, dy.dtype, dy.shape))', "dy", ("conv_transpose/all", "conv_transpose padded/all")),
-    "how many were summed is lost": Fault(f"{SUMS}summed", "scale *= prod(x.shape[d] for d in dims)", "pass", ("means", "share of all/all")),
-    "factors leave a sum that they vary in": Fault(f"{SUMS}summed", "if varies(f) & changing:", "if False:", ("product/all",)),
-    "a minus sign is lost": Fault(f"{SUMS}without_scale", "return y, -c", "return y, c", ("scaled differences",)),
-    "what divides multiplies": Fault(f"{SUMS}summed", 'inside.append(f if op == "mul" else E.binary("div", 1.0, f))', "inside.append(f)", ("quotients", "share/all", "share of all/all", "rms/all")),
-    "a mask that nobody needs is lost": Fault(f"{SUMS}_moved", "needs[0] = True", "pass", ("conv/transposed part",)),
-    "a product's mask is lost": Fault(f"{SUMS}pushed", "holes, indices, by.mask)", "holes, indices)", ("conv/padded", "product/rolled", "strided conv/all", "conv_transpose/all")),
-    "a softmax's row is not subtracted": Fault("gradients.reverse:Softmax.gradient", "sub(dp, self._row(p, dp, found))", "dp", ("softmax/first columns",)),
-    "a softmax's rows are all there": Fault("gradients.reverse:_apart", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
-    "a softmax's mask is lost": Fault("gradients.reverse:_softmax", "if cond is not None:", "if False:", ("masked softmax",)),
-    "a softmax's maximum is lost": Fault("gradients.reverse:_softmax", "lse = add(without(m, dims), lse)", "pass", ("attention/all",)),
-    "ties are counted one by one": Fault("gradients.rules:_reduce", 'E.binary("div", dy, reduce("add", here, over))', "dy", ("ties",)),
-    "a product lacks what comes behind": Fault("gradients.rules:_other_factors", "mul(_exclusive(flat, last), flipped(_exclusive(flipped(flat, last), last), last))", "_exclusive(flat, last)", ("product of rows/all",)),
+    "a broadcast is not summed": Fault(f"{TRANSPOSES}transposed", "dy = summed(dy, unread)", "dy = without(dy, tuple(unread))", ("product/all", "share/all"), {"without": "gradients.transposes:without"}),
+    "a stride leaves no gaps": Fault(f"{TRANSPOSES}_Solution._solve", "self._holds(ix.mod(value, k).eq(_ZERO))", "pass", ("product/strided",)),
+    "a gradient from before the beginning": Fault(f"{TRANSPOSES}_Solution._solve", "self._holds(value >= 0)", "pass", ("product/last columns",)),
+    "a gradient from behind the end": Fault(f"{TRANSPOSES}_Solution._solve", "self._holds(value < pivot.arg.extent)", "pass", ("product/first columns",)),
+    "a selected place is everywhere": Fault(f"{TRANSPOSES}_Solution._solve", "self._holds(ix.add(index, place, -1).eq(_ZERO))", "pass", ("product/one column", "product/diagonal")),
+    "steps go forwards only": Fault(f"{TRANSPOSES}_Solution._solve", "ix.mul(value, const(-1)), -k", "value, -k", ("softmax/flipped rows",)),
+    "a padding's gradient comes from outside": Fault(f"{TRANSPOSES}_Solution.__init__", "self.conditions.append(substitute(mask, self.found))", "pass", ("product/broadcast padded",)),
+    "a scattered gradient comes from outside": Fault(f"{TRANSPOSES}_scattered", 'elementwise("where", inside, dy, constant(0, dy.dtype, dy.shape))', "dy", ("conv_transpose/all", "conv_transpose padded/all")),
+    "how many were summed is lost": Fault(f"{TRANSPOSES}summed", "scale *= prod(x.shape[d] for d in dims)", "pass", ("means", "share of all/all")),
+    "factors leave a sum that they vary in": Fault(f"{TRANSPOSES}summed", "if varies(f) & changing:", "if False:", ("product/all",)),
+    "a minus sign is lost": Fault(f"{TRANSPOSES}without_scale", "return y, -c", "return y, c", ("scaled differences",)),
+    "what divides multiplies": Fault(f"{TRANSPOSES}summed", 'inside.append(f if op == "mul" else 1.0 / f)', "inside.append(f)", ("quotients", "share/all", "share of all/all", "rms/all")),
+    "a mask that nobody needs is lost": Fault(f"{TRANSPOSES}_moved", "needs[0] = True", "pass", ("conv/transposed part",)),
+    "a product's mask is lost": Fault(f"{TRANSPOSES}pushed", "holes, indices, by.mask)", "holes, indices)", ("conv/padded", "product/rolled", "strided conv/all", "conv_transpose/all")),
+    "a softmax's row is not subtracted": Fault("gradients.softmax:Softmax.gradient", "(dp - self._row(p, dp, found))", "dp", ("softmax/first columns",)),
+    "a softmax's rows are all there": Fault("gradients.softmax:_apart", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
+    "a softmax's mask is lost": Fault("gradients.softmax:_softmax", "if cond is not None:", "if False:", ("masked softmax",)),
+    "a softmax's maximum is lost": Fault("gradients.softmax:_softmax", "lse = without(m, dims) + lse", "pass", ("attention/all",)),
+    "ties are counted one by one": Fault("gradients.rules:_reduce", 'dy / reduce("add", here, over)', "dy", ("ties",)),
+    "a product lacks what comes behind": Fault("gradients.rules:_other_factors", "_exclusive(flat, last) * flipped(_exclusive(flipped(flat, last), last), last)", "_exclusive(flat, last)", ("product of rows/all",)),
     "a running sum's gradient runs forwards": Fault("gradients.rules:_suffixes", 'flipped(scan("add", flipped(x, dim), dim), dim)', 'scan("add", x, dim)', ("cumsum/all",)),
-    "a running product has no zeros": Fault("gradients.rules:_products", "return E.where(first, _suffixes(mul(dy, without), dim), E.where(zero, 0.0, usual))", "return usual", ("zero in a product",)),
+    "a running product has no zeros": Fault("gradients.rules:_products", "return choose(first, _suffixes(dy * without, dim), choose(zero, 0.0, usual))", "return usual", ("zero in a product",)),
     "places that are read twice count once": Fault("gradients.rules:gathered", 'Scattered("add", by.axes', 'Scattered("max", by.axes', ("embedding/all",)),
     "what a scatter dropped has a gradient": Fault("gradients.rules:scattered", "return out if inside is None else", "return out if True else", ("second derivative", "dropped")),
-    "a sorted gradient stays in order": Fault("gradients.host:_sort", "scatter(dy, to, (places,), n.shape)", "dy", ("sorted",)),
+    "a sorted gradient stays in order": Fault("gradients.rules:_sort", 'scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)', "dy", ("sorted",)),
     "a checkpoint forgets what it reads from outside": Fault("gradients.checkpoint:again", "and id(s) in active}", "and False}", ("checkpoint",)),
     "a batch forgets a mask": Fault("gradients.vmap:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),
-    "a batch reads the first element's places": Fault("gradients.vmap:_places", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbols:number"}),
+    "a batch reads the first element's places": Fault("gradients.vmap:_places", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
 }  # fmt: skip
 
 CAPTURE: dict[str, Fault] = {
-    "arrays change places": Fault("running.detached:detached", "Slot(len(leaves), range_of(n))", "Slot(max(0, 1 - len(leaves)), range_of(n))", ("one array twice",)),
+    "arrays change places": Fault("running.realise:detached", "Slot(len(leaves), range_of(n))", "Slot(max(0, 1 - len(leaves)), range_of(n))", ("one array twice",)),
     "a number that changed stays a constant": Fault("capture.capture:capture", "numbers[i] = number_at(tape, place)", "pass", ("numbers",)),
-    "numbers are no part of what is called": Fault("capture.decorator:_Family.key", "*(x for i, x in enumerate(found) if i not in self.dynamic)", "", ("numbers in turn",)),
-    "a number's sign at 0 is lost": Fault("graph.numbers:exact_number", "(type(x), x, copysign(1.0, x))", "(type(x), x)", ("zeros",)),
-    "other settings are the same": Fault("capture.arguments:Static.__eq__", "return a is b or", "return True or", ("statics",), also=(("capture.arguments:Static.__hash__", "return hash(self.value)", "return 0"),)),
+    "numbers are no part of what is called": Fault("capture.jit:_Family.key", "*(x for i, x in enumerate(found) if i not in self.dynamic)", "", ("numbers in turn",)),
+    "a number's sign at 0 is lost": Fault("graph.captured_numbers:exact_number", "(type(x), x, copysign(1.0, x))", "(type(x), x)", ("zeros",)),
+    "other settings are the same": Fault("capture.call_arguments:Static.__eq__", "return a is b or", "return True or", ("statics",), also=(("capture.call_arguments:Static.__hash__", "return hash(self.value)", "return 0"),)),
     "results change places": Fault("capture.capture:_Graph._source", "self.outs.append(n)", "self.outs.insert(0, n)", ("results",)),
     "an update is not written": Fault("capture.capture:_Graph._state", "self._source(new).place", "self._source(new).place * 0", ("assigned in order", "assigned")),
     "updates leave what was there": Fault(f"{PROGRAM}_updated", "self._update(s, tensors, given, fresh)", "pass", ("assigned", "assigned in order")),
@@ -189,11 +189,11 @@ CAPTURE: dict[str, Fault] = {
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
     "one memory by two names": Fault(f"{PROGRAM}_apart", "if i not in own and (", "if False and (", ("two names",)),
     "records of other numbers are one": Fault("fusion.graph_text:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
-    "a record forgets in what type arrays are": Fault("capture.warm:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
-    "a record swaps its kernels' operands": Fault("capture.warm:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
+    "a record forgets in what type arrays are": Fault("capture.warm_start:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
+    "a record swaps its kernels' operands": Fault("capture.warm_start:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
     "programs of all sizes are one": Fault(f"{PROGRAM}sized", "key = tuple(values.values())", "key = ()", ("sized",)),
-    "types are no part of what is called": Fault("capture.arguments:read", "kinds.append(memory(x).key)", 'kinds.append(("tensor",))', ("kinds",)),
-    "what was made inside is computed outside": Fault("running.capturing:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
+    "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).key)", 'kinds.append(("tensor",))', ("kinds",)),
+    "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
 }  # fmt: skip
 
 FAULTS = {**PARTITION, **GRADIENTS, **CAPTURE}

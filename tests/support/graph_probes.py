@@ -16,7 +16,7 @@ from capture_probes import CAPTURED
 from read_in_parts import READERS, STATISTICS
 from tilewright import Tensor, xp
 from tilewright.tensor.gradients.reverse import gradients
-from tilewright.tensor.graph import small
+from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.primitives import const
 from viewed_heads import HEADS, SOURCES, VIEWS, by_kernels, drawn
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from tilewright.ir.node import Node
-from tilewright.tensor.graph.maps import Indices
+from tilewright.tensor.graph.index_maps import Indices
 from tilewright.tensor.graph.node import Loaded, TensorNode, walk
 
 Array = np.ndarray[Any, Any]

@@ -1,8 +1,8 @@
 """Plain expressions of tensors that several tests use, and NumPy's values of them."""
 
 import numpy as np
-from tilewright.tensor.fusion.calls import call_list
-from tilewright.tensor.graph import maps
+from tilewright.tensor.fusion.call_list import call_list
+from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as T
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.tensor import Tensor

@@ -13,8 +13,8 @@ from graph_items import DTYPES, FLOATS, MOST, SIZES, GraphInMaking, Item, Unfit,
 from tilewright import xp
 from tilewright.plan import canonical_of
 from tilewright.tensor import Tensor
-from tilewright.tensor.fusion.calls import KernelCall, call_list
-from tilewright.tensor.ops.updating import scatter_add
+from tilewright.tensor.fusion.call_list import KernelCall, call_list
+from tilewright.tensor.ops.indexing import scatter_add
 
 
 class Graphs(GraphInMaking):

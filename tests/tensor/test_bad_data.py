@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright.ir.errors import KernelError, UsageError
 from tilewright.tensor import Tensor
-from tilewright.tensor.ops.updating import scatter_add
+from tilewright.tensor.ops.indexing import scatter_add
 
 
 @pytest.mark.parametrize(

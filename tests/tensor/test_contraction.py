@@ -17,7 +17,7 @@ from tilewright.opts import apply
 from tilewright.program.program import Instr, statements
 from tilewright.targets import named
 from tilewright.tensor import Tensor
-from tilewright.tensor.fusion.calls import KernelCall, call_list
+from tilewright.tensor.fusion.call_list import KernelCall, call_list
 
 Function = Callable[..., Any]
 

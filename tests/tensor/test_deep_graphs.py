@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tilewright import xp
 from tilewright.tensor import Tensor
-from tilewright.tensor.fusion.calls import call_list, key_of
-from tilewright.tensor.running.detached import detached
+from tilewright.tensor.fusion.call_list import call_list, key_of
+from tilewright.tensor.running.realise import detached
 
 pytestmark = pytest.mark.slow
 

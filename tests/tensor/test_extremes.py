@@ -12,8 +12,8 @@ from tilewright import jit, nn, xp
 from tilewright.tensor import Tensor, grad
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops.reduction import cumulative_max
+from tilewright.tensor.partition.cost import Rule
 from tilewright.tensor.partition.groups import partition
-from tilewright.tensor.partition.rules import Rule
 
 VALUES: dict[str, Callable[[Any], Any]] = {
     "log1p": lambda x: abs(x).log1p(),

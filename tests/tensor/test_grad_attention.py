@@ -10,7 +10,7 @@ from differences import check
 from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels.attention import attention_delta, attention_dkv, attention_dq, attention_lse
-from tilewright.tensor.fusion.calls import KernelCall, call_list
+from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import primitives as P
 from tilewright.tensor.graph.node import TensorNode, walk
@@ -100,7 +100,7 @@ def test_cross_entropy_of_a_product() -> None:
     h, w = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
 
     def loss(h: TensorNode, w: TensorNode) -> TensorNode:
-        from tilewright.tensor.graph import maps
+        from tilewright.tensor.graph import index_maps as maps
         from tilewright.tensor.graph.node import Gathered, Loaded
 
         s = L.matmul(h, M.transposed(w))

@@ -10,7 +10,7 @@ import pytest
 from tilewright import Tensor, nn, vjp
 from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form.canonical import canonical
-from tilewright.tensor.fusion.calls import KernelCall, call_list
+from tilewright.tensor.fusion.call_list import KernelCall, call_list
 
 pytestmark = pytest.mark.many
 rng = np.random.default_rng(0)

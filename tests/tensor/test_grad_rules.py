@@ -13,9 +13,9 @@ from tilewright.ir.errors import UsageError
 from tilewright.ir.index import floordiv
 from tilewright.ir.node import const as index
 from tilewright.tensor.gradients.reverse import gradients
-from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
-from tilewright.tensor.graph.maps import IndexMap
+from tilewright.tensor.graph.index_maps import IndexMap
 from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L

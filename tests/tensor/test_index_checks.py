@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import OutOfRangeError, Tensor, nn
-from tilewright.tensor.graph.checked import IndexMark
+from tilewright.tensor.graph.index_checks import IndexMark
 from tilewright.tensor.graph.node import walk
 
 W = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -10,9 +10,9 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor, xp
 from tilewright.ir.node import walk
-from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list
-from tilewright.tensor.graph import small
-from tilewright.tensor.running.detached import detached
+from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list
+from tilewright.tensor.graph import numpy_evaluation as small
+from tilewright.tensor.running.realise import detached
 
 X = np.random.default_rng(0).standard_normal((24, 100)).astype(np.float32)
 

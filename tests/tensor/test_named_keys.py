@@ -15,7 +15,7 @@ from tilewright.ir.normal_form.canonical import canonical
 from tilewright.kernels.definition import span
 from tilewright.measure.inputs import generate
 from tilewright.tensor import Tensor, nn, vjp
-from tilewright.tensor.fusion.calls import KernelCall, call_list, leaves_of
+from tilewright.tensor.fusion.call_list import KernelCall, call_list, leaves_of
 
 pytestmark = pytest.mark.many
 

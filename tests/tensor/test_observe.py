@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from plain_tensors import array
-from tilewright.tensor.running import observe
+from tilewright.tensor.running import observers as observe
 
 
 @pytest.fixture(autouse=True)

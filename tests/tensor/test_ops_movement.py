@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
-from tilewright.tensor.fusion.calls import call_list
+from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.ops.creation import along
 
 from tests.tensor.agree import Agree

@@ -7,12 +7,12 @@ import pytest
 from tilewright.ir.dtypes import uint32
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
-from tilewright.tensor.fusion.calls import call_list
+from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.graph.primitives import const
 from tilewright.tensor.leaves import values
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import random as R
-from tilewright.tensor.running.run import realise
+from tilewright.tensor.running.realise import realise
 
 pytestmark = pytest.mark.slow
 

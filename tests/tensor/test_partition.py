@@ -6,11 +6,11 @@ from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, pa
 from scipy.special import erf
 from tilewright.tensor import value_and_grad
 from tilewright.tensor.gradients.reverse import gradients
+from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph import primitives as T
-from tilewright.tensor.graph import small
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
-from tilewright.tensor.running.run import realise
+from tilewright.tensor.running.realise import realise
 from tilewright.tensor.tensor import Tensor
 from viewed_heads import by_kernels
 
@@ -121,7 +121,7 @@ def test_arrays_without_elements():
 
 
 def test_one_list_serves_graphs_that_differ_in_memory_only():
-    from tilewright.tensor.running.run import listed as kept
+    from tilewright.tensor.running.realise import listed as kept
 
     x, y = array(4, 4), array(4, 4)
     first = kept([softmax(x).node])

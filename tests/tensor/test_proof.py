@@ -12,10 +12,12 @@ from tilewright.ir import axis
 from tilewright.ir.errors import InternalError
 from tilewright.ir.operators import substitute
 from tilewright.tensor import Tensor
-from tilewright.tensor.fusion import calls, pull
-from tilewright.tensor.fusion.calls import CallList, KernelCall, call_list, prove_list
-from tilewright.tensor.graph import small
-from tilewright.tensor.partition import places, regions
+from tilewright.tensor.fusion import call_list as calls
+from tilewright.tensor.fusion import pull
+from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list, prove_list
+from tilewright.tensor.graph import numpy_evaluation as small
+from tilewright.tensor.partition import loop_axes as places
+from tilewright.tensor.partition import regions
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import Tensor, nn
-from tilewright.tensor.running.run import _lists
+from tilewright.tensor.running.realise import _lists
 
 pytestmark = pytest.mark.many
 

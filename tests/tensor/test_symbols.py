@@ -12,9 +12,9 @@ from tilewright import UsageError, kernels, xp
 from tilewright.ir import sym
 from tilewright.ir.normal_form.canonical import canonical
 from tilewright.tensor import Tensor, Var, grad, jit, nn
-from tilewright.tensor.fusion.calls import KernelCall, call_list
-from tilewright.tensor.running import programs as P
-from tilewright.tensor.running.detached import detached
+from tilewright.tensor.fusion.call_list import KernelCall, call_list
+from tilewright.tensor.running import compiled_kernels as P
+from tilewright.tensor.running.realise import detached
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +103,7 @@ def test_nothing_is_built_for_a_second_size(monkeypatch: pytest.MonkeyPatch) -> 
     w = normal(0, 8, 5)
     close(f(normal(1, 3, 8), w), softmax(normal(1, 3, 8) @ w) + 0.125)
     monkeypatch.setattr(P, "keep", lambda *_: pytest.fail("a kernel is built"))
-    monkeypatch.setattr("tilewright.tensor.capture.decorator.compiled", lambda *_: pytest.fail("a graph is compiled"))
+    monkeypatch.setattr("tilewright.tensor.capture.jit.compiled", lambda *_: pytest.fail("a graph is compiled"))
     for n in (1, 2, 5, MOST, 3):
         for _ in range(2):
             close(f(normal(n, n, 8), w), softmax(normal(n, n, 8) @ w) + 0.125)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import Tensor, xp
-from tilewright.tensor.fusion.calls import call_list
-from tilewright.tensor.running.run import realise
+from tilewright.tensor.fusion.call_list import call_list
+from tilewright.tensor.running.realise import realise
 
 pytestmark = pytest.mark.many
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ from node_values import value
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.gradients.grad import checkpoint, grad
 from tilewright.tensor.gradients.vmap import vmap
-from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
 from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E

@@ -10,8 +10,8 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor
 from tilewright.plan import Artefacts
-from tilewright.tensor.capture import decorator as jit_compile
-from tilewright.tensor.running import programs
+from tilewright.tensor.capture import jit as jit_compile
+from tilewright.tensor.running import compiled_kernels as programs
 
 from tests.tensor.test_jit import own_home, ramp
 
@@ -74,7 +74,7 @@ def test_another_graph_is_another_record(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_damaged_is_made_again(damage: str, own_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     want = run(tw.jit(function), monkeypatch)
     if damage == "numbers":  # a record that is whole, and wrong
-        from tilewright.tensor.capture import warm
+        from tilewright.tensor.capture import warm_start as warm
 
         real = Artefacts.record
         monkeypatch.setattr(

@@ -10,7 +10,7 @@ import tilewright as tw
 from tilewright import OutOfRangeError, tile
 from tilewright.ir import KernelError
 from tilewright.ir.evaluation import evaluate
-from tilewright.tile.meaning import run
+from tilewright.tile.interpret import run
 
 WIDTH = 256
 

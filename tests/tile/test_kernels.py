@@ -25,7 +25,7 @@ from tilewright.opts import apply
 from tilewright.opts.decided_blocks import undecided
 from tilewright.renderers import render
 from tilewright.tile import TileKernel
-from tilewright.tile.meaning import check, run
+from tilewright.tile.interpret import check, run
 
 NAMES = [k.__name__ for k in tile_kernels.KERNELS]
 written = cache(lambda made: made())

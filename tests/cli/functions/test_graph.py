@@ -19,7 +19,7 @@ from tilewright.cli.functions.tuned import heaviest
 from tilewright.ir.dtypes import dtype
 from tilewright.ir.kernel import Kernel
 from tilewright.kernels import get
-from tilewright.tensor.fusion.fused import GraphFacts
+from tilewright.tensor.fusion.fusion_facts import GraphFacts
 
 from tests.cli.conftest import Tune
 

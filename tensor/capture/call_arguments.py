@@ -1,0 +1,107 @@
+"""Arguments of captured functions: which are tensors, which are numbers, which are neither; and what equal calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ir.errors import UsageError
+from ...ir.node import Node
+from ..graph.index_maps import Shape
+from ..graph.source_lines import at, user_line
+from ..memory.buffers import TensorBuffer
+from ..tensor import Tensor
+from ..trees import Structure, flatten, unflatten
+
+NUMBERS = (int, float)
+
+
+@dataclass(frozen=True)
+class Static:
+    """An argument that is no tensor and no number, known by its value where it has one and else by itself."""
+
+    value: Any
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.value)
+        except TypeError:
+            return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Static):
+            return NotImplemented
+        a, b = self.value, other.value
+        return a is b or (type(a) is type(b) and _hashable(a) and bool(a == b))
+
+
+def _hashable(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class CallLayout:
+    """How a call's arguments are made of tensors, numbers and static values: equal for calls that differ in numbers and in
+    the values of tensors only. `kinds`: a leaf each, ("tensor", what `TensorBuffer.key` says), the type of a number, or Static."""
+
+    structure: Structure
+    kinds: tuple[Any, ...]
+
+    def rebuilt(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with these tensors and numbers."""
+        t, n = iter(tensors), iter(numbers)
+        leaves = [k.value if k.__class__ is Static else next(n) if k.__class__ is type else next(t) for k in self.kinds]
+        args, kwargs = unflatten(self.structure, leaves)
+        return args, kwargs
+
+
+@dataclass(slots=True)
+class Arguments:
+    """One call's: `tensors` as they were given, their memory, and the numbers. `shapes`: those that the tensors are captured
+    with, where sizes are symbolic; `values`: of the symbols."""
+
+    layout: CallLayout
+    tensors: list[Tensor]
+    buffers: list[TensorBuffer]
+    numbers: tuple[int | float, ...]
+    shapes: tuple[Shape, ...] | None = None
+    values: Mapping[Node, int] = field(default_factory=dict)
+
+
+def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:
+    """Take a call's arguments apart. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
+    leaves, structure = flatten((args, kwargs))
+    tensors: list[Tensor] = []
+    numbers: list[int | float] = []
+    kinds: list[Any] = []
+    for x in leaves:
+        if _is_array(x):
+            x = Tensor(x, device=device or "cpu")
+        if isinstance(x, Tensor):
+            tensors.append(x)
+            kinds.append(memory(x).key)
+        elif type(x) in NUMBERS:
+            numbers.append(x)
+            kinds.append(type(x))
+        else:
+            kinds.append(Static(x))
+    return Arguments(CallLayout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
+
+
+def memory(x: Tensor) -> TensorBuffer:
+    """A tensor's memory, computed now where it has none. Raises UsageError where it has none any more."""
+    while (found := x.node.data) is None:  # another thread may update it meanwhile
+        x.realise()
+    if found.gone:
+        raise UsageError(found.gone + at(user_line()))
+    made: TensorBuffer = found
+    return made
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, memoryview) or (type(x).__module__ == "numpy" and hasattr(x, "__array_interface__"))

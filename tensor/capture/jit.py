@@ -1,0 +1,542 @@
+"""`jit`: a function of tensors, captured once for each kind of arguments and replayed with almost no overhead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
+
+from ...ir import index as ix
+from ...ir.errors import UsageError
+from ...ir.given import check
+from ...ir.index import upper
+from ...ir.kernel import Kernel
+from ...ir.node import Node, walk
+from ...ir.rewrite import apart
+from ...log import logger
+from ...search.background import BackgroundTuner
+from ...search.parallel_builds import BuildPlace
+from ..fusion.call_list import CallList, KernelCall, call_list
+from ..graph.captured_numbers import exact_number
+from ..graph.index_checks import check_of
+from ..graph.node import interned_in
+from ..graph.symbolic_sizes import SymbolicSize, concrete
+from ..memory.account import mb
+from ..memory.buffers import BufferSpec
+from ..memory.pools import rooms_of
+from ..running.current_capture import current
+from ..running.current_capture import thread as _current
+from ..running.observers import WATCH, timed
+from ..running.realise import detached
+from . import warm_start as warm
+from .bindings import bindings_of
+from .call_arguments import Arguments, CallLayout, Static, read
+from .call_sequence import CallSequence, LinkedCall
+from .capture import ArraySource, CapturedGraph, capture
+from .compiled_function import CompiledFunction
+from .jit_options import JitOptions, JitSettings, collect
+from .kernel_lookup import FoundKernel, looked_up, looked_up_again
+from .memory_plan import placed
+
+if TYPE_CHECKING:
+    from ...devices import Limits
+
+
+# compile ----------------------------------------------------------------------------------------------------
+# From a captured graph to a program: found on disk, or partitioned, pulled, looked up, built and placed.
+
+
+# tuning -----------------------------------------------------------------------------------------------------
+# Tuning the kernels of a captured function: now, or beside the program; and writing down those that need it.
+
+
+DEFAULT_S = 30.0
+LEAST_S = 1.0
+"""Seconds that a kernel gets at least."""
+
+
+def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
+    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
+    from ...search import parse_seconds
+
+    total = parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
+    wanted = [k for k in kernels if not k.exact and k.kernel is not None]
+    weights = [k.calls * (k.flops + 8 * k.nbytes) + 1 for k in wanted]
+    return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
+
+
+def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
+    """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
+    was found is in the cache; Ctrl-C keeps that, and ends the call."""
+    from ...search import tune
+
+    todo = shares(kernels, options)
+    end = time.monotonic() + sum(s for _, s in todo)
+    done = 0
+    for k, seconds in todo:
+        if done and time.monotonic() + LEAST_S > end:
+            break
+        assert k.kernel is not None
+        tune(apart(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
+        done += 1
+    return done
+
+
+def tune_beside(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
+    """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
+    todo = shares(program.kernels, options)
+    if not todo:
+        return None
+
+    def done(i: int) -> None:
+        k = todo[i][0]
+        program.change(k, looked_up_again(k, program.device, place))
+
+    return BackgroundTuner([apart(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
+
+
+# place ------------------------------------------------------------------------------------------------------
+# Where a captured function's kernels are looked up, built and run.
+
+
+def place_of(device: str, options: JitOptions) -> BuildPlace:
+    """The place that options name. Raises DeviceError, UsageError."""
+    from ...cache import Cache
+    from ...cache import open as opened
+    from ...devices import get
+    from ...plan import Artefacts
+
+    found = get(device)
+    found.check()
+    threads = options.threads or found.threads
+    found.check_threads(threads)
+    if isinstance(options.cache, Cache):
+        return BuildPlace(found, threads, options.cache, Artefacts.default(), options.cache.location)
+    return BuildPlace(found, threads, opened(options.cache), Artefacts.default(), None if options.cache is None else str(options.cache))
+
+
+# compile ----------------------------------------------------------------------------------------------------
+COLD = ("require", "tune", "background", "record")
+"""Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
+
+
+def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
+    """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
+    place = place_of(graph.device, options)
+    with interned_in({}):  # nodes of its own: the constants of others may have memory
+        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
+    sources = [graph.leaves[id(n)] for n in leaves]
+    key = warm.key_of_graph(outs, graph, sources, donated, place)
+    found = None if options.checks else warm.load(key, place, outs, graph)
+    if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
+        plan, linked, kernels, nodes = found
+        specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
+        return CompiledFunction(
+            name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True
+        )
+    with timed("graph", name):
+        made = call_list(outs) if outs else CallList([], 0, [], ())
+    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
+    plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+    by_call, kernels = looked_up(calls, graph.device, place, options)
+    if options.tune == "tune" and tune_now(kernels, place, options):
+        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
+        by_call = {i: changed[id(k)] for i, k in by_call.items()}
+        kernels = [changed[id(k)] for k in kernels]
+        key = warm.key_of_graph(outs, graph, sources, donated, place)
+    linked = [
+        LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
+        if isinstance(c, KernelCall)
+        else LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call)
+        for i, c in enumerate(calls)
+    ]
+    warm.save(key, place, outs, made.nodes, plan, linked, by_call)
+    specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
+    program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
+    if options.tune == "background":
+        program.tuner = tune_beside(program, place, options)
+    return program
+
+
+# symbols ----------------------------------------------------------------------------------------------------
+# Symbolic sizes of captured functions: which dimensions of which arguments they are, and their values at a call.
+
+
+Place = tuple[int, int | None]
+"""A tensor of a call and one of its dimensions, or a number of a call and None."""
+
+
+class SymbolReader:
+    """Reads the values of a function's symbols off its arguments. What a layout of arguments has where is found once."""
+
+    def __init__(self, name: str, options: JitOptions) -> None:
+        self.name, self.options = name, options
+        self._places: dict[tuple[Any, ...], list[tuple[str, Place, SymbolicSize]]] = {}
+
+    def read(self, given: Arguments) -> Arguments:
+        """The arguments with symbolic shapes in their layout, `given.values` being those of the symbols. Raises UsageError where
+        a size is out of range or two disagree."""
+        if not self.options.symbols:
+            return given
+        places = self._found(given.layout)
+        values: dict[Node, tuple[int, str]] = {}
+        for who, place, n in sorted(places, key=lambda p: p[2].node.op != "sym"):  # expressions once symbols are known
+            self._read(who, n, self._value(given, who, place), values)
+        known = {s: v for s, (v, _) in values.items()}
+        shapes = [list(b.shape) for b in given.buffers]
+        numbers: dict[int, SymbolicSize] = {}
+        for _, (i, d), n in places:
+            if d is None:
+                numbers[i] = n
+            else:
+                shapes[i][d] = n
+        return replace(
+            given, layout=_symbolic(given.layout, shapes, numbers), shapes=tuple(map(tuple, shapes)), values=known,
+            numbers=tuple(v for i, v in enumerate(given.numbers) if i not in numbers),
+        )  # fmt: skip
+
+    def _read(self, who: str, n: SymbolicSize, size: int, values: dict[Node, tuple[int, str]]) -> None:
+        if n.node.op == "sym":
+            before, other = values.setdefault(n.node, (size, who))
+            if before != size:
+                raise UsageError(f"{self.name}: {n!r} is {before} by {other}, and {size} by {who}")
+            if not n.node.arg.lo <= size <= n.node.arg.hi:
+                raise UsageError(f"{self.name}: {n!r} is {size} by {who}, outside of its range {n.node.arg.lo} to {n.node.arg.hi}")
+            return
+        unknown = [s for s in walk(n.node) if s.op == "sym" and s not in values]
+        if unknown:
+            raise UsageError(
+                f"{self.name}: nothing says what {unknown[0]!r} is: it must be a dimension of an argument by itself, or a number"
+            )
+        wanted = concrete([n], {s: v for s, (v, _) in values.items()})[0]
+        if wanted != size:
+            raise UsageError(f"{self.name}: {who} is {size}, where {n!r} is {wanted}")
+
+    def _value(self, given: Arguments, who: str, place: Place) -> int:
+        i, d = place
+        if d is not None:
+            shape = given.buffers[i].shape
+            if not -len(shape) <= d < len(shape):
+                raise UsageError(f"{self.name}: {who}, but its shape is {list(shape)}")
+            return shape[d]
+        value = given.numbers[i]
+        if type(value) is not int:
+            raise UsageError(f"{self.name}: {who} is {value!r}, and stands for a size: give a whole number")
+        return value
+
+    def _found(self, layout: CallLayout) -> list[tuple[str, Place, SymbolicSize]]:
+        key = (layout.structure, tuple(k.__class__ is type or k.__class__ is Static for k in layout.kinds))
+        if key not in self._places:
+            count = len(layout.kinds)
+            named = self.options.named(layout, range(count), [-1 - i for i in range(count)])
+            self._places[key] = [p for name, what in self.options.symbols.items() for p in self._of(name, what, named.get(name))]
+        return self._places[key]
+
+    def _of(self, name: str, what: Any, tree: Any) -> list[tuple[str, Place, SymbolicSize]]:
+        marks: set[int] = set()
+        collect(tree, marks)
+        if isinstance(what, SymbolicSize):
+            return [(name, (-1 - i, None), what) for i in marks if i < 0]
+        return [(f"dimension {d} of {name}", (i, d), n) for i in sorted(marks) if i >= 0 for d, n in what.items()]
+
+
+def _symbolic(layout: CallLayout, shapes: list[list[Any]], numbers: Mapping[int, SymbolicSize]) -> CallLayout:
+    """The layout with these shapes of its tensors, and with sizes for numbers."""
+    tensors, count = iter(shapes), 0
+    kinds: list[Any] = []
+    for k in layout.kinds:
+        if k.__class__ is Static:
+            kinds.append(k)
+        elif k.__class__ is type:
+            kinds.append(Static(numbers[count]) if count in numbers else k)
+            count += 1
+        else:
+            kinds.append((tuple(next(tensors)), *k[1:]))
+    return CallLayout(layout.structure, tuple(kinds))
+
+
+def check_symbols(symbols: Any, names: tuple[str, ...], function: Callable[..., Any]) -> None:
+    """Raise UsageError where `jit(symbols=...)` is not {argument: {dimension: size}} or {argument: size}, or a symbol has two ranges."""
+    ranges: dict[str, Node] = {}
+    for name, what in symbols.items():
+        if name not in names:
+            raise UsageError(
+                f"jit(symbols={{{name!r}: ...}}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})"
+            )
+        sizes = [what] if isinstance(what, SymbolicSize) else list(what.values()) if isinstance(what, Mapping) else [what]
+        if not all(isinstance(n, SymbolicSize) for n in sizes):
+            raise UsageError(
+                f"jit(symbols={{{name!r}: {what!r}}}): give {{dimension: Var(...)}}, or a Var for an argument that is a number"
+            )
+        for s in (s for n in sizes for s in walk(n.node) if s.op == "sym"):
+            if ranges.setdefault(s.arg.name, s) is not s:
+                raise UsageError(f"jit(symbols=...): {s.arg.name} has the ranges {ix.bounds(ranges[s.arg.name])} and {ix.bounds(s)}")
+
+
+# report -----------------------------------------------------------------------------------------------------
+# What a captured function runs: a line a kernel.
+
+
+REPEATS = 20
+"""Calls that are timed of a kernel, the best of which counts."""
+
+
+def report(name: str, programs: Sequence[CompiledFunction], measure: bool) -> str:
+    """A text about every program: what it was captured for, its kernels (heaviest first) and its memory."""
+    if not programs:
+        return f"{name}: not called yet"
+    return "\n\n".join(_program(p, measure) for p in programs)
+
+
+def _program(p: CompiledFunction, measure: bool) -> str:
+    from ...devices import get
+
+    device = get(p.device)
+    limits = device.limits()
+    rows = [("kernel", "calls", "schedule", "from", *(("time", "% of roofline") if measure else ()))]
+    for k in p.kernels:
+        said = f"{k.origin}, {k.standing}" if k.standing and k.standing != "verified" else k.origin
+        rows.append((k.name, str(k.calls), k.opts, said, *(_timed(k, p, limits) if measure else ())))
+    memory = p.plan.memory
+    used = f"intermediates {mb(memory.peak)} in one arena, {mb(memory.total)} apart"
+    updated = sum(s.fresh is None for s in p.plan.states)
+    states = f"; {updated} of {len(p.plan.states)} updated tensors in place" if p.plan.states else ""
+    hosted = sum(c.host is not None for c in p.calls)
+    numpy = f", {hosted} calls of NumPy's code" if hosted else ""
+    shapes = ", ".join(f"{n.dtype}{list(n.shape)}" for n in p.graph.slots)
+    head = f"{p.name}({shapes}) on {p.device}: {len(p.calls) - hosted} kernels, {len(p.kernels)} of them distinct{numpy}"
+    return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
+
+
+def _timed(k: FoundKernel, p: CompiledFunction, limits: Limits | None) -> tuple[str, str]:
+    seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
+    if limits is None or not seconds or not k.nbytes:
+        return f"{1e6 * seconds:.3g} us", ""
+    least = max(k.flops / limits.peak(k.executable.threads), k.nbytes / limits.bandwidth(k.executable.threads))
+    return f"{1e6 * seconds:.3g} us", f"{100 * least / seconds:.0f} %"
+
+
+def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:
+    """Seconds of the quickest of some calls, on memory of zeros. `symbols`: the values of symbolic sizes, which are the largest
+    in memory."""
+    from math import prod
+
+    from ...ir.dtypes import uint8
+    from ..memory import buffers
+
+    arrays = []
+    for param in k.executable.signature.params:
+        b = buffers.new((max(prod(_extents(param.shape)) * param.dtype.size, 1),), uint8, device, ("", 0))
+        buffers.fill(b, 0)
+        arrays.append(b)
+    vars = [(symbols or {})[s] for s in k.executable.signature.symbols]
+    return min(k.executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
+
+
+def _extents(shape: Iterable[Any]) -> list[int]:
+    return [upper(d) for d in shape]
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+
+
+# decorator --------------------------------------------------------------------------------------------------
+log = logger("tensor")
+
+MOST_SIZES = 4096
+"""Calls of different symbolic sizes whose quick way is remembered."""
+MOST_BRANCHES = 32
+"""Programs that differ in the answers to a function's questions about its numbers; then these numbers are constants."""
+
+
+class _Family:
+    """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
+    parameters since; `fixed`: those whose values the function needs while it is captured. Programs of one key were captured
+    for different answers to the questions that the function asks of its parameters."""
+
+    def __init__(self) -> None:
+        self.dynamic: set[int] = set()
+        self.fixed: set[int] = set()
+        self.first: tuple[Any, ...] | None = None
+        self.programs: dict[tuple[Any, ...], list[CompiledFunction]] = {}
+
+    def key(self, numbers: Sequence[int | float]) -> tuple[Any, ...]:
+        """What tells programs apart."""
+        found = tuple(map(exact_number, numbers))
+        if self.first is None:
+            self.first = found
+        for i, (a, b) in enumerate(zip(self.first, found, strict=True)):
+            if a != b and i not in self.fixed:
+                self.dynamic.add(i)
+        return (tuple(sorted(self.dynamic)), *(x for i, x in enumerate(found) if i not in self.dynamic))
+
+    def found(self, numbers: Sequence[int | float]) -> tuple[CompiledFunction, list[Any]] | None:
+        """The program of a call, and what it computes of the numbers."""
+        for p in self.programs.get(self.key(numbers), ()):
+            values = p.graph.numbers.run(numbers)
+            if values is not None:
+                return p, values
+        return None
+
+    def fix(self, positions: Iterable[int]) -> None:
+        """These numbers are constants of the function from now on."""
+        self.fixed.update(positions)
+        self.dynamic -= self.fixed
+
+    def keep(self, numbers: Sequence[int | float], program: CompiledFunction) -> None:
+        """Remember a program. Numbers that the function asked for are constants from now on, as are those that it branches on
+        in too many ways."""
+        self.fix(program.graph.numbers.read)
+        kept = self.programs.setdefault(self.key(numbers), [])
+        kept.append(program)
+        if len(kept) >= MOST_BRANCHES:
+            self.fix(program.graph.numbers.guarded)
+
+
+class Jitted:
+    """What `jit` makes of a function. It is called as the function is; `report()` says what its kernels are."""
+
+    def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
+        self._function, self.options = function, options
+        check_symbols(options.symbols, options.parameters, function)
+        self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
+        self._families: dict[CallLayout, _Family] = {}
+        self._quick: dict[tuple[Any, ...], CompiledFunction] = {}
+        self._lock = threading.RLock()
+        self.name = getattr(function, "__name__", "function")
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            try:
+                program = self._quick.get(tuple([a.node.data.key for a in args]))
+            except AttributeError:  # not a tensor, or one that has no values yet
+                program = None
+            if program is not None and _current.capture is None:
+                return program.quick(args)
+        if current() is not None:
+            return self._function(*args, **kwargs)
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method: the object is an argument that is no tensor."""
+        if instance is None:
+            return self
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self(instance, *args, **kwargs)
+
+        return update_wrapper(method, self._function)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = self._symbols.read(read(args, kwargs, self.options.device))
+        with self._lock:
+            program = self._program(given, len(args) if not kwargs else -1)
+            if given.values:
+                program = self._sized(program, given, len(args) if not kwargs else -1)
+        return program.call(given)
+
+    def _program(self, given: Arguments, plain: int) -> CompiledFunction:
+        """The program of a call, which takes the values of the program's tape for numbers from here on."""
+        family = self._families.get(given.layout)
+        if family is None:
+            if self.options.shapes == "error" and self._families:
+                self._refuse(given.layout)
+            family = self._families[given.layout] = _Family()
+        found = family.found(given.numbers)
+        if found is None:
+            graph = self._captured(given, family)
+            made = compiled(graph, self.name, self.options, self.options.donated(given.layout))
+            statics = [k.value for k in given.layout.kinds if isinstance(k, Static)]
+            made.bindings = bindings_of(self._function, self.name, statics, graph.closures)
+            family.keep(given.numbers, made)
+            found = made, graph.numbers.values
+            if plain == len(given.tensors) and not given.numbers and not given.values:
+                self._quick[tuple(b.key for b in given.buffers)] = made
+        given.numbers = tuple(found[1])
+        return found[0]
+
+    def _captured(self, given: Arguments, family: _Family) -> CapturedGraph:
+        """The graph of a call. Where capturing fails, which a parameter may be the cause of, so does the function with plain
+        numbers; if it does not, whole numbers (sizes, most likely) are constants from now on, then all."""
+        while family.dynamic:
+            try:
+                return self._capture(given, family.dynamic)
+            except Exception as e:
+                log.debug("%s with numbers as parameters: %s", self.name, e)
+            self._capture(given, ())
+            family.fix({i for i in family.dynamic if isinstance(given.numbers[i], int)} or set(family.dynamic))
+        return self._capture(given, ())
+
+    def _capture(self, given: Arguments, dynamic: Iterable[int]) -> CapturedGraph:
+        return capture(self._function, self.name, given, sorted(dynamic), self.options.device or "cpu")
+
+    def _sized(self, program: CompiledFunction, given: Arguments, plain: int) -> CompiledFunction:
+        """A program of symbolic sizes with a call's values of them."""
+        if len(self._quick) >= MOST_SIZES:
+            self._quick.clear()
+        found = program.sized(given.values)
+        if plain == len(given.tensors) == len(given.layout.kinds):
+            self._quick[tuple(b.key for b in given.buffers)] = found
+        return found
+
+    def _refuse(self, layout: CallLayout) -> None:
+        known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
+        got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
+        raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
+
+    def report(self, measure: bool = False) -> str:
+        """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
+        'start'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        return report(self.name, self.programs, measure)
+
+    def missing(self) -> list[Kernel]:
+        """The kernels without a schedule that was measured for them, heaviest first, for `tilewright.tune`. Kernels that
+        came from disk are known with tune="record" only."""
+        found = [k for p in self.programs for k in p.kernels if not k.exact and k.kernel is not None]
+        return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
+
+    @property
+    def programs(self) -> list[CompiledFunction]:
+        """What was compiled so far."""
+        with self._lock:
+            return [p for f in self._families.values() for ps in f.programs.values() for p in ps]
+
+
+@overload
+def jit(function: Callable[..., Any], **options: Unpack[JitSettings]) -> Jitted: ...
+@overload
+def jit(function: None = None, **options: Unpack[JitSettings]) -> Callable[[Callable[..., Any]], Jitted]: ...
+def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSettings]) -> Any:
+    """A function of tensors, compiled when it is first called.
+
+    It is called once on tensors without values, by shapes, types, devices and declared ranges; what it computes becomes a
+    list of kernels, which every later call replays. So it must be a function of its arguments alone. Arguments may be trees
+    of lists, tuples and dicts. Numbers are constants of the kernels until a call brings other ones; then they become
+    parameters, which keeps one program for all values, unless the function needs their values (as a size, say). Where it
+    branches on a parameter, or a check depends on it, there is a program for each way.
+    All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
+    call. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
+    where all reads allow that.
+
+    `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
+    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
+    tuned, for `tune`; 'tune' tunes
+    them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
+    what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
+    results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
+    says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
+    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`;
+    so is `check`: schedules that nobody measured are compared with the reference before the first call answers.
+
+    Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
+    check("jit", function=function)
+    made = JitOptions(**cast("dict[str, Any]", options))
+    if function is None:
+        return lambda f: Jitted(f, made.of(f))
+    return Jitted(function, made.of(function))

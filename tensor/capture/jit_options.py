@@ -1,0 +1,99 @@
+"""Options of captured functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypedDict, get_args
+
+from ...ir import given
+from ...ir.errors import UsageError
+from ...plan import first_use
+from .call_arguments import CallLayout
+
+TuneMode = Literal["use", "require", "record", "tune", "background"]
+NewShapes = Literal["recapture", "error"]
+MODES: tuple[str, ...] = get_args(TuneMode)
+SHAPES: tuple[str, ...] = get_args(NewShapes)
+
+
+class JitSettings(TypedDict, total=False):
+    """What `jit` may be told by name."""
+
+    tune: TuneMode
+    shapes: NewShapes
+    donate: str | tuple[str, ...] | list[str]
+    device: str | None
+    threads: int | None
+    cache: Any
+    budget: float | str | None
+    symbols: Mapping[str, Any]
+    check: bool | None
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """See `jit`. `parameters`: the names of the function's arguments."""
+
+    tune: TuneMode = "use"
+    shapes: NewShapes = "recapture"
+    donate: tuple[str, ...] = ()
+    device: str | None = None
+    threads: int | None = None
+    cache: Any = None
+    budget: float | str | None = None
+    parameters: tuple[str, ...] = ()
+    symbols: Mapping[str, Any] = field(default_factory=dict)
+    check: bool | None = None
+
+    @property
+    def checks(self) -> bool:
+        """Whether schedules that nobody measured are checked before they answer."""
+        return first_use.wanted(self.check)
+
+    def __post_init__(self) -> None:
+        given.one_of("jit", "tune", self.tune, MODES)
+        given.one_of("jit", "shapes", self.shapes, SHAPES)
+        given.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
+        if self.device is not None and not isinstance(self.device, str):
+            raise UsageError(f'jit(device={self.device!r}): give a device\'s name, such as "cpu"')
+        object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))
+
+    def of(self, function: Callable[..., Any]) -> JitOptions:
+        """The options for one function. Raises UsageError for a name in `donate` that is no argument."""
+        if not self.donate and not self.symbols:
+            return self
+        names = tuple(inspect.signature(function).parameters)
+        for name in self.donate:
+            if name not in names:
+                raise UsageError(
+                    f"jit(donate={name!r}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})"
+                )
+        return replace(self, parameters=names)
+
+    def donated(self, layout: CallLayout) -> frozenset[int]:
+        """Positions of the tensors in donated arguments."""
+        if not self.donate:
+            return frozenset()
+        named = self.named(layout, range(len(layout.kinds)), [None] * len(layout.kinds))
+        found: set[int] = set()
+        for name in self.donate:
+            collect(named.get(name), found)
+        return frozenset(found)
+
+    def named(self, layout: CallLayout, tensors: Sequence[Any], numbers: Sequence[Any]) -> dict[str, Any]:
+        """Arguments by name, with these in the place of tensors and numbers."""
+        args, kwargs = layout.rebuilt(tensors, numbers)
+        return {**dict(zip(self.parameters, args)), **kwargs}
+
+
+def collect(tree: Any, into: set[int]) -> None:
+    """The ints of a tree."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        for t in tree:
+            collect(t, into)
+    elif type(tree) is int:
+        into.add(tree)

@@ -1,0 +1,304 @@
+"""From a graph to a list of calls: the kernels in order, which array each parameter is, and the graph's key.
+
+Graphs that differ only in which memory their leaves are share one list: it is made once and used for every step of a
+loop. The key numbers nodes in order and names leaves by shape, type and declared range."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...ir import index as ix
+from ...ir.checks.written_once import writes_whole
+from ...ir.errors import InternalError
+from ...ir.kernel import Kernel
+from ...ir.node import Node, as_node, const
+from ...ir.normal_form.naming import tidy
+from ...ir.online.rewrite import NoFold, compares, online
+from .. import partition as P
+from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
+from ..graph.primitives import cast
+from ..graph.source_lines import Line, at
+from ..graph.symbolic_sizes import extents
+from ..partition import Group
+from .pull import LoopPlan, pull
+
+# made -------------------------------------------------------------------------------------------------------
+# A group's kernel in its final writing: pulled, folded where the partition says so, tidied. Groups of equal structure,
+# as the layers of a model are, are pulled once.
+
+
+KEPT = 4096
+"""Kernels that are remembered."""
+
+
+@dataclass(frozen=True)
+class MadeKernel:
+    """A kernel with the node behind each of its inputs and outputs, in order."""
+
+    kernel: Kernel
+    inputs: tuple[TensorNode, ...]
+    outputs: tuple[TensorNode, ...]
+
+
+@dataclass(frozen=True)
+class KeptKernel:
+    """A kernel, and by number in the walk over a group which nodes are its inputs and outputs."""
+
+    kernel: Kernel | NoFold
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+_kept: OrderedDict[tuple[Any, ...], KeptKernel] = OrderedDict()
+_lock = threading.Lock()
+
+
+def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan) -> MadeKernel | NoFold:
+    """The kernel of a group whose nodes are not NumPy's; NoFold where it cannot run in tiles as the partition wants it to.
+    `stored`, `plan`: as for `pull`."""
+    own = {id(r) for r in group.roots}
+    nodes = list(walk(group.roots, lambda n: n.data is not None or (id(n) not in own and stored(n))))
+    number = {id(n): i for i, n in enumerate(nodes)}
+    types = tuple(sorted((number[i], t.name) for i, t in plan.kept.items() if i in number))
+    cut = tuple(sorted((number[i], s) for i, s in plan.splits.items() if i in number))
+    key = (*_key(group, nodes, number, stored, plan), types, cut)
+    with _lock:
+        found = _kept.get(key)
+        if found is not None:
+            _kept.move_to_end(key)
+    if found is None:
+        found = _made(group, stored, plan, number)
+        with _lock:
+            _kept[key] = found
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+    if isinstance(found.kernel, NoFold):
+        return found.kernel
+    return MadeKernel(found.kernel, tuple(nodes[i] for i in found.inputs), tuple(nodes[i] for i in found.outputs))
+
+
+def _made(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan, number: Mapping[int, int]) -> KeptKernel:
+    pulled = pull(group.roots, stored, group.head is not None and not group.folded, plan)
+    kernel: Kernel | NoFold = pulled.kernel
+    if group.folded and isinstance(kernel, Kernel):
+        kernel = online(kernel, products=True)
+    elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):
+        kernel = online(kernel) or kernel  # argmax in one pass; where there is no fold, several are as good
+    inputs, outputs = (tuple(number[id(n)] for n in ns) for ns in (pulled.inputs, pulled.outputs))
+    return KeptKernel(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
+
+
+def _key(
+    group: Group, nodes: list[TensorNode], number: Mapping[int, int], stored: Callable[[TensorNode], bool], plan: LoopPlan
+) -> tuple[Any, ...]:
+    """Equal for groups whose kernels are."""
+    own = {id(r) for r in group.roots}
+    memory: dict[int, int] = {}
+    rows: list[Any] = []
+    for n in nodes:
+        if id(n) not in own and (n.data is not None or stored(n)):
+            place = memory.setdefault(id(n.data) if n.data is not None else id(n), len(memory))
+            rows.append(("leaf", place, n.shape, n.dtype, range_of(n)))
+        else:
+            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
+            rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype))
+    order = tuple((number[id(r)], number[id(head)], dims) for r in group.roots if (loop := plan.loops.get(id(r))) for head, dims in (loop,))
+    return tuple(rows), tuple(number[id(r)] for r in group.roots), group.head is not None, bool(group.folded), order
+
+
+# proof ------------------------------------------------------------------------------------------------------
+# What is read was written: a list of calls is accepted only if each array is written once, whole, before it is read.
+#
+# A kernel proves when it is made that no index leaves the dimensions of its parameters. So where a parameter has as
+# many elements as the array behind it, and the array was written whole, every element that is read has a value. The
+# kernels of a list come out of several decisions of the partition, and nothing else compares what one stores with what
+# another one reads. A list that fails is a fault of this tool: an error, and no result.
+
+
+class ListedStep(NamedTuple):
+    """A call of a list: its name, its kernel (None: NumPy's code, which writes whole arrays), and the places of its arrays."""
+
+    name: str
+    kernel: Kernel | None
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+
+def prove(steps: Sequence[ListedStep], leaves: int, nodes: Sequence[TensorNode], outs: Sequence[int]) -> None:
+    """Raise InternalError where a step reads, or the list leaves, what no step before has written whole and in that type.
+    `leaves`: how many arrays come from outside; `nodes`: by place, a node of the array's shape and type; `outs`: results."""
+    written = set(range(leaves))
+    for name, kernel, inputs, outputs in steps:
+        for p in inputs:
+            if p not in written:
+                raise _fault(f"{name} reads", nodes[p], "before any kernel has written it")
+        for p in outputs:
+            if p in written:
+                raise _fault(f"{name} writes", nodes[p], "which has its values already")
+        if kernel is not None:
+            _prove_kernel(kernel, [nodes[p] for p in inputs], [nodes[p] for p in outputs])
+        written.update(outputs)
+    for p in outs:
+        if p not in written:
+            raise _fault("no kernel writes the result", nodes[p])
+
+
+def _prove_kernel(kernel: Kernel, reads: list[TensorNode], writes: list[TensorNode]) -> None:
+    """Whether a kernel's parameters are the arrays that it is called with, and it writes all of those that it stores."""
+    for b, n in (*zip(kernel.inputs, reads, strict=True), *zip(kernel.outputs, writes, strict=True)):
+        if b.dtype is not n.dtype or _count(b.shape) is not _count(extents(n.shape)):
+            raise _fault(f"{kernel.name} takes {b.dtype}{list(b.shape)} for", n)
+    for b, n in zip(kernel.outputs, writes, strict=True):
+        if not any(s.buffer is b and writes_whole(s) for s in kernel.stores):
+            raise _fault(f"{kernel.name} does not write every element of", n)
+
+
+def _count(shape: tuple[int | Node, ...]) -> Node:
+    """How many elements a shape has: equal counts are one node."""
+    out = const(1)
+    for n in shape:
+        out = ix.mul(out, as_node(n))
+    return out
+
+
+def _fault(what: str, n: TensorNode, more: str = "") -> InternalError:
+    return InternalError(
+        f"internal error: {what} {n.dtype}{list(n.shape)}{at(n.line)}{f', {more}' if more else ''}; "
+        "no result is given, since it could be wrong: please report the function"
+    )
+
+
+# calls ------------------------------------------------------------------------------------------------------
+Place = int
+"""An array of a call list: the leaves first, then what is computed."""
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel on arrays: `inputs` and `outputs` are places, in the kernel's order of parameters. `nodes`: what it stores
+    and why."""
+
+    kernel: Kernel
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    nodes: tuple[TensorNode, ...]
+    rules: tuple[P.Rule, ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class NumpyCall:
+    """One call of NumPy's code."""
+
+    call: HostCall
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    nodes: tuple[TensorNode, ...]
+    rules: tuple[P.Rule, ...]
+
+
+Call = KernelCall | NumpyCall
+
+
+@dataclass
+class CallList:
+    """What computes a graph. `leaves`: how many arrays come from outside; `nodes`: by place, a node of that shape and
+    type; `outs`: places of the outputs; `unfolded`: by a user's line, why a contraction there could not run in tiles."""
+
+    calls: list[Call]
+    leaves: int
+    nodes: list[TensorNode]
+    outs: tuple[Place, ...]
+    unfolded: dict[Line, str] = field(default_factory=dict)
+
+
+def leaves_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
+    """The leaves behind `outs`, in the order of their places; leaves on the same memory are one."""
+    found: dict[int, TensorNode] = {}
+    for n in walk(outs):
+        if is_leaf(n):
+            found.setdefault(_memory(n), n)
+    return list(found.values())
+
+
+def is_leaf(n: TensorNode) -> bool:
+    """Whether a node's values come from outside of the graph."""
+    return n.data is not None or n.op in FROM_OUTSIDE
+
+
+def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
+    """Equal for graphs that one call list computes."""
+    number: dict[int, int] = {}
+    memory: dict[int, int] = {}
+    rows: list[Any] = []
+    for n in walk(outs):
+        number[id(n)] = len(number)
+        if is_leaf(n):
+            place = memory.setdefault(_memory(n), len(memory))
+            rows.append(("leaf", place, n.shape, n.dtype.name, range_of(n)))
+        else:
+            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
+            rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype.name))
+    return (tuple(rows), tuple(number[id(o)] for o in outs))
+
+
+def call_list(outs: Sequence[TensorNode]) -> CallList:
+    """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory. Raises
+    InternalError where what a kernel reads is not proved to be written (`proof`)."""
+    banned: dict[int, str] = {}
+    while True:
+        parted = P.partition(outs, banned)
+        strays = parted.strays()
+        if strays:
+            banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
+            continue
+        plan = LoopPlan(parted.regions.plan.loops, parted.kept_types(), parted.regions.splits)
+        made = [None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups]
+        failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
+        banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
+        if not failed:
+            return _listed(outs, parted, [m for m in made if not isinstance(m, NoFold)], banned)
+
+
+def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKernel | None], banned: dict[int, str]) -> CallList:
+    leaves, kept = leaves_of(outs), parted.kept_types()
+    nodes = list(leaves)
+    place = {_memory(n): i for i, n in enumerate(leaves)}
+    calls: list[Call] = []
+    for group, m in zip(parted.groups, made, strict=True):
+        for root in group.roots:
+            place[_memory(root)] = len(nodes)
+            wide = kept.get(id(root))
+            nodes.append(root if wide is None else cast(root, wide))
+        read, written = (group.roots[0].src, tuple(group.roots)) if m is None else (m.inputs, m.outputs)
+        rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
+        why = written, tuple(rules[id(n)] for n in written)
+        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
+        if m is None:
+            calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *why))
+        else:
+            calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
+    reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
+    found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+    prove_list(found)
+    return found
+
+
+def prove_list(made: CallList) -> None:
+    """Raise InternalError where something of a list is read that was not written."""
+    steps = [
+        ListedStep(c.kernel.name, c.kernel, c.inputs, c.outputs)
+        if isinstance(c, KernelCall)
+        else ListedStep(c.call.name, None, c.inputs, c.outputs)
+        for c in made.calls
+    ]
+    prove(steps, made.leaves, made.nodes, made.outs)
+
+
+def _memory(n: TensorNode) -> int:
+    """What tells arrays apart: leaves on one memory are one array."""
+    return id(n.data) if n.data is not None else id(n)

@@ -1,0 +1,151 @@
+"""Index tensors that must lie inside: the mark that says so, and the check of a graph's marks.
+
+A mark is a cast to the node's own type, so kernels compute nothing for it. Whoever computes a graph asks `check_of` for one more
+output: of each marked tensor a kernel finds the element that is furthest away, as the largest of (element − lowest place)
+without a sign, and NumPy's side compares these few numbers and raises. It runs before whatever does not need it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
+from ...ir.errors import OutOfRangeError
+from .node import HostCall, TensorNode, walk
+from .primitives import cast, const, elementwise, host, marked, reduce
+from .source_lines import Line, at, user_line
+from .symbolic_sizes import SymbolicSize, below, most, symbolic
+from .value_ranges import RangeMark, interval
+
+CHECK = "index check"
+"""The name of the call that compares."""
+
+
+class IndexMark(RangeMark):
+    """The mark of integers that must be places in `size` elements. `what` they are to people: an index, a label; `name`: of the
+    function that they were given to; `dim`: the dimension that they are places in, `negative`: counted from its end as well."""
+
+    __slots__ = ("dim", "negative", "size", "what")
+
+    def __init__(self, what: str, name: str, dim: int, size: int, negative: bool) -> None:
+        super().__init__(name, -most(size) if negative else 0, most(size) - 1)
+        self.what, self.dim, self.size, self.negative = what, dim, size, negative
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells checks apart."""
+        return self.what, self.name, self.dim, self.size, self.negative
+
+    def look(self, values: Any, line: Line) -> None:
+        """Raise OutOfRangeError where an integer of a NumPy array lies outside. The size is a number."""
+        if not values.size:
+            return
+        low, high = int(values.min()), int(values.max())
+        first = -self.size if self.negative else 0
+        if low < first or high >= self.size:
+            raise self.error(low if low < first else high, self.size, line)
+
+    def error(self, value: int, size: int, line: Line) -> OutOfRangeError:
+        """What is said of a value outside."""
+        return OutOfRangeError(f"{self.name}: {self.what} {value} is out of range for dimension {self.dim} of {size} elements{at(line)}")
+
+    def holds(self, n: TensorNode) -> bool:
+        """Whether the elements of a node cannot be outside, by what is known of them."""
+        if isinstance(n.arg, IndexMark) and n.arg.size == self.size and (self.negative or not n.arg.negative):
+            return True
+        low, high = interval(n)
+        if isinstance(self.size, SymbolicSize):
+            return (low >= 0 or (self.negative and below(-low - 1, self.size))) and below(high, self.size)
+        return low >= (-self.size if self.negative else 0) and high < self.size
+
+
+def switched_off() -> bool:
+    """TILEWRIGHT_INDEX_CHECKS=0: indices are not checked; outside, the nearest place is read, and nothing is written."""
+    return os.environ.get("TILEWRIGHT_INDEX_CHECKS", "1") == "0"
+
+
+def checked(index: TensorNode, by: IndexMark, now: bool) -> TensorNode:
+    """`index`, whose elements are known to be inside when they are used. `now`: what has values is checked here, once; else
+    whenever the node is computed. Raises OutOfRangeError."""
+    if switched_off() or index.size == 0 or by.holds(index):
+        return index
+    if now and index.data is not None and not isinstance(by.size, SymbolicSize):
+        by.look(index.data.array, user_line())
+        return index
+    return marked(index, by)
+
+
+# the check of a graph ---------------------------------------------------------------------------------------------
+def check_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
+    """One node that raises OutOfRangeError where a marked tensor behind `outs` has an element outside; none where none is
+    marked. Of several the first is named, in the order in which they were made."""
+    found = [(n, _Row.of(n)) for n in walk(outs) if isinstance(n.arg, IndexMark) and n.data is None]
+    if not found:
+        return []
+    rows = [row for _, row in found]
+    call = HostCall(CHECK, _Look(rows), tuple(row.key for row in rows))
+    return [host(call, tuple(s for n, row in found for s in row.sources(n.src[0])), (1,), uint8)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One marked tensor, of `dtype`. NumPy's side gets the largest of (element − lowest place) as a number without a sign
+    (`plain`), in which what lies below is larger than everything that lies inside; and of `symbolic` sizes their values."""
+
+    by: IndexMark
+    dtype: DType
+    plain: DType
+    symbolic: bool
+    line: Line
+
+    @classmethod
+    def of(cls, n: TensorNode) -> _Row:
+        x = n.src[0]
+        plain = uint32 if x.dtype.size <= 4 and most(n.arg.size) < 1 << 31 else uint64
+        return cls(n.arg, x.dtype, plain, isinstance(n.arg.size, SymbolicSize) or symbolic(x.shape), n.line)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells calls apart. (Lines do not: whoever runs another graph's call has its own to look.)"""
+        return self.by.key, self.dtype.name, self.symbolic
+
+    @property
+    def signed(self) -> bool:
+        """Whether elements can be below 0."""
+        return self.dtype.kind != "u"
+
+    def sources(self, x: TensorNode) -> list[TensorNode]:
+        """What NumPy's side gets: [the furthest element], or that, the size and how many elements there are."""
+        by = self.by
+        away = cast(cast(x, int32 if self.plain is uint32 else int64), self.plain) if self.signed else cast(x, self.plain)
+        if by.negative and self.signed:
+            away = elementwise("add", away, const(by.size, self.plain, x.shape))
+        top = reduce("max", away, range(len(x.shape)))
+        return [top, const(by.size, int64), const(x.count, int64)] if self.symbolic else [top]
+
+    def look(self, numbers: Iterator[Any]) -> None:
+        """Raise OutOfRangeError where the furthest element is outside."""
+        away = int(next(numbers))
+        size, count = (int(next(numbers)), int(next(numbers))) if self.symbolic else (self.by.size, 1)
+        first = -size if self.by.negative and self.signed else 0
+        if away < size - first or not count:
+            return
+        bits = 8 * self.plain.size
+        value = (away + first) % (1 << bits)
+        raise self.by.error(value - (1 << bits) if self.signed and value >> (bits - 1) else value, size, self.line)
+
+
+class _Look:
+    """NumPy's side of a check. It knows no nodes: what is remembered of a graph keeps no tensor alive."""
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self.rows = rows
+
+    def __call__(self, *numbers: Any) -> int:
+        """0, written to the check's result. Raises OutOfRangeError."""
+        left = iter(numbers)
+        for row in self.rows:
+            row.look(left)
+        return 0

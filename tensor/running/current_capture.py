@@ -1,0 +1,110 @@
+"""What is being captured on this thread: which nodes were made in it, and which tensors were assigned to.
+
+While a function is captured, its arguments have no values, and tensors from outside are read at every later call. So
+asking for a value is an error here, and an assignment only says what the tensor shall become."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ...ir.errors import UsageError
+from ...ir.node import Node
+from ..graph.node import TensorNode, interned_in, walk
+from ..graph.source_lines import at, user_line
+
+SizeCheck = Callable[[Mapping[Node, int]], None]
+
+
+class Capture:
+    """One function being captured. `table`: the nodes made in it. `assigned`: by the id of a tensor, the tensor and the
+    node that it had before. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.table: dict[tuple[Any, ...], TensorNode] = {}
+        self.assigned: dict[int, tuple[Any, TensorNode]] = {}
+        self.inside: set[int] = set()
+        self.checks: list[SizeCheck] = []
+
+    def assign(self, tensor: Any, node: TensorNode) -> None:
+        """`tensor` has the values of `node` from here on."""
+        self.assigned.setdefault(id(tensor), (tensor, tensor.node))
+        tensor.node = node
+
+    def restore(self) -> None:
+        """Give every tensor the node that it had before."""
+        for tensor, node in self.assigned.values():
+            tensor.node = node
+
+    def made(self) -> set[int]:
+        """The ids of the nodes made here."""
+        return {id(n) for n in self.table.values()} | self.inside
+
+
+class _Current(threading.local):
+    capture: Capture | None = None
+
+
+thread = _Current()
+
+
+def current() -> Capture | None:
+    """What this thread captures, or None."""
+    return thread.capture
+
+
+def check_captured(size: Any) -> None:
+    """Raise UsageError where nothing is being captured: symbolic sizes have no value outside."""
+    if current() is None:
+        raise UsageError(f"{size!r}: a symbolic size has a value in functions captured with jit(symbols=...) only")
+
+
+@contextmanager
+def capturing(name: str) -> Iterator[Capture]:
+    """Capture on this thread. Whatever happens inside, tensors have their nodes back afterwards."""
+    made, before = Capture(name), thread.capture
+    thread.capture = made
+    try:
+        with interned_in(made.table):
+            yield made
+    finally:
+        thread.capture = before
+        made.restore()
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Not captured for a while: what is computed here is computed now."""
+    before = thread.capture
+    thread.capture = None
+    try:
+        yield
+    finally:
+        thread.capture = before
+
+
+def check_values(outs: Iterable[TensorNode]) -> None:
+    """Raise UsageError where the values of `outs` are not known yet, with the user's line."""
+    capture = current()
+    wanted = list(outs)
+    known = capture.made() if capture is not None else set()
+    slots = []
+    for n in walk(wanted):
+        if n.op == "slot":
+            slots.append(n)
+        elif capture is not None and n.data is not None and id(n) not in known:
+            raise UsageError(
+                f"{capture.name} is being captured, and reads the value of a tensor from outside ({n.dtype}{list(n.shape)}): later calls "
+                f"would not see it change. Read it before, and pass it as an argument, or use tensors only{at(user_line())}"
+            )
+    if not slots:
+        return
+    if capture is None:
+        raise UsageError(f"this tensor was made while a function was captured, and has no value: return it from there{at(user_line())}")
+    raise UsageError(
+        f"{capture.name} is being captured, and reads (or branches on) a value that depends on its arguments: they have none yet. Return "
+        f"the tensor, use where() instead of branching, or make the argument static{at(user_line())}"
+    )

@@ -1,0 +1,176 @@
+"""Realising: the call list of a graph, found or made, run now on new memory.
+
+Lists are remembered by the graph without the memory of its leaves (`detached`), so that they keep no tensor alive."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.dtypes import bool_
+from ...ir.errors import UsageError
+from ..fusion.call_list import Call, CallList, NumpyCall, call_list, key_of, leaves_of
+from ..graph import index_maps as maps
+from ..graph import numpy_evaluation as small
+from ..graph.index_checks import CHECK, check_of
+from ..graph.node import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
+from ..memory import buffers
+from .compiled_kernels import bound
+from .current_capture import check_values, current
+from .observers import WATCH, timed
+
+if TYPE_CHECKING:
+    from ..memory.buffers import TensorBuffer
+
+
+def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorNode]]:
+    """Copies of `outs` and all behind them, in which leaves are slots; and the leaves, by the numbers of their slots. Leaves
+    on one memory are one slot, and those behind what has no elements are none. Marks of casts, which say something of gradients
+    only and may know other nodes, stay behind."""
+    copies: dict[int, TensorNode] = {}
+    leaves: dict[int, TensorNode] = {}
+    found: list[TensorNode] = []
+    for n in walk(outs):
+        if n.data is not None or n.op in FROM_OUTSIDE:
+            at = id(n.data) if n.data is not None else id(n)
+            if at not in leaves:
+                found.append(n)
+                leaves[at] = _copy(n, "slot", (), Slot(len(leaves), range_of(n)))
+            copies[id(n)] = leaves[at]
+        elif 0 in n.shape:
+            copies[id(n)] = _without_elements(n)
+        else:
+            copies[id(n)] = _copy(n, n.op, tuple(copies[id(s)] for s in n.src), None if n.op == "cast" else n.arg)
+    return [copies[id(o)] for o in outs], found
+
+
+def copied(n: TensorNode) -> TensorNode:
+    """The same operation as a node of its own, which no other expression is one with."""
+    return _copy(n, n.op, n.src, n.arg)
+
+
+def _without_elements(n: TensorNode) -> TensorNode:
+    """What has no elements as a constant: a kernel that reads what it was made from could not say where."""
+    zero = _copy(n, "const", (), False if n.dtype is bool_ else 0.0 if n.dtype.is_float else 0)
+    zero.shape = ()
+    return _copy(n, "view", (zero,), maps.broadcast((), n.shape))
+
+
+def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> TensorNode:
+    new = TensorNode.__new__(TensorNode)
+    new.op, new.src, new.arg, new.shape, new.dtype, new.line, new.data = op, src, arg, n.shape, n.dtype, n.line, None
+    new.tracked = False
+    return new
+
+
+KEPT = 512
+"""Call lists that are remembered."""
+
+_lists: OrderedDict[tuple[Any, ...], CallList] = OrderedDict()
+_lock = threading.Lock()
+
+
+def listed(outs: Sequence[TensorNode]) -> CallList:
+    """The call list of a graph, made when it is first asked for."""
+    key = key_of(outs)
+    with _lock:
+        found = _lists.get(key)
+        if found is not None:
+            _lists.move_to_end(key)
+            return found
+    with timed("graph", "partition and pull"):
+        found = call_list(detached(outs)[0])
+    with _lock:
+        _lists[key] = found
+        while len(_lists) > KEPT:
+            _lists.popitem(last=False)
+    return found
+
+
+def device_of(leaves: Sequence[TensorNode], default: str) -> str:
+    """The one device that all leaves lie on. Raises UsageError."""
+    found = dict.fromkeys(n.data.device for n in leaves if n.data is not None)
+    if len(found) > 1:
+        raise UsageError(f"tensors lie on different devices ({', '.join(found)}): move them to one with .to()")
+    return next(iter(found), default)
+
+
+def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
+    """Give every node of `outs` memory with its values. Raises UsageError where they are not known, as while a function is
+    captured, and OutOfRangeError where an index is."""
+    if current() is not None:
+        check_values(outs)
+    wanted = list({id(o): o for o in outs if o.data is None}.values())
+    if not wanted:
+        return
+    leaves = leaves_of(wanted)
+    if any(n.data is None for n in leaves):
+        check_values(wanted)
+    device = device_of(leaves, device)
+    if small.fits(wanted, device):
+        with timed("numpy", "small graph", device):
+            small.compute(wanted, device)
+        return
+    check = check_of(wanted)
+    made = listed([*wanted, *check])
+    read = [leaves[n.arg.number] for n in made.nodes[: made.leaves]]
+    places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in read]
+    places += [None] * (len(made.nodes) - len(read))
+    last = _last_uses(made)
+    for i, call in enumerate(made.calls):
+        if isinstance(call, NumpyCall) and call.call.name == CHECK:
+            call = replace(call, call=check[0].arg)  # the list may be of another graph like this one, with other lines
+        for p in call.outputs:
+            n = made.nodes[p]
+            places[p] = buffers.new(n.shape, n.dtype, device, n.line)
+        if WATCH.observer is None:
+            _run(call, places, device)
+        else:
+            _watched(call, places, device)
+        for p in last.get(i, ()):
+            places[p] = None
+    for n, p in zip(wanted, made.outs[: len(wanted)], strict=True):
+        n.data = places[p]
+
+
+def _given(n: TensorNode, device: str) -> TensorBuffer:
+    """A number that kernels get as a parameter."""
+    made = buffers.new((), n.dtype, device, n.line)
+    buffers.fill(made, n.arg[1])
+    return made
+
+
+def _run(call: Call, places: list[TensorBuffer | None], device: str) -> None:
+    used = [b for p in (*call.inputs, *call.outputs) if (b := places[p]) is not None]
+    out = used[-1]
+    if isinstance(call, NumpyCall):
+        buffers.fill(out, call.call.function(*[b.array for b in used[:-1]]))
+    elif all(b.nbytes for b in used[len(call.inputs) :]):
+        bound(call.kernel, device)(*[b.address for b in used])
+
+
+def _watched(call: Call, places: list[TensorBuffer | None], device: str) -> None:
+    """The same, timed; a kernel is built before."""
+    if isinstance(call, NumpyCall):
+        with timed("numpy", call.call.name, device):
+            _run(call, places, device)
+        return
+    bound(call.kernel, device)
+    with timed("kernel", call.kernel.name, device, call.kernel):
+        _run(call, places, device)
+
+
+def _last_uses(made: CallList) -> dict[int, list[int]]:
+    """By call: the computed places that nothing reads after it."""
+    last: dict[int, int] = {}
+    for i, call in enumerate(made.calls):
+        for p in (*call.inputs, *call.outputs):
+            last[p] = i
+    out: dict[int, list[int]] = {}
+    for p, i in last.items():
+        if p >= made.leaves and p not in made.outs:
+            out.setdefault(i, []).append(p)
+    return out
