@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..opts.analysis.computed import all_contractions
 from ..opts.analysis.dots import fitting
-from ..opts.analysis.scattered import alike
 from ..opts.analysis.structure import Contraction, extent, nests, shared_axes
 from ..opts.apply_options import apply
 from ..opts.decided_blocks import allowed_sizes, undecided
@@ -16,6 +15,7 @@ from ..opts.defaults import rows
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.cache import PREFETCH, STREAM, prefetching
+from ..opts.rewrites.split_scatter import alike
 from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
 from .fitted_blocks import fitted

@@ -35,11 +35,11 @@ def apply_cached(kernel: Kernel, opts: Opts, target: Target) -> Scheduled:
 def proposals(s: Scheduled) -> list[Opts]:
     """What `actions` checks for legality: for a search that looks at a few of them, and applies those itself. Each
     option of the registry says what; where phases have options of their own, of each phase."""
-    own = any(OPTIONS[o.op].by_phase for o in s.opts)
+    own = any(OPTIONS[o.op].by_phase(s.kernel, o) for o in s.opts)
     nears = [Neighbourhood(p) for p in s.phases] if own else [Neighbourhood(s)]
     found: dict[Opts, None] = {}
     for option in OPTIONS.values():
         if option.propose is not None:
-            for near in [Neighbourhood(s)] if option.by_phase else nears:
+            for near in [Neighbourhood(s)] if option.proposes_whole else nears:
                 found |= dict.fromkeys(option.propose(near))
     return list(found)

@@ -1,5 +1,5 @@
 """Schedules that follow from a kernel's structure alone: rows, and points of groups of threads. The second kernel of
-a SPLITK runs with one of them, and start schedules begin with them."""
+a SPLIT runs with one of them, and start schedules begin with them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
     if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
         # nothing to spread but the reduction itself: chunks of it, several streams for each thread
         name, chunks = site_name(whole[0]), _chunks(extent(whole[0]), threads, width)
-        out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
+        out += [opt("SPLIT", name, chunks), opt("UPCAST", f"{name}.s", 4)]
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
         whole = [a for a in best if a.arg.family not in cut and a.arg.name not in cut]

@@ -47,7 +47,7 @@ def _grid(s: Scheduled) -> None:
     for part in s.grid:
         for nest in s.nests:
             if part.axis in nest.reduce_axes:
-                raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
+                raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLIT")
             if part.axis not in nest.axes and not _in_each_item(s, nest):
                 raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
     grid = {p.axis for p in s.grid}

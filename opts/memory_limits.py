@@ -12,13 +12,13 @@ from .opt import Opt
 from .schedule import Scheduled
 
 MAX_WORK_BYTES = 1 << 28
-"""Of what SPLITK keeps between its two kernels."""
+"""Of what SPLIT keeps between its two kernels."""
 MAX_PROGRAM_BYTES = 1 << 31
 """Of all panels, tiles and workspaces of a program, on every core of its target."""
 
 
 def check_work(o: Opt, size: int) -> None:
-    """Raise OptError where the partial results of `o`, a SPLITK, take too much."""
+    """Raise OptError where the partial results of `o`, a SPLIT, take too much."""
     if size > MAX_WORK_BYTES:
         raise OptError(f"{o}: the partial results would take {_mib(size)}; at most {_mib(MAX_WORK_BYTES)} are allowed: take fewer chunks")
 

@@ -50,23 +50,37 @@ _TABLE = (
     OldOption(Syntax(name="EXIT", letter="EXIT", on="tensor", arg=None), lambda on, arg: ("EARLY_EXIT", on, None)),
     OldOption(Syntax(name="NT", letter="NT", on="tensor", arg=None), _with("CACHE", policy="stream")),
     OldOption(Syntax(name="FETCH", letter="F", on="tensor", arg=None), _with("CACHE", policy="prefetch")),
+    OldOption(Syntax(name="SPLITK", letter="SPLITK", on="axis"), _fields("SPLIT", amount="n")),
+    OldOption(Syntax(name="SPLITSCAN", letter="KS", on="axis"), _fields("SPLIT", amount="n")),
+    OldOption(
+        Syntax(
+            name="PRIVATE",
+            letter="V",
+            on="tensor",
+            arg={"chunks": int, "copies": int},
+            defaults={"chunks": 1, "copies": 1},
+            short=(("", "chunks"), ("x", "copies")),
+        ),
+        _fields("SPLIT", chunks="n"),
+    ),
     OldOption(Syntax(name="PERSIST", letter="PER", on="grid"), _fields("GRID", amount="persist")),
     OldOption(Syntax(name="WARPSPEC", letter="WS", on="grid"), _fields("GRID", amount="warpspec")),
     OldOption(Syntax(name="CLUSTER", letter="CL", on="grid"), _fields("GRID", amount="cluster")),
     OldOption(Syntax(name="LAUNCH", letter="REGS", on="grid"), _fields("GRID", amount="registers")),
     OldOption(Syntax(name="NOLOCAL", letter="NOLOCAL", on="grid", arg=None), _with("GRID", threads=1)),
 )
+ROLL = Syntax(name="ROLL", letter="RO", on="axis", arg=None)
 OLD_OPTIONS: Mapping[str, OldOption] = {old.form.name: old for old in _TABLE}
-OLD_FORMS: Mapping[str, Syntax] = {old.form.name: old.form for old in _TABLE}
+OLD_FORMS: Mapping[str, Syntax] = {old.form.name: old.form for old in _TABLE} | {ROLL.name: ROLL}
 """How they were written: the short form reads them too."""
 
 
 def renamed(options: Sequence[Any]) -> Sequence[Any]:
     """A decoded list of options, in JSON form or as `Opt`, with those of earlier versions replaced. OptError where one cannot be."""
-    if not any(_name(o) in OLD_OPTIONS for o in options):
+    if not any(_name(o) in OLD_FORMS for o in options):
         return options
     out: list[Any] = []
-    for o in options:
+    for o in _rolling(options):
         old = OLD_OPTIONS.get(_name(o))
         if old is None:
             out.append(o)
@@ -74,6 +88,23 @@ def renamed(options: Sequence[Any]) -> Sequence[Any]:
             raise OptError(f'expected ["{o[0]}", "on", argument], got {o!r}')
         else:
             out.append(old.now(o[1], o[2] if len(o) == 3 else None))
+    return out
+
+
+def _rolling(options: Sequence[Any]) -> Sequence[Any]:
+    """The list with ROLL as a field of the HALO that made the blocks which it names. OptError where none did."""
+    rolls = [o for o in options if _name(o) == ROLL.name]
+    if not rolls:
+        return options
+    out = [list(o) if _name(o) else getattr(o, "json", o) for o in options if _name(o) != ROLL.name]
+    for _, blocks, *_ in rolls:
+        axis, _, number = str(blocks).rpartition(".h")
+        made = [i for i, o in enumerate(out) if _name(o) == "HALO" and o[1] == axis]
+        at = int(number or 1) if number.isdecimal() or not number else 0
+        if not 1 <= at <= len(made):
+            raise OptError(f"ROLL({blocks}): it is a field of HALO now, HALO(axis, n, roll=1), and no HALO makes these blocks")
+        o = out[made[at - 1]]
+        out[made[at - 1]] = ["HALO", axis, {**(o[2] if isinstance(o[2], dict) else {"n": o[2]}), "roll": 1}]
     return out
 
 

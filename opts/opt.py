@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..ir.errors import OptError
-from .old_options import OLD_OPTIONS, renamed
+from .old_options import OLD_FORMS, OLD_OPTIONS, renamed
 from .written import short_form
 from .written.syntax import SET, SYNTAX, Scalar, Syntax
 
@@ -149,7 +149,7 @@ def dumps(opts: Iterable[Opt]) -> str:
 def current_text(text: str) -> str:
     """The canonical JSON of a schedule with the names of today; `text` itself where it has no others. Rows of the cache are the same
     schedule where these texts are."""
-    if not any(f'"{name}"' in text for name in OLD_OPTIONS):
+    if not any(f'"{name}"' in text for name in OLD_FORMS):
         return text
     return json.dumps([o.json for o in parse(text)], sort_keys=True, separators=(",", ":"))
 

@@ -60,7 +60,7 @@ class Option(Syntax):
     * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
     * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes
       another kernel instead has `rewrite`, which gives the whole schedule; it comes before all others, wherever it
-      stands in the list. `leads`: whether all options of this name come before others that rewrite a kernel, too. `by_phase`: each phase that it makes has its own options, so a search looks at each;
+      stands in the list. `leads`: whether all options of this name come before others that rewrite a kernel, too. `by_phase`: whether each phase that it makes has its own options, so that a search looks at each; `proposes_whole`: its own proposals are about the whole kernel all the same;
     * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished
       schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
     * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
@@ -79,7 +79,8 @@ class Option(Syntax):
     act: Callable[[ScheduleBuilder, Opt], None] | None = None
     rewrite: Callable[[Rewriting], Scheduled] | None = None
     leads: Callable[[Kernel, Opts], bool] | None = None
-    by_phase: bool = False
+    by_phase: Callable[[Kernel, Opt], bool] = lambda kernel, o: False
+    proposes_whole: bool = False
     finish: Callable[[Scheduled, ScheduleBuilder], Scheduled] | None = None
     check: Callable[[Scheduled], None] | None = None
     propose: Callable[[Neighbourhood], Iterable[Opts]] | None = None
@@ -129,6 +130,13 @@ def used(opts: Opts) -> list[Option]:
 def leads(option: Option, kernel: Kernel, opts: Opts) -> bool:
     """Whether an option rewrites a kernel before others do."""
     return option.leads is not None and option.leads(kernel, tuple(o for o in opts if o.op == option.name))
+
+
+def check_workspace(r: Rewriting) -> None:
+    """Raise OptError where an option keeps something from call to call: what waits between phases is made anew by each."""
+    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the workspace between the phases of {r.mine[0]} is made anew by each call; use one of them")
 
 
 def act(b: ScheduleBuilder, opts: Opts) -> None:

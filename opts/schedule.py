@@ -61,6 +61,7 @@ class Scheduled(Loops):
             for p in (*self.loops(n), *self.shared(n), *self.registers(n)):
                 lines.append(f"  {p.axis.arg.name} {p.kind} {p.size!r} {p.stride} {p.clip}")
         lines += [f"stage {s.describe}" for _, s in sorted(self.stages.items())]
+        lines += [f"ring {name} {r}" for name, r in sorted(self.rings.items())]
         lines += [f"dot {d.describe}" for _, d in sorted(self.dots.items())]
         lines += [f"tensor {t.describe}" for _, t in sorted(self.tensors.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]

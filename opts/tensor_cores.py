@@ -46,7 +46,7 @@ class Factors:
 
 
 def products(expr: Node) -> tuple[Node, tuple[Node, ...]]:
-    """What is summed, and where: `expr` without conditions outside of which it is zero (the last chunk of SPLITK has one)."""
+    """What is summed, and where: `expr` without conditions outside of which it is zero (the last chunk of SPLIT has one)."""
     conds: list[Node] = []
     while expr.op == "where" and expr.src[2].op == "const" and expr.src[2].arg == 0:
         conds += conjuncts(expr.src[0])

@@ -124,8 +124,8 @@ def _whole(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Opt
     """The phase of a value that is needed whole: rows, or chunks of a reduction that has none to spread."""
     found = list(rows(kernel, target, threads, 4 * lanes, False))
     reduced = [a for v in kernel.values.values() for a in v.reduce_axes if extent(a) >= 8 * threads]
-    if threads > 1 and reduced and not any(o.op in ("PARALLEL", "SPLITK") for o in found):
-        found.append(opt("SPLITK", reduced[0].arg.name, 8 * threads))
+    if threads > 1 and reduced and not any(o.op in ("PARALLEL", "SPLIT") for o in found):
+        found.append(opt("SPLIT", reduced[0].arg.name, 8 * threads))
     return found
 
 
@@ -233,7 +233,7 @@ def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int,
         return
     name = outer[0].arg.name
     rows_ = 1 if len(outer) > 1 else tile[1]
-    cuts = (opt("HALO", name, strip // rows_ * rows_), opt("HALO", name, rows_))
+    cuts = (opt("HALO", name, strip // rows_ * rows_), opt("HALO", name, n=rows_, roll=1))
     kept = [v for v in chain if isinstance(kernel.values[v].expr, Node)]
     try:
         inner = tiled(tiled(kernel, cuts[0]), cuts[1])
@@ -245,13 +245,13 @@ def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int,
     if kept_bytes > target.l2 // 2 or not _overlap(kernel, inner, chain):
         return
     try:  # (blocks of clamped values do not: each is kept by itself, in `_overlapped`)
-        apply(kernel, (*cuts, opt("ROLL", blocks), *stages), target)
+        apply(kernel, (*cuts, *stages), target)
     except OptError:
         return
     # a kept value's rows are computed from where the last block ended
     tall = [x for v in chain for x in (_rows(inner, v, rows_, tile),)]
     nests = _by_family(inner, [*(o for x in tall for o in x), *_nests(inner, tile, kept)])
-    yield [*cuts, opt("ROLL", blocks), *stages, *nests, opt("PARALLEL", f"{name}.h")]
+    yield [*cuts, *stages, *nests, opt("PARALLEL", f"{name}.h")]
 
 
 def _rows(kernel: Kernel, name: str, step: int, tile: tuple[int, int]) -> list[Opt]:

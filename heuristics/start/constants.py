@@ -32,7 +32,7 @@ def constant_starts(kernel: Kernel, target: Target, threads: int, starts: Sequen
 def packed_once(kernel: Kernel, opts: Opts, target: Target) -> Opts:
     """`opts` with every constant input of a sum of products packed before the first call; `opts` itself where that
     changes nothing. What follows may be illegal."""
-    if target.lang not in ("llvm", "c") or any(o.op == "SPLITK" for o in opts):
+    if target.lang not in ("llvm", "c") or any(o.op == "SPLIT" for o in opts):
         return opts
     names = [b.name for b in kernel.inputs if b.constant and any(b in (c.wide, c.tall) for c in contractions(kernel))]
     # instructions that take a panel come after it

@@ -16,6 +16,7 @@ from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.fuse import by_family
+from ...opts.options.split import scan_name
 from ...targets import Target
 from ..machine import SLOW
 
@@ -58,7 +59,7 @@ def columns(kernel: Kernel, target: Target, lanes: int, threads: int) -> Iterato
             pad = (opt("PADTO", site_name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
             for chunks in (8 * threads, 2 * threads):
                 yield (
-                    opt("SPLITK", site_name(a), chunks),
+                    opt("SPLIT", site_name(a), chunks),
                     *pad,
                     opt("UPCAST", site_name(lane), width),
                     opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2),
@@ -240,7 +241,7 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                 yield (wide, *side, *outer)
                 chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
                 if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
-                    yield (opt("SPLITSCAN", site_name(along), chunks), wide, *side)
+                    yield (opt("SPLIT", scan_name(kernel, along), chunks), wide, *side)
             if across and extent(across[-1]) >= 4 * lanes and extent(along) % TURNED == 0:
                 steps = opt("UPCAST", family_name(kernel, along), TURNED)  # where a step is long, a row to each lane
                 yield (steps, opt("UPCAST", site_name(across[-1]), lanes), *outer)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from ...ir import index as ix
 from ...ir.kernel import Kernel
-from ...opts.analysis.scattered import Scatter, alike, privatisable
 from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, site_name
 from ...opts.opt import Opt, Opts, opt
-from ...opts.options.private import LEAST
+from ...opts.options.split import LEAST_POINTS as LEAST
+from ...opts.rewrites.split_scatter import Scatter, alike, privatisable
 from ...targets import Target
 
 STEPS = (8, 16)
@@ -39,7 +39,7 @@ def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
         for chunks in [n for n in several if n <= most and (n == threads or n * size <= target.l2 // 2)] or [1]:
             for n in copies[:2]:
                 if chunks * n > 1:
-                    own = tuple(opt("PRIVATE", name, chunks=chunks, copies=n) for name in names)
+                    own = tuple(opt("SPLIT", name, n=chunks, copies=n) for name in names)
                     yield from ((*own, *rest) for rest in _steps(scatter, lanes, n, len(names)))
         yield from _steps(scatter, lanes, 1, len(names))
 
@@ -61,7 +61,7 @@ def scattered(kernel: Kernel, lanes: int, names: tuple[str, ...], numbers: Mappi
     spelled = (opt("UPCAST", site_name(last), width),) if width > 1 else ()
     if numbers["chunks"] * numbers["copies"] == 1:
         return spelled
-    return (*(opt("PRIVATE", n, chunks=numbers["chunks"], copies=numbers["copies"]) for n in names), *spelled)
+    return (*(opt("SPLIT", n, n=numbers["chunks"], copies=numbers["copies"]) for n in names), *spelled)
 
 
 def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
@@ -72,7 +72,7 @@ def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
         for each in (256, 64, 16):
             chunks = min(most, target.cores * each)
             if chunks >= target.cores:
-                own = tuple(opt("PRIVATE", name, chunks=chunks) for name in names)
+                own = tuple(opt("SPLIT", name, chunks) for name in names)
                 yield from ((*own, opt("LOCAL", f"{site_name(long)}.s", n)) for n in (32, 64))
 
 

@@ -189,7 +189,7 @@ def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[
 
 
 def check_reads(kernel: KernelBody) -> None:
-    """Raise KernelError where a kernel that somebody wrote reads one of its outputs. (A schedule's phases may: PRIVATE's second
+    """Raise KernelError where a kernel that somebody wrote reads one of its outputs. (A schedule's phases may: SPLIT's second
     phase reads copies of the output.)"""
     for n in walk(*kernel.expressions()):
         if n.op == "load" and load_parts(n)[0].role == "out":

@@ -474,7 +474,7 @@ _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary(
 
 
 class CanonicalNames(Protocol):
-    """What names an option holds: `on` is "axis", "loop", "tensor" or "grid"; `named_fields` are the fields whose
+    """What names an option holds: `on` is "axis", "loop", "tensor", "any" (an axis, or else a tensor) or "grid"; `named_fields` are the fields whose
     values are loops or axes."""
 
     @property
@@ -519,7 +519,7 @@ class Canonical:
         o: Sequence[Any], names: CanonicalNames | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]
     ) -> list[Any]:
         op, on, *rest = o
-        if names is not None and names.on == "tensor":
+        if names is not None and (names.on == "tensor" or (names.on == "any" and on.partition(".")[0] not in axes)):
             new = _tensor(on, tensors)
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")

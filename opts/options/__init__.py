@@ -21,11 +21,8 @@ from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
 from .phase import PHASE
-from .private import PRIVATE
-from .roll import ROLL
 from .scatter import SCATTER
-from .splitk import SPLITK
-from .splitscan import SPLITSCAN
+from .split import SPLIT
 from .stage import STAGE
 from .swizzle import SWIZZLE
 from .tc import TC
@@ -51,11 +48,9 @@ for option in (
         PHASE,
         ACCUMULATE,
         HALO,
-        ROLL,
-        SPLITK,
-        SPLITSCAN,
+        SPLIT,
         FUSE,
     ),
-    *(STAGE, TC, SWIZZLE, GRID, PADTO, CACHE, EARLY_EXIT, OWN, PRIVATE),
+    *(STAGE, TC, SWIZZLE, GRID, PADTO, CACHE, EARLY_EXIT, OWN),
 ):
     register(option)

@@ -67,6 +67,7 @@ ACCUMULATE = Option(
     ),
     golden={},
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -155,6 +155,7 @@ DISTRIBUTE = Option(
     ),
     golden={},
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

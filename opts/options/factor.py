@@ -153,6 +153,7 @@ FACTOR = Option(
     ),
     golden={},
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -134,6 +134,7 @@ FOLD = Option(
         ),
     ),
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -27,9 +27,15 @@ from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
 from ..rewriting import Rewriting
+from ..rolling import rolled
 from ..schedule import Scheduled
+from ..written.syntax import FLAG
 
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
+STEPS = (1, 2, 4, 8)
+"""Rows of a block that keeps others for the next."""
+STRIPS = (32, 64, 128, 256)
+"""Rows of a work item that goes through such blocks."""
 
 _BLOCKS = re.compile(r"\.h\d*$")
 """How the names of blocks end."""
@@ -183,10 +189,16 @@ def _within(e: Node, tiles: Mapping[str, tuple[Tile, int]], block: Node) -> Node
 
 
 def rewrite(r: Rewriting) -> Scheduled:
-    """The kernel over blocks; of several options, one after the other."""
-    inner = tiled(r.kernel, r.mine[0])
-    a = r.apply(inner, tuple(o for o in r.opts if o is not r.mine[0]), r.target)
-    return r.schedule((a,), a.effects)
+    """The kernel over blocks; of several options, one after the other. Blocks that roll do so in each phase that has them."""
+    o = r.mine[0]
+    if o.fields["roll"] not in (0, 1):
+        raise OptError(f"{o}: roll is 1 where a block keeps what the next one needs, else 0")
+    inner = tiled(r.kernel, o)
+    a = r.apply(inner, tuple(x for x in r.opts if x is not o), r.target)
+    if not o.fields["roll"]:
+        return r.schedule((a,), a.effects)
+    blocks = _block_name(r.kernel, o.on)
+    return r.schedule(tuple(rolled(p, blocks) for p in a.phases or (a,)), a.effects)
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
@@ -203,12 +215,33 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
                 run = [opt("PARALLEL", at)] if near.cpu else []
                 yield (opt("HALO", a.arg.name, n), *run, *(opt("STAGE", v, at=at) for v in names))
                 yield (opt("HALO", a.arg.name, n),)
+    if values and near.cpu and not near.target.groups and not any(o.fields.get("roll") for o in near.schedule.opts):
+        yield from _rolling(near, names)
+
+
+def _rolling(near: Neighbourhood, kept: Sequence[str]) -> Iterator[Opts]:
+    """Strips of an axis of the outputs in parallel, each in blocks that keep what they share."""
+    for a in near.kernel.stores[0].axes:
+        name = str(a.arg.name)
+        for step in STEPS:
+            blocks = (opt("HALO", name, n=step, roll=1), *(opt("STAGE", v, at=f"{name}.h2") for v in kept))
+            if ("HALO", name) in near.taken:
+                yield blocks
+                continue
+            for strip in STRIPS:
+                if strip < extent(a):
+                    yield (opt("HALO", name, strip), opt("PARALLEL", f"{name}.h"), *blocks)
 
 
 HALO = Option(
     name="HALO",
     letter="H",
     on="axis",
+    arg={"n": int, "roll": int},
+    amount="n",
+    defaults={"roll": 0},
+    short=(("", "n"), (FLAG, "roll")),
+    choices={"roll": (0, 1)},
     kind="serial",
     cuts=True,
     legend="blocks with halos",
@@ -219,6 +252,11 @@ HALO = Option(
             "its own part and the halo, which its neighbours compute again. The blocks are the axis `axis.h` "
             "([below](#chains-of-stencils)).",
         ),
+        Doc(
+            "HALO(axis, n, roll=1)",
+            "Let blocks that run one after the other keep what they have of values for the next block, in rings: each "
+            "block computes just what is new.",
+        ),
     ),
     golden={
         "halo": Golden(
@@ -226,6 +264,7 @@ HALO = Option(
         )
     },
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

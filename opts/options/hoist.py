@@ -141,6 +141,7 @@ HOIST = Option(
     ),
     golden={},
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -120,6 +120,7 @@ OPERANDS = Option(
         ),
     ),
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -1,7 +1,7 @@
 """PHASE: a value is computed by a phase of its own, before all that reads it.
 
 Loops of one phase share a grid, so a value that is read at shifted places keeps them all serial. In a phase of its own it has a
-grid of its own: it is stored to the workspace between phases, as the partial results of SPLITK are, and what follows loads it
+grid of its own: it is stored to the workspace between phases, as the partial results of SPLIT are, and what follows loads it
 from there. (What Halide calls compute_root, with a parallel loop for each stage.)"""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..plans import ONCE
-from ..registry import OPTIONS, Doc, Golden, Option
+from ..registry import OPTIONS, Doc, Golden, Option, check_workspace
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from ..written.syntax import FLAG
@@ -93,9 +93,7 @@ def leads(kernel: Kernel, mine: Opts) -> bool:
 
 def in_phases(r: Rewriting, kernels: tuple[Kernel, ...]) -> Scheduled:
     """The schedule of kernels that run one after another: what is before the last one waits in the workspace."""
-    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
-    if kept is not None:
-        raise OptError(f"{kept}: the workspace between the phases of {r.mine[0]} is made anew by each call; use one of them")
+    check_workspace(r)
     check_work(r.mine[0], sum(_bytes(b) for k in kernels[:-1] for b in k.outputs))
     axes = frozenset(x for k in kernels for x in _axes(k))
     lost = next((o for o in r.others if not any(concerns(o, k, axes) for k in kernels)), None)
@@ -174,6 +172,7 @@ PHASE = Option(
     golden={"phase": Golden("softmax", {"m": 4, "n": 32}, [["PHASE", "e"], ["UPCAST", "n", 16], ["PARALLEL", "m"]])},
     rewrite=rewrite,
     leads=leads,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     propose=propose,
 )

@@ -69,7 +69,8 @@ SCATTER = Option(
     ),
     golden={},
     rewrite=rewrite,
-    by_phase=True,
+    by_phase=lambda kernel, o: True,
+    proposes_whole=True,
     leads=leads,
     propose=propose,
 )

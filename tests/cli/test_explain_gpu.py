@@ -17,7 +17,7 @@ from tilewright.search.explain import Explanation
 
 from .conftest import Tune
 
-OPTS = (Opt("LOCAL", "n", 8), Opt("SPLITK", "k", 2))
+OPTS = (Opt("LOCAL", "n", 8), Opt("SPLIT", "k", 2))
 
 
 @pytest.fixture

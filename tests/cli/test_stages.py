@@ -52,7 +52,7 @@ def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
 
 
 def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
-    done = tune("show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule")
+    done = tune("show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLIT","n",4]]', "--stage", "schedule")
     assert done.code == 0, done.err
     assert "\nphase 0: sum_all_part\n" in done.out and "\nphase 1: sum_all\n" in done.out
 

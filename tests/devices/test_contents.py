@@ -42,7 +42,7 @@ def test_what_does_not_fit_and_what_is_not_known() -> None:
 def source() -> Source:
     target = targets.named("sm_90a")
     kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32")
-    return render(lower(apply(kernel, [Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 16), Opt("SPLITK", "k", 2)], target)), target)
+    return render(lower(apply(kernel, [Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 16), Opt("SPLIT", "k", 2)], target)), target)
 
 
 @needs_nvrtc

@@ -330,4 +330,4 @@ def test_schedules_for_gpus_agree_with_the_reference(device: OpenClDevice, name:
 
 
 def test_a_split_reduction_runs_in_two_phases(device: OpenClDevice) -> None:
-    agrees(device, "sum_rows", "float32", [[opt("SPLITK", "n", 16)]], device.target)
+    agrees(device, "sum_rows", "float32", [[opt("SPLIT", "n", 16)]], device.target)

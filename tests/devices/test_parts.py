@@ -26,9 +26,7 @@ def split_scan(copies: int = 8) -> Source:
     """A scan in three phases; `copies` are of the last alone."""
     cpu = devices.get("cpu").target
     kernel = normalise(kernels.make("cumsum", {"m": 2, "n": 256}))
-    return render(
-        lower(apply(kernel, parse([["SPLITSCAN", "n", 4], ["CACHE", "y", {"policy": "stream"}], ["UPCAST", "n", copies]]), cpu)), cpu
-    )
+    return render(lower(apply(kernel, parse([["SPLIT", "n", 4], ["CACHE", "y", {"policy": "stream"}], ["UPCAST", "n", copies]]), cpu)), cpu)
 
 
 def functions(assembly: str) -> dict[str, str]:

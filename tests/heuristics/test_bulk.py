@@ -50,7 +50,7 @@ def test_phases_are_added_up() -> None:
     found = next(s for o in starts(softmax, AVX2, 2) if (s := apply(softmax, o, AVX2)).nests)
     assert bulk(found) > 0
     cumsum = normalise(kernels.make("cumsum", {"m": 2, "n": 64}))
-    split = apply(cumsum, parse([["SPLITSCAN", "n", 4]]), AVX2)
+    split = apply(cumsum, parse([["SPLIT", "n", 4]]), AVX2)
     assert bulk(split) == sum(map(bulk, split.phases))
 
 

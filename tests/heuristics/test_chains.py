@@ -26,7 +26,7 @@ def test_what_no_loop_could_spread_is_parallel(make: object) -> None:
     for found in (starts(kernel, TARGET, 2), quick_starts(kernel, TARGET, 2)):
         scheduled = apply(kernel, found[0], TARGET)
         assert any(o.op in ("HALO", "PHASE") for o in found[0])
-        ends = (scheduled.phases[0], scheduled.phases[-1])  # (between them, a single thread adds up what SPLITK left)
+        ends = (scheduled.phases[0], scheduled.phases[-1])  # (between them, a single thread adds up what SPLIT left)
         assert all(p.grid and any(p.lanes(n).lane is not None for n in p.nests) for p in ends)
 
 

@@ -89,9 +89,7 @@ def test_places_among_copies_are_no_more_than_there_are() -> None:
     i = kb.axis("n", 1 << 16)
     x = kb.input("x", (1 << 16,), int32, range=(0, 255))
     kb.store("y", int32, (256,), (i,), 1, (cast((x[i] * 5) & 255, "int64"),), combine="add")
-    plain, copies = (
-        cost(kb.build(), opts) for opts in ([["UPCAST", "n", 8]], [["PRIVATE", "y", {"chunks": 1, "copies": 8}], ["UPCAST", "n", 8]])
-    )
+    plain, copies = (cost(kb.build(), opts) for opts in ([["UPCAST", "n", 8]], [["SPLIT", "y", {"n": 1, "copies": 8}], ["UPCAST", "n", 8]]))
     assert copies < 2 * plain
 
 

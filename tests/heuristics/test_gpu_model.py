@@ -31,7 +31,7 @@ def schedule(name: str, opts: list[Opt], target: Target = HOPPER, shape: dict[st
 def tensor(wm: int, wn: int, um: int, un: int, kt: int = 64, depth: int = 3, sk: int = 1, band: int = 8) -> list[Opt]:
     stage = {"at": "k", "order": "row", "depth": depth}
     return [
-        *([opt("SPLITK", "k", sk)] if sk > 1 else []),
+        *([opt("SPLIT", "k", sk)] if sk > 1 else []),
         opt("TC", "acc", m="m", n="n", k="k", row="mma.m16n8k16.bf16"),
         *(opt("LOCAL", a, n) for a, n in (("m", wm), ("n", wn)) if n > 1),
         *(opt("UPCAST", a, n) for a, n, least in (("m", um, 16), ("n", un, 8)) if n > least),

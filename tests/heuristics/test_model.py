@@ -91,7 +91,7 @@ def test_a_symbol_counts_with_its_largest_value() -> None:
 
 
 def test_phases_add_up() -> None:
-    s = apply(kernels.make("sum_all"), parse([["SPLITK", "n", 16], ["UPCAST", "n", 64]]), TARGET)
+    s = apply(kernels.make("sum_all"), parse([["SPLIT", "n", 16], ["UPCAST", "n", 64]]), TARGET)
     assert estimate(s, 2) == pytest.approx(sum(estimate(p, 2) for p in s.phases))
 
 

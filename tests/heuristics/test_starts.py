@@ -110,8 +110,8 @@ def test_a_row_reduction_gets_independent_partials() -> None:
 
 def test_one_long_reduction_is_split_over_threads_only() -> None:
     kernel, t = kernels.make("sum_all"), targets.named("znver5")
-    assert any(o.op == "SPLITK" for o in starts(kernel, t, 8)[0])
-    assert not any(o.op == "SPLITK" for o in starts(kernel, t, 1)[0])
+    assert any(o.op == "SPLIT" for o in starts(kernel, t, 8)[0])
+    assert not any(o.op == "SPLIT" for o in starts(kernel, t, 1)[0])
 
 
 def test_what_is_dear_and_used_twice_is_kept() -> None:

@@ -54,7 +54,7 @@ def test_narrow_outputs_have_lanes_of_their_own_width(n):
 @pytest.mark.parametrize(("n", "width"), [(3, 4), (100, 112), (300, 304)])
 def test_narrow_columns_keep_all_sums_in_registers(n, width):
     first = made("sum_cols", {"m": 1_000_000, "n": n})[0]
-    assert ("SPLITK", "m") in first and first["UPCAST", "n"].amount == width
+    assert ("SPLIT", "m") in first and first["UPCAST", "n"].amount == width
 
 
 def test_a_convolution_with_more_channels_than_pixels_is_cut_by_channels():

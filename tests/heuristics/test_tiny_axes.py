@@ -86,8 +86,8 @@ def test_a_copy_for_each_thread_of_a_gpu() -> None:
     kb.store("y", int32, (256,), (i,), const(1, int32), indices=(at[i],), combine="add")
     kernel = kb.build()
     first = next(iter(thread_copies(kernel, GPU)))
-    assert [o.op for o in first] == ["PRIVATE", "LOCAL"]
+    assert [o.op for o in first] == ["SPLIT", "LOCAL"]
     assert apply(kernel, first, GPU).phases[0].group == 32
-    assert starts(kernel, GPU)[0][0].op == "PRIVATE"
+    assert starts(kernel, GPU)[0][0].op == "SPLIT"
     table = kernels.make("embedding_grad")  # its rows are long enough to share
-    assert not any(o.op == "PRIVATE" for o in starts(table, GPU)[0])
+    assert not any(o.op == "SPLIT" for o in starts(table, GPU)[0])

@@ -39,7 +39,7 @@ SCHEDULES: dict[str, list[list[Any]]] = {
     "both_packed": [["UPCAST", "n", 16], ["UPCAST", "m", 3], ["PARALLEL", "m"], ["STAGE", "b", {"at": "m"}], ["STAGE", "a", {"at": "m"}]],
     "a_in_rows": [["UPCAST", "n", 16], ["UPCAST", "m", 3], ["PARALLEL", "m"], ["STAGE", "b", {"at": "m"}], ["STAGE", "a", {"at": "m", "order": "row", "pad": 16}]],
     "pad": [["UPCAST", "n", 16], ["STAGE", "b", {"at": "m", "pad": 16}]],
-    "chunks": [["SPLITK", "k", 3], ["UPCAST", "n", 16], ["STAGE", "b", {"at": "m"}]],
+    "chunks": [["SPLIT", "k", 3], ["UPCAST", "n", 16], ["STAGE", "b", {"at": "m"}]],
 }  # fmt: skip
 CASES = [(*k, s) for k in (("matmul", "int8"), ("matmul_mixed", "bfloat16")) for s in SCHEDULES]
 CASES += [

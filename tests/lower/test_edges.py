@@ -210,7 +210,7 @@ def test_values_read_off_their_own_axes(name: str, opts: list[Any]) -> None:
 FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
     ("attention", {"b": 2, "h": 1, "s": 13, "d": 4}, "float64", [["UNROLL", "key@max", 8]]),  # read scores past those written
     ("attention", {"b": 1, "h": 1, "s": 5, "d": 3}, "float16", [["UPCAST", "key@max", 2]]),
-    ("matvec", {"m": 31, "n": 13}, "bfloat16", [["SPLITK", "n", 2], ["CACHE", "y", {"policy": "stream"}]]),  # streamed the workspace
+    ("matvec", {"m": 31, "n": 13}, "bfloat16", [["SPLIT", "n", 2], ["CACHE", "y", {"policy": "stream"}]]),  # streamed the workspace
     (
         "layernorm",
         {"m": 11, "n": 16},

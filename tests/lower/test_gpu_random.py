@@ -122,7 +122,7 @@ def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None
     assert seen["threads"] > total / 2 and seen["shared"] > total / 4 and seen["barrier"] > total / 4 and seen["shfl_xor"] > total / 20, (
         seen
     )
-    assert all(seen[o] > 2 for o in ("LOCAL", "GROUP", "STAGE", "STAGE swizzled", "SWIZZLE", "SPLITK", "GRID", "UPCAST", "TILE")), seen
+    assert all(seen[o] > 2 for o in ("LOCAL", "GROUP", "STAGE", "STAGE swizzled", "SWIZZLE", "SPLIT", "GRID", "UPCAST", "TILE")), seen
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_non_temporal_stores_are_for_outputs_that_turn_out_aligned() -> None:
 
 
 def test_split_reductions_meet_in_the_workspace() -> None:
-    p = program(matmul(), [["SPLITK", "k", 4], ["UPCAST", "n", 16]])
+    p = program(matmul(), [["SPLIT", "k", 4], ["UPCAST", "n", 16]])
     assert int(p.phases[0].items.arg) == 4
     assert p.work >= 4 * 64 * 96 * 4
     spaces = [{s.attr.space for s in statements(x.body) if isinstance(s, Instr) and s.op == "store"} for x in p.phases]

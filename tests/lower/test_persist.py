@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, dict[str, int], str, list[Any]]] = {
     "staged": ("matmul", {"m": 40, "n": 40, "k": 24}, "float32", [*BLOCK, ["STAGE", "a", {"at": "k"}], ["STAGE", "b", {"at": "k"}]]),
     "ring": ("matmul", {"m": 40, "n": 40, "k": 48}, "float32", [*BLOCK, ["STAGE", "a", RING], ["STAGE", "b", RING]]),
     "bands": ("matmul", {"m": 32, "n": 40, "k": 24}, "float32", [*BLOCK, ["SWIZZLE", "grid", 2]]),
-    "two phases": ("matmul", {"m": 40, "n": 36, "k": 24}, "float32", [["SPLITK", "k", 2], *BLOCK]),
+    "two phases": ("matmul", {"m": 40, "n": 36, "k": 24}, "float32", [["SPLIT", "k", 2], *BLOCK]),
     "rows": ("softmax", {"m": 7, "n": 48}, "float32", [["GROUP", "n", 32]]),
     "tensor cores": ("matmul", {"m": 48, "n": 24, "k": 64}, "bfloat16", TENSOR),
 }

@@ -66,7 +66,7 @@ def test_the_cases_have_what_tensor_cores_have() -> None:
             seen.update({o.op for o in case.opts}, swizzled=any(o.op == "STAGE" and o.fields["swizzle"] for o in case.opts))
     assert seen["cases"] >= 5 * len(SUMS), seen
     assert all(seen[x] >= 5 for x in ("ldmatrix", "ldmatrix_t", "select", "barrier", "shfl_xor", "warps", "swizzled")), seen
-    assert all(seen[x] >= 3 for x in ("SPLITK", "SWIZZLE", "GROUP", "LOCAL", "UNROLL", "TILE")), seen
+    assert all(seen[x] >= 3 for x in ("SPLIT", "SWIZZLE", "GROUP", "LOCAL", "UNROLL", "TILE")), seen
 
 
 TEXTS = {

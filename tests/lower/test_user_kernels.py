@@ -99,7 +99,7 @@ def test_names_never_meet_those_of_generated_code(device: str) -> None:
         x = kb.input(name, (3, 9), float32)
         r = kb.sum(other, (i,), j, x[i, j])
         kb.store(f"{other}_", float32, (3,), i, r[i] * 2.0)
-        for opts in ([], [["SPLITK", other, 3], ["PARALLEL", name]]):
+        for opts in ([], [["SPLIT", other, 3], ["PARALLEL", name]]):
             source = render(lower(apply(kb.build(), parse(opts), there.target)), there.target)
             exe = there.load(there.build(source), source.signature, 1)
             given, y = np.arange(27, dtype=np.float32).reshape(3, 9), np.zeros(3, np.float32)

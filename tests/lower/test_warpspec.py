@@ -62,7 +62,7 @@ def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kerne
 def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:
     """It only adds partial sums: with the first phase's memory one of its groups would fill a multiprocessor."""
     kernel = matmul(m=512, n=512, k=65536)
-    split = next(o for o in starts(kernel, SM90) if o[0].op == "SPLITK" and any(x.op == "GRID" for x in o))
+    split = next(o for o in starts(kernel, SM90) if o[0].op == "SPLIT" and any(x.op == "GRID" for x in o))
     s = lower(apply(kernel, split, SM90)).signature
     assert len(s.items) == 2 and s.shared > 48 << 10 and s.phase_shared == (s.shared, 0)
     assert [abi.dynamic_shared(s, SM90, i) for i in (0, 1)] == [s.shared, 0]
@@ -76,7 +76,7 @@ CASES = {
     "two consumers, ragged": (matmul(m=136, n=72, k=328), options(2, slots=3)),
     "epilogue": (matmul("matmul_bias_gelu", "float16", m=64, n=64, k=128), options(suffix="f16")),
     "batch": (matmul("batched_matmul", b=2, m=64, n=64, k=128), options(names="xy")),
-    "chunks": (matmul(m=64, n=64, k=512), options(more=[["SPLITK", "k", 2]])),
+    "chunks": (matmul(m=64, n=64, k=512), options(more=[["SPLIT", "k", 2]])),
     "128 rows each": (matmul(m=128, n=64, k=128), options(rows=128, slots=4)),
 }
 

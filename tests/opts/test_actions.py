@@ -49,7 +49,7 @@ def test_every_option_of_the_device_can_be_reached() -> None:
     seen: set[str] = set()
     for name, opts in (("matmul", ()), ("matmul", (opt("TILE", "k", 128),)), ("sum_all", ()), ("softmax", ())):
         seen |= ops(actions(apply(kernels.make(name), opts, TARGET)))
-    assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLITK", "STAGE", "CACHE"} <= seen
+    assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLIT", "STAGE", "CACHE"} <= seen
 
 
 @pytest.mark.slow
@@ -65,8 +65,8 @@ def test_proposals_hold_more_than_is_legal() -> None:
 
 
 def test_split_reductions_and_symbols_have_actions() -> None:
-    split = apply(kernels.make("sum_all"), (opt("SPLITK", "n", 8),), TARGET)
-    assert not any(o.op == "SPLITK" for more in actions(split) for o in more)
+    split = apply(kernels.make("sum_all"), (opt("SPLIT", "n", 8),), TARGET)
+    assert not any(o.op == "SPLIT" for more in actions(split) for o in more)
     symbolic = kernels.make("matmul", {"m": sym("m", 1, 4096)})
     assert {"UPCAST", "TILE", "PARALLEL"} <= ops(actions(apply(symbolic, (), TARGET)))
 

@@ -20,7 +20,7 @@ from tilewright.targets import named
 
 Make = Callable[[int, int], Kernel]
 SPREAD = [["PARALLEL", "y.h"], ["UPCAST", "x", 8]]
-STRIPS = [["HALO", "y", 6], ["HALO", "y", 2], ["ROLL", "y.h2"]]
+STRIPS = [["HALO", "y", 6], ["HALO", "y", {"n": 2, "roll": 1}]]
 CASES: list[tuple[Make, list[Any]]] = [
     (blur, [["PHASE", "rows"], ["PARALLEL", "y"], ["PARALLEL", "y1"], ["UPCAST", "x1", 8]]),
     (blur, [["HALO", "y", 4], ["STAGE", "rows", {"at": "y.h"}], *SPREAD]),
@@ -31,7 +31,7 @@ CASES: list[tuple[Make, list[Any]]] = [
     (clamped, [["PHASE", "one"], ["PHASE", "two"], ["PARALLEL", "y"], ["UPCAST", "x", 8]]),
     (same_axes, [["HALO", "y", 3], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
     (blur, [*STRIPS, ["STAGE", "rows", {"at": "y.h2"}], ["UPCAST", "x1", 8], ["UPCAST", "y1", 2], ["UPCAST", "y", 2], *SPREAD]),
-    (blur, [["HALO", "y", 1], ["ROLL", "y.h"], ["STAGE", "rows", {"at": "y.h"}], ["UPCAST", "x", 8]]),
+    (blur, [["HALO", "y", {"n": 1, "roll": 1}], ["STAGE", "rows", {"at": "y.h"}], ["UPCAST", "x", 8]]),
     (blur_sums, [["HALO", "x", 8], ["PARALLEL", "x.h"], *STRIPS, *SPREAD[:1]]),
     (chained, [*STRIPS, ["STAGE", "one", {"at": "y.h2"}], ["STAGE", "two", {"at": "y.h2"}], ["UPCAST", "x", 8], ["UPCAST", "x1", 8]]),
     (bordered, [*STRIPS, ["STAGE", "two", {"at": "y.h2"}], ["UPCAST", "x2", 8], *SPREAD]),
@@ -97,13 +97,13 @@ def test_what_rolls_is_seen_from_the_expression() -> None:
     with pytest.raises(OptError, match="no value has the same elements"):
         rings(bordered(12, 24), [*STRIPS, *both])
     # every second row: four rows further from block to block
-    kernel, listed = halved(12, 24), [["HALO", "y", 6], ["HALO", "y", 2], ["ROLL", "y.h2"], ["STAGE", "v", {"at": "y.h2"}]]
+    kernel, listed = halved(12, 24), [["HALO", "y", 6], ["HALO", "y", {"n": 2, "roll": 1}], ["STAGE", "v", {"at": "y.h2"}]]
     assert rings(kernel, listed) == {"v": (4, 5, 8)}
 
 
 def test_blocks_after_the_first_compute_what_is_new() -> None:
     """256 rows in blocks of 2 that keep 2 of 4: half the work, and two rows more."""
-    scheduled = apply(blur(256, 24), parse([["HALO", "y", 2], ["ROLL", "y.h"], ["STAGE", "rows", {"at": "y.h"}]]), named("avx2")).phases[0]
+    scheduled = apply(blur(256, 24), parse([["HALO", "y", {"n": 2, "roll": 1}], ["STAGE", "rows", {"at": "y.h"}]]), named("avx2")).phases[0]
     assert scheduled.rings["rows"].computed == (256 + 2) / (128 * 4)
     rows = next(p for p in scheduled.loops(scheduled.nests[0]) if p.name == "y1")
     (piece,) = pieces(scheduled, Scope(), scheduled.nests[:1], rows)
@@ -129,8 +129,8 @@ REFUSED = [
 ]
 KEEP = ["STAGE", "rows", {"at": "y.h2"}]
 UNROLLED = [
-    ([["HALO", "y", 6], ["ROLL", "y.h"]], "no value has the same elements in two blocks"),
-    ([["HALO", "y", 6], ["ROLL", "y.h"], ["STAGE", "rows", {"at": "y.h"}], ["PARALLEL", "y.h"]], "stays a serial loop"),
+    ([["HALO", "y", {"n": 6, "roll": 1}]], "no value has the same elements in two blocks"),
+    ([["HALO", "y", {"n": 6, "roll": 1}], ["STAGE", "rows", {"at": "y.h"}], ["PARALLEL", "y.h"]], "stays a serial loop"),
     ([*STRIPS, KEEP, ["UPCAST", "y1", 4]], "steps of 4 do not divide both"),
     ([*STRIPS, KEEP, ["MOVE", "y1", {"before": "y.h2"}]], "runs inside y.h2"),
     ([*STRIPS, KEEP, ["MOVE", "y.h2", {"before": "y.h"}]], "another loop runs between"),

@@ -23,7 +23,7 @@ CHAIN = einsum("ij,jk,kl->il", i=5, j=7, k=8, l=16)
 CASES: list[tuple[Any, list[Any]]] = [
     (CHAIN, [["FACTOR", "j"], ["UPCAST", "k.f1", 4], ["PARALLEL", "i.f1"], ["UPCAST", "l", 8], ["PARALLEL", "i"]]),
     (CHAIN, [["FACTOR", "k"], ["UPCAST", "l.f1", 16], ["TILE", "k.f1", 4], ["STAGE", "acc.f1.kept", {"at": "i"}], ["PARALLEL", "i"]]),
-    (einsum("bi,ijk,bj->bk", b=3, i=5, j=4, k=8), [["FACTOR", "i"], ["PARALLEL", "j.f1"], ["SPLITK", "i.f1", 2], ["UPCAST", "k", 8]]),
+    (einsum("bi,ijk,bj->bk", b=3, i=5, j=4, k=8), [["FACTOR", "i"], ["PARALLEL", "j.f1"], ["SPLIT", "i.f1", 2], ["UPCAST", "k", 8]]),
     (einsum("pqr,ip,jq,kr->ijk", p=2, q=3, r=2, i=4, j=3, k=5), [["FACTOR", "p"], ["FACTOR", "q"], ["PARALLEL", "i"]]),
 ]
 

@@ -58,7 +58,7 @@ def test_other_stores_are_refused(name: str) -> None:
 
 def test_of_a_split_reduction_the_first_phase_asks_for_inputs() -> None:
     with pytest.raises(OptError, match="no reduction is the last of several"):
-        scheduled("sum_all", {"n": 4096}, [["SPLITK", "n", 4], ["CACHE", "x", {"policy": "prefetch"}]])
+        scheduled("sum_all", {"n": 4096}, [["SPLIT", "n", 4], ["CACHE", "x", {"policy": "prefetch"}]])
 
 
 def test_it_is_for_items_of_one_thread() -> None:

@@ -133,8 +133,8 @@ def _last(found: Any) -> Opts:
 
 
 def test_siblings_are_split_together() -> None:
-    """SPLITK beside FUSE: all partial results in one loop of the first phase, each in a workspace of its own."""
-    opts = [["SPLITK", "n", 4], ["FUSE", "n"], ["UPCAST", "n", 8]]
+    """SPLIT beside FUSE: all partial results in one loop of the first phase, each in a workspace of its own."""
+    opts = [["SPLIT", "n", 4], ["FUSE", "n"], ["UPCAST", "n", 8]]
     kb = KernelBuilder("covariance")
     j, k = kb.axis("n", 300), kb.axis("n@y", 300)
     x, y = kb.input("x", (300,), float32), kb.input("y", (300,), float32)
@@ -147,5 +147,5 @@ def test_siblings_are_split_together() -> None:
     for target in (AVX2, GPU):
         check_twin(kernel, parse(opts), target)
     check_compiled(kernel, parse(opts), None, threads=2)
-    alone = apply(kernel, [["SPLITK", "n", 4]], AVX2)
+    alone = apply(kernel, [["SPLIT", "n", 4]], AVX2)
     assert len(alone.phases[0].kernel.outputs) == 1

@@ -35,9 +35,9 @@ def scattered() -> Kernel:
 @pytest.mark.parametrize(
     ("kernel", "opts"),
     [
-        (gathered(), [["SPLITK", "k", 2]]),
-        (gathered(), [["SPLITK", "k", 3], ["UPCAST", "m", 5]]),
-        (scattered(), [["PRIVATE", "y", {"chunks": 4, "copies": 2}]]),
+        (gathered(), [["SPLIT", "k", 2]]),
+        (gathered(), [["SPLIT", "k", 3], ["UPCAST", "m", 5]]),
+        (scattered(), [["SPLIT", "y", {"n": 4, "copies": 2}]]),
     ],
     ids=("a sum", "a sum in copies", "a scatter"),
 )

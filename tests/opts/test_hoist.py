@@ -52,7 +52,7 @@ def weighted(n: int = 5, d: int = 16) -> Kernel:
 CASES: list[tuple[Kernel, list[Any]]] = [
     (divergences(), [["HOIST", "kl"]]),
     (divergences(), [["HOIST", "kl"], ["UPCAST", "d.i1", 8], ["PARALLEL", "d.i2"], ["UPCAST", "k", 8], ["STAGE", "kl.i2", {"at": "n"}]]),
-    (divergences(), [["HOIST", "kl"], ["UPCAST", "n", 3], ["UPCAST", "d", 8], ["PARALLEL", "n"], ["SPLITK", "d", 2]]),
+    (divergences(), [["HOIST", "kl"], ["UPCAST", "n", 3], ["UPCAST", "d", 8], ["PARALLEL", "n"], ["SPLIT", "d", 2]]),
     (divergences(), [["OPERANDS", "kl", {"n": "k"}], ["HOIST", "kl"], ["UPCAST", "k", 8]]),
     (turned(), [["HOIST", "y"], ["HOIST", "z"], ["UPCAST", "n.i1", 8], ["UPCAST", "j", 8], ["PARALLEL", "n"]]),
     (turned(), [["HOIST", "z"], ["PARALLEL", "n.i1"], ["UPCAST", "n", 8]]),

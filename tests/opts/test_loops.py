@@ -70,7 +70,7 @@ def test_different_schedules_hash_apart() -> None:
     lists: list[list[Any]] = [
         [], [["UPCAST", "m", 8]], [["UPCAST", "m", 4]], [["TILE", "m", 8]], [["PARALLEL", "m"]], [["PARALLEL", "n"]], [["UPCAST", "k", 8]], [["UNROLL", "k", 8]],
         [["STAGE", "b", {"at": "n"}]], [["STAGE", "b", {"at": "m"}]], [["STAGE", "b", {"at": "n", "order": "row"}]], [["CACHE", "c", {"policy": "stream"}]],
-        [["STAGE", "c", {"at": "m"}]], [["SPLITK", "k", 4]], [["SPLITK", "k", 8]], [["MOVE", "k", {"before": "n"}]], [["MOVE", "k", {"before": "m"}]],
+        [["STAGE", "c", {"at": "m"}]], [["SPLIT", "k", 4]], [["SPLIT", "k", 8]], [["MOVE", "k", {"before": "n"}]], [["MOVE", "k", {"before": "m"}]],
     ]  # fmt: skip
     assert len({scheduled(o).hash for o in lists}) == len(lists)
 
@@ -104,7 +104,7 @@ def test_a_family_is_cut_at_every_site_and_a_site_alone() -> None:
 
 
 def test_splitk_makes_two_phases() -> None:
-    s = scheduled([["SPLITK", "k", 4], ["UPCAST", "n", 16]])
+    s = scheduled([["SPLIT", "k", 4], ["UPCAST", "n", 16]])
     assert [p.kernel.name for p in s.phases] == ["matmul_part", "matmul"]
     assert s.phases[0].grid[0].name == "k.s"
     assert s.phases[0].grid[0].size == 4
@@ -119,7 +119,7 @@ def test_padding_allows_more_copies_than_a_quarter_of_extra_work() -> None:
 def test_every_schedule_prints_as_a_nest() -> None:
     for opts in (
         [],
-        [["SPLITK", "k", 4]],
+        [["SPLIT", "k", 4]],
         [["UPCAST", "n", 16], ["UPCAST", "k", 8], ["UNROLL", "k", 2], ["STAGE", "b", {"at": "n"}], ["PARALLEL", "m"]],
     ):
         lines = nest_lines(scheduled(opts))
@@ -129,7 +129,7 @@ def test_every_schedule_prints_as_a_nest() -> None:
 
 names = st.sampled_from(["m", "n", "k", "n@out", "k.t", "b"])
 ints = st.builds(
-    lambda op, on, n: Opt(op, on, n), st.sampled_from(["TILE", "UPCAST", "UNROLL", "SPLITK", "PADTO"]), names, st.integers(1, 4096)
+    lambda op, on, n: Opt(op, on, n), st.sampled_from(["TILE", "UPCAST", "UNROLL", "SPLIT", "PADTO"]), names, st.integers(1, 4096)
 )
 plain = st.builds(lambda op, on: Opt(op, on), st.sampled_from(["PARALLEL", "EARLY_EXIT"]), names)
 moves = st.builds(lambda on, before: opt("MOVE", on, before=before), names, names)

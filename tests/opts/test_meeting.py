@@ -60,7 +60,7 @@ def test_the_meaning_is_numpys(combine: str) -> None:
 def schedule(kernel: Kernel, target: Any, dice: random.Random) -> Opts:
     start: Opts = ()
     if dice.random() < 0.4:
-        start = (opt("PRIVATE", "y", chunks=dice.choice((1, 2, 3, 4)), copies=dice.choice((1, 2, 3, 4))),)
+        start = (opt("SPLIT", "y", n=dice.choice((1, 2, 3, 4)), copies=dice.choice((1, 2, 3, 4))),)
         try:
             apply(kernel, start, target)
         except OptError:
@@ -151,13 +151,13 @@ def test_parts_of_an_output_that_a_step_owns_are_cleared_by_it() -> None:
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
-@pytest.mark.parametrize("fields", [{"chunks": 3}, {"copies": 2}, {"chunks": 2, "copies": 3}], ids=str)
+@pytest.mark.parametrize("fields", [{"n": 3}, {"copies": 2}, {"n": 2, "copies": 3}], ids=str)
 def test_copies_are_of_all_stores_over_the_same_points(fields: dict[str, int], diagonal: bool) -> None:
     """The diagonal, over axes of its own, is added where the copies are."""
     kernel = edges(diagonal=diagonal)
     for combine in ("add", "max"):
         kernel = edges(combine=combine, diagonal=diagonal)
-        opts = (opt("PRIVATE", "y", **fields),)
+        opts = (opt("SPLIT", "y", **fields),)
         check_twin(kernel, opts, AVX2)
         check_compiled(kernel, opts, threads=2)
     s = apply(kernel, opts, AVX2)
@@ -172,7 +172,7 @@ def test_copies_have_reasons_not_to_be() -> None:
     for a in (e, f):
         kb.store("y", "int32", (5,), (a,), 1, (cast(at[a], "int64"),), combine="add")
     with pytest.raises(OptError, match="by stores over the same points"):
-        apply(kb.build(), (opt("PRIVATE", "y", copies=2),), AVX2)
+        apply(kb.build(), (opt("SPLIT", "y", copies=2),), AVX2)
     with pytest.raises(OptError, match="by one store"):
         apply(edges(), (opt("OWN", "y", 4),), AVX2)
 
@@ -182,7 +182,7 @@ def test_start_schedules() -> None:
     """Start schedules of a long list of edges are legal, and have copies for two threads."""
     kernel = edges(1 << 20, 1 << 10)
     for found in (starts(kernel, AVX2, 2), quick_starts(kernel, AVX2, 2)):
-        assert any(o.op == "PRIVATE" for o in found[0])
+        assert any(o.op == "SPLIT" for o in found[0])
     small = edges()
     for opts in starts(small, AVX2, 1)[:5]:
         check_twin(small, opts, AVX2)

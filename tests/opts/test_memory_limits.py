@@ -29,13 +29,13 @@ def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: targets
     ],
 )
 def test_the_workspace_of_splitk_is_bounded(shape: dict[str, int], chunks: int, mib: int) -> None:
-    message = f"SPLITK(k, {chunks}): the partial results would take {mib} MiB; at most 256 MiB are allowed: take fewer chunks"
+    message = f"SPLIT(k, {chunks}): the partial results would take {mib} MiB; at most 256 MiB are allowed: take fewer chunks"
     with pytest.raises(OptError, match=re.escape(message)):
-        scheduled("matmul", shape, [["SPLITK", "k", chunks]])
+        scheduled("matmul", shape, [["SPLIT", "k", chunks]])
 
 
 def test_a_workspace_of_the_most_that_is_allowed() -> None:
-    assert scheduled("matmul", {"m": 1024, "n": 1024, "k": 1024}, [["SPLITK", "k", 64]]).phases
+    assert scheduled("matmul", {"m": 1024, "n": 1024, "k": 1024}, [["SPLIT", "k", 64]]).phases
 
 
 def test_what_lies_on_every_core_adds_up() -> None:

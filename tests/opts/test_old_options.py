@@ -9,7 +9,7 @@ from tilewright.cache import Row
 from tilewright.cache.ranking import answers
 from tilewright.ir import OptError
 from tilewright.opts import Opt, dumps, parse, short
-from tilewright.opts.old_options import OLD_OPTIONS
+from tilewright.opts.old_options import OLD_FORMS, OLD_OPTIONS
 from tilewright.opts.opt import current_text
 from tilewright.opts.registry import OPTIONS
 
@@ -17,6 +17,11 @@ CASES = [
     ([["EXIT", "at"]], "Xat", "EARLY_EXIT(at)"),
     ([["NT", "y"]], "NTy", "CACHE(y, policy=stream)"),
     ([["FETCH", "y"]], "Fy", "CACHE(y, policy=prefetch)"),
+    ([["SPLITK", "k", 8]], "SPLITK(k, 8)", "SPLIT(k, 8)"),
+    ([["SPLITSCAN", "n", 4]], "KSn4", "SPLIT(n, 4)"),
+    ([["PRIVATE", "y", {"chunks": 4, "copies": 2}]], "Vy4x2", "SPLIT(y, 4, copies=2)"),
+    ([["PRIVATE", "y", {"copies": 2}]], "Vy1x2", "SPLIT(y, copies=2)"),
+    ([["HALO", "y", 8], ["HALO", "y", 2], ["ROLL", "y.h2"]], "Hy8 Hy2 ROy.h2", "HALO(y, 8) HALO(y, 2, roll=1)"),
     ([["PERSIST", "grid", 2]], "PER2", "GRID(persist=2)"),
     ([["WARPSPEC", "grid", 1]], "WS1", "GRID(warpspec=1)"),
     ([["CLUSTER", "grid", 2]], "CL2", "GRID(cluster=2)"),
@@ -35,7 +40,7 @@ def test_json_short_form_and_messages_are_read(old: list[list[object]], written:
 
 
 def test_every_old_option_is_a_case() -> None:
-    assert {o[0] for old, _, _ in CASES for o in old} >= set(OLD_OPTIONS) and not set(OLD_OPTIONS) & set(OPTIONS)
+    assert {o[0] for old, _, _ in CASES for o in old} >= set(OLD_FORMS) and not set(OLD_OPTIONS) & set(OPTIONS)
 
 
 def test_who_makes_one_is_told_the_new_name() -> None:
@@ -43,6 +48,11 @@ def test_who_makes_one_is_told_the_new_name() -> None:
         Opt("NT", "y")
     with pytest.raises(OptError, match="expected"):
         parse('[["PERSIST", "grid", 2, 3]]')
+
+
+def test_blocks_that_nothing_made_are_refused_with_a_sentence() -> None:
+    with pytest.raises(OptError, match=r"ROLL\(y.h2\): it is a field of HALO now, .* and no HALO makes these blocks"):
+        parse("Hy8 ROy.h2")
 
 
 def test_rows_of_one_schedule_are_one_schedule_whatever_they_call_it() -> None:

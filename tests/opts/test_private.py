@@ -1,4 +1,4 @@
-"""PRIVATE: what it takes and refuses, that results do not depend on it, and the start schedules and actions that have it."""
+"""SPLIT of scatters: what it takes and refuses, that results do not depend on it, and the start schedules and actions that have it."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def joint(rows: int = 7, columns: int = 13) -> Kernel:
 
 
 LISTS = [
-    [["PRIVATE", "y", {"copies": 4}]],
-    [["PRIVATE", "y", {"chunks": 3}]],
-    [["PRIVATE", "y", {"chunks": 4, "copies": 2}], ["UPCAST", "i", 8]],
-    [["PRIVATE", "y", {"chunks": 2, "copies": 3}], ["UPCAST", "i", 4]],
+    [["SPLIT", "y", {"copies": 4}]],
+    [["SPLIT", "y", {"n": 3}]],
+    [["SPLIT", "y", {"n": 4, "copies": 2}], ["UPCAST", "i", 8]],
+    [["SPLIT", "y", {"n": 2, "copies": 3}], ["UPCAST", "i", 4]],
     [["UPCAST", "i", 8]],
 ]
 
@@ -77,15 +77,15 @@ def test_compiled_on_two_threads() -> None:
         check_compiled(histogram(1003, 37, computed=computed), parse(LISTS[2]), None, threads=2)
 
 
-@pytest.mark.parametrize("opts", [[["PRIVATE", "y", {"chunks": 2, "copies": 4}]], [["UPCAST", "j", 4]]], ids=str)
+@pytest.mark.parametrize("opts", [[["SPLIT", "y", {"n": 2, "copies": 4}]], [["UPCAST", "j", 4]]], ids=str)
 def test_two_axes_of_points_and_masks(opts: list[Any]) -> None:
     check_twin(joint(), parse(opts), AVX2)
 
 
 def test_rows_of_a_table() -> None:
     kernel = kernels.make("embedding_grad", {"v": 5, "n": 31, "d": 19})
-    for fields in ({"chunks": 4}, {"copies": 2}):
-        check_twin(kernel, (opt("PRIVATE", "dtable", **fields), opt("UPCAST", "d", 4)), AVX2)
+    for fields in ({"n": 4}, {"copies": 2}):
+        check_twin(kernel, (opt("SPLIT", "dtable", **fields), opt("UPCAST", "d", 4)), AVX2)
 
 
 @pytest.mark.parametrize("points", [0, 1, 5])
@@ -122,7 +122,7 @@ def test_points_are_added_in_order_without_copies() -> None:
 
 def test_copies_lie_on_lines_of_their_own_and_no_page_apart() -> None:
     def pitch(bins: int) -> int:
-        s = apply(histogram(4096, bins), [["PRIVATE", "y", {"chunks": 2}]], AVX2)
+        s = apply(histogram(4096, bins), [["SPLIT", "y", {"n": 2}]], AVX2)
         return int(s.phases[0].kernel.stores[0].buffer.shape[-1]) * 4
 
     assert pitch(9) == 64
@@ -137,23 +137,23 @@ def refusal(kernel: Kernel, opts: list[Any]) -> str:
 
 def test_refusals() -> None:
     plain, embed = histogram(), kernels.make("embedding", {"v": 8, "n": 4, "d": 4})
-    assert "scattered into with a combine" in refusal(embed, [["PRIVATE", embed.outputs[0].name, {"copies": 2}]])
-    assert "at least 2" in refusal(plain, [["PRIVATE", "y"]])
-    assert "at most as many" in refusal(plain, [["PRIVATE", "y", {"chunks": 200}]])
-    assert "take copies alone" in refusal(histogram(sym("n", 1, 64)), [["PRIVATE", "y", {"chunks": 2}]])
-    assert "MiB" in refusal(histogram(1 << 20, 1 << 22), [["PRIVATE", "y", {"chunks": 64}]])
+    assert "scattered into with a combine" in refusal(embed, [["SPLIT", embed.outputs[0].name, {"copies": 2}]])
+    assert "at least 2" in refusal(plain, [["SPLIT", "y"]])
+    assert "at most as many" in refusal(plain, [["SPLIT", "y", {"n": 200}]])
+    assert "take copies alone" in refusal(histogram(sym("n", 1, 64)), [["SPLIT", "y", {"n": 2}]])
+    assert "MiB" in refusal(histogram(1 << 20, 1 << 22), [["SPLIT", "y", {"n": 64}]])
     kb = KernelBuilder("no_bins")
     at = kb.input("at", (8,), int32)
     kb.store("y", int32, (0,), (i := kb.axis("i", 8),), at[i], indices=(at[i],), combine="add", mask=at[i] < 0)
-    assert "are known" in refusal(kb.build(), [["PRIVATE", "y", {"copies": 2}]])
+    assert "are known" in refusal(kb.build(), [["SPLIT", "y", {"copies": 2}]])
     assert "only the innermost" in refusal(joint(), [["UPCAST", "i", 2]])
 
 
 def test_start_schedules_and_actions_have_it() -> None:
     kernel = histogram(1 << 22)
     for found in (starts(kernel, AVX2, 2), quick_starts(kernel, AVX2, 2)):
-        assert any(o.op == "PRIVATE" for o in found[0])
-    assert any(o.op == "PRIVATE" for a in actions(apply(kernel, [], AVX2)) for o in _added(a))
+        assert any(o.op == "SPLIT" for o in found[0])
+    assert any(o.op == "SPLIT" for a in actions(apply(kernel, [], AVX2)) for o in _added(a))
 
 
 def _added(found: Any) -> Any:
@@ -171,13 +171,13 @@ def means(points: int = 90, bins: int = 7) -> Kernel:
 
 
 def test_two_outputs_over_the_same_points() -> None:
-    fields = {"chunks": 3, "copies": 2}
-    both = [["PRIVATE", "count", fields], ["PRIVATE", "total", fields]]
+    fields = {"n": 3, "copies": 2}
+    both = [["SPLIT", "count", fields], ["SPLIT", "total", fields]]
     for opts in (both, [*both, ["UPCAST", "i", 4]], both[:1], [["UPCAST", "i", 8]]):
         check_twin(means(), parse(opts), AVX2)
     check_compiled(means(), parse(both), None, threads=2)
     body = statements(lower(apply(means(), both, AVX2)).phases[0].body)
     assert sum(isinstance(s, For) and s.label == "i" for s in body) == 1
-    assert "in one loop over the same points" in refusal(means(), [both[0], ["PRIVATE", "total", {"chunks": 2}]])
+    assert "in one loop over the same points" in refusal(means(), [both[0], ["SPLIT", "total", {"n": 2}]])
     assert "for each once" in refusal(means(), [both[0], both[0]])
-    assert [o.on for o in starts(means(1 << 22), AVX2, 2)[0] if o.op == "PRIVATE"] == ["count", "total"]
+    assert [o.on for o in starts(means(1 << 22), AVX2, 2)[0] if o.op == "SPLIT"] == ["count", "total"]

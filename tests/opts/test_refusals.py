@@ -89,10 +89,10 @@ CASES: list[tuple[Callable[[], Kernel], list[Any], str]] = [
     (named("matmul", m=8, n=8192, k=8192), [["STAGE", "b", {"at": "m"}]], "the tile would take 256 MiB; at most 64 MiB are allowed"),
     (lambda: odd_kernels.two_sums(0, 4), [["STAGE", "x", {"at": "m"}]], "there is nothing to stage, m has extent 0"),
     (lambda: odd_kernels.two_sums(0, 4), [["UPCAST", "m", 4]], "the extent of m is 0"),
-    (named("matmul", m=8, n=8, k=sym("k", 1, 9)), [["SPLITK", "k", 2]], "k has a symbolic extent"),
-    (named("matmul", m=M, n=8, k=8), [["SPLITK", "k", 2]], "acc has a symbolic axis"),
-    (odd("flags"), [["SPLITK", "n", 2]], "n is not a reduce axis of flags (reduce axes: none)"),
-    (named("matmul", m=8, n=8, k=8), [["SPLITK", "k", 2], ["CACHE", "work", {"policy": "stream"}]], "CACHE with stream names an output (c)"),
+    (named("matmul", m=8, n=8, k=sym("k", 1, 9)), [["SPLIT", "k", 2]], "k has a symbolic extent"),
+    (named("matmul", m=M, n=8, k=8), [["SPLIT", "k", 2]], "acc has a symbolic axis"),
+    (odd("flags"), [["SPLIT", "n", 2]], "flags has no reduction, scan or scatter along n (none at all)"),
+    (named("matmul", m=8, n=8, k=8), [["SPLIT", "k", 2], ["CACHE", "work", {"policy": "stream"}]], "CACHE with stream names an output (c)"),
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def written(syntax: Syntax) -> st.SearchStrategy[Opt]:
         "order": st.sampled_from(["panel", "row"]),
         "row": st.sampled_from(["vpdpbusd", "mma.m16n8k16.bf16"]),
     }
-    fields = {f: words.get(f, kinds[of]) for f, of in syntax.arg.items()}
+    fields = {f: st.integers(1, 300) if f == syntax.amount else words.get(f, kinds[of]) for f, of in syntax.arg.items()}
     chosen = st.fixed_dictionaries(
         {f: s for f, s in fields.items() if f not in syntax.defaults},
         optional={f: s for f, s in fields.items() if f in syntax.defaults},
@@ -61,7 +61,7 @@ def test_every_option_is_written_plainly_and_read_as_messages_write_it(name: str
     [
         ("Um6 Un64 Tn256 Pn Rk2 Tk512 Mk<m Sb@k Tn128", None),
         ("Um6,Un64", "Um6 Un64"),
-        ("Sa@k/row+8^4x3 PHv! PHv Vy4 Vy4x2 Z8 GRID/threads=1", None),
+        ("Sa@k/row+8^4x3 PHv! PHv Ky4 Ky4x2 Hy8! Z8 GRID/threads=1", None),
         ("Un1:64 Tk.t2:8", None),
         ('P"Hout" PHout S"b"@"nx3"', None),
         ("UPCAST(m, 8) stage(b, at=n, order=row)", "Um8 Sb@n/row"),

@@ -1,4 +1,4 @@
-"""SPLITSCAN: scans in chunks, of plain values and tuples, along every axis, under other options, and what it refuses."""
+"""SPLIT of scans: in chunks, of plain values and tuples, along every axis, under other options, and what it refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
 from tilewright.opts.actions import actions
-from tilewright.opts.options import splitscan
+from tilewright.opts.rewrites import split_scan
 
 AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
 
@@ -69,14 +69,14 @@ def beside_its_family() -> Kernel:
 
 
 GOOD: list[tuple[Callable[[], Kernel], list[Any], list[Any]]] = [
-    (cumsum, ["SPLITSCAN", "n", 2], [["UPCAST", "n", 8]]),
-    (cumsum, ["SPLITSCAN", "n", 7], [["PARALLEL", "m"], ["CACHE", "y", {"policy": "stream"}]]),
-    (cumsum, ["SPLITSCAN", "n", 4], [["UPCAST", "n.s", 4], ["TILE", "n", 6]]),
-    (beside_its_family, ["SPLITSCAN", "n", 4], [["UPCAST", "n@all", 2], ["UPCAST", "n", 3]]),
-    (several, ["SPLITSCAN", "n", 3], [["UPCAST", "n", 4], ["UPCAST", "m", 3]]),
-    (several, ["SPLITSCAN", "m", 4], [["UPCAST", "m", 3]]),
-    (recurrence, ["SPLITSCAN", "t", 5], [["PARALLEL", "b"]]),
-    (recurrence, ["SPLITSCAN", "t", 5], [["PADTO", "t", 12], ["UPCAST", "t", 4], ["UPCAST", "b", 3]]),
+    (cumsum, ["SPLIT", "n", 2], [["UPCAST", "n", 8]]),
+    (cumsum, ["SPLIT", "n", 7], [["PARALLEL", "m"], ["CACHE", "y", {"policy": "stream"}]]),
+    (cumsum, ["SPLIT", "n", 4], [["UPCAST", "n.s", 4], ["TILE", "n", 6]]),
+    (beside_its_family, ["SPLIT", "n", 4], [["UPCAST", "n@all", 2], ["UPCAST", "n", 3]]),
+    (several, ["SPLIT", "n", 3], [["UPCAST", "n", 4], ["UPCAST", "m", 3]]),
+    (several, ["SPLIT", "m", 4], [["UPCAST", "m", 3]]),
+    (recurrence, ["SPLIT", "t", 5], [["PARALLEL", "b"]]),
+    (recurrence, ["SPLIT", "t", 5], [["PADTO", "t", 12], ["UPCAST", "t", 4], ["UPCAST", "b", 3]]),
 ]
 
 
@@ -93,26 +93,26 @@ def test_chunks_equal_the_reference(make: Callable[[], Kernel], split: list[Any]
 
 
 def test_a_gpu_scans_in_chunks() -> None:
-    check_twin(cumsum(), parse([["SPLITSCAN", "n", 5]]), SM80)
+    check_twin(cumsum(), parse([["SPLIT", "n", 5]]), SM80)
 
 
 def test_what_is_refused_says_what_to_do() -> None:
     for opts, why in (
-        ([["SPLITSCAN", "m", 2]], r"name an axis that is scanned along \(n\)"),
-        ([["SPLITSCAN", "n", 71]], "cut it into 2 to 70 chunks"),
-        ([["SPLITSCAN", "n", 2], ["UPCAST", "k", 2]], "no phase has what it names"),
-        ([["SPLITSCAN", "n", 2], ["SPLITSCAN", "n", 2]], "only one axis"),
+        ([["SPLIT", "m", 2]], r"no reduction, scan or scatter along m \(n\)"),
+        ([["SPLIT", "n", 71]], "cut it into 2 to 70 chunks"),
+        ([["SPLIT", "n", 2], ["UPCAST", "k", 2]], "no phase has what it names"),
+        ([["SPLIT", "n", 2], ["SPLIT", "n", 2]], "only one axis"),
     ):
         with pytest.raises(OptError, match=why):
             apply(cumsum(), parse(opts), AVX2)
     with pytest.raises(OptError, match="symbolic extents"):
-        apply(kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLITSCAN", "n", 2]]), AVX2)
+        apply(kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLIT", "n", 2]]), AVX2)
 
 
 def test_a_sum_beside_a_scan_is_refused_and_ends_no_search() -> None:
     kernel = beside_a_sum()
     with pytest.raises(OptError, match="total does not run over it"):
-        apply(kernel, parse([["SPLITSCAN", "n", 4]]), AVX2)
+        apply(kernel, parse([["SPLIT", "n", 4]]), AVX2)
     assert actions(apply(kernel, (), AVX2))
 
 
@@ -122,9 +122,9 @@ def test_what_is_no_kernel_is_the_options_refusal(monkeypatch: pytest.MonkeyPatc
     def nonsense(*_: object) -> None:
         raise KernelError("axes of family n have different extents")
 
-    monkeypatch.setattr(splitscan, "in_chunks", nonsense)
-    with pytest.raises(OptError, match=r"SPLITSCAN\(n, 2\): what it makes of cumsum is no kernel: axes of family n"):
-        apply(cumsum(), parse([["SPLITSCAN", "n", 2]]), AVX2)
+    monkeypatch.setattr(split_scan, "in_chunks", nonsense)
+    with pytest.raises(OptError, match=r"SPLIT\(n, 2\): what it makes of cumsum is no kernel: axes of family n"):
+        apply(cumsum(), parse([["SPLIT", "n", 2]]), AVX2)
 
 
 def test_scans_of_scans_and_other_places_need_a_phase() -> None:
@@ -135,14 +135,14 @@ def test_scans_of_scans_and_other_places_need_a_phase() -> None:
     two = kb.scan("add", "two", (i,), i, one[i])
     kb.store("y", float32, (32,), i, two[i] - one[31 - i])
     with pytest.raises(OptError, match="two needs the scan one along n first; give that a PHASE"):
-        apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2)
-    check_twin(kb.build(), parse([["PHASE", "one"], ["SPLITSCAN", "n", 2]]), AVX2)
+        apply(kb.build(), parse([["SPLIT", "n", 2]]), AVX2)
+    check_twin(kb.build(), parse([["PHASE", "one"], ["SPLIT", "n", 2]]), AVX2)
     kb = KernelBuilder("turned")
     i = kb.axis("n", 32)
     one = kb.scan("add", "one", (i,), i, kb.input("x", (32,), float32)[i])
     kb.store("y", float32, (32,), i, one[31 - i])
     with pytest.raises(OptError, match="one is read at another place along n"):
-        apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2)
+        apply(kb.build(), parse([["SPLIT", "n", 2]]), AVX2)
 
 
 def test_sums_of_floats_are_reordered_and_maxima_are_not() -> None:
@@ -151,7 +151,7 @@ def test_sums_of_floats_are_reordered_and_maxima_are_not() -> None:
         i = kb.axis("n", 32)
         v = kb.scan(combine, "v", (i,), i, kb.input("x", (32,), float32)[i])
         kb.store("y", float32, (32,), i, v[i])
-        return apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2).effects
+        return apply(kb.build(), parse([["SPLIT", "n", 2]]), AVX2).effects
 
     assert effects("add") == {"REASSOC"} and effects("max") == frozenset()
     kb = KernelBuilder("last")
@@ -160,5 +160,5 @@ def test_sums_of_floats_are_reordered_and_maxima_are_not() -> None:
     rule = lambda f, g: (f[0] + g[0], where(f[0] + g[0] > 0.0, g[1], f[1]))  # noqa: E731
     _, last = kb.associative_scan(("total", "last"), (i,), i, (x[i], at[i]), (0.0, 0), rule)
     kb.store("y", int32, (32,), (i,), last[i])
-    found = apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2).effects
+    found = apply(kb.build(), parse([["SPLIT", "n", 2]]), AVX2).effects
     assert found == {"REASSOC"}, "a whole number that sums of floats decide"

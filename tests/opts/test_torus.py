@@ -42,7 +42,7 @@ def torus(h: int, w: int, values: int = 2, kind: str = "wrap") -> Kernel:
     return kb.build()
 
 
-STRIPS = [["HALO", "y", 6], ["PARALLEL", "y.h"], ["HALO", "y", 2], ["ROLL", "y.h2"]]
+STRIPS = [["HALO", "y", 6], ["PARALLEL", "y.h"], ["HALO", "y", {"n": 2, "roll": 1}]]
 KEPT = [["STAGE", "v0", {"at": "y.h2"}], ["STAGE", "v1", {"at": "y.h2"}]]
 SCHEDULES = [
     [["HALO", "y", 4], ["STAGE", "v0", {"at": "y.h"}], ["STAGE", "v1", {"at": "y.h"}], ["PARALLEL", "y.h"], ["UPCAST", "x", 8]],

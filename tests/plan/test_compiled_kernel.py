@@ -404,12 +404,12 @@ def test_a_schedule_without_room_gives_way_to_the_next(
     make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = kernels.make("matmul", SHAPE, "float32")
-    rows.record(measured(kernel, '[["SPLITK","k",8]]'))
+    rows.record(measured(kernel, '[["SPLIT","k",8]]'))
     assert make("matmul", SHAPE, "float32").origin == "exact"
     tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
     with pytest.warns(RuntimeWarning, match="the exact schedule of matmul cannot be loaded here: no memory. The next one is used"):
         compiled = make("matmul", SHAPE, "float32")
-    assert compiled.origin == "start" and all(o.op != "SPLITK" for o in compiled.opts)
+    assert compiled.origin == "start" and all(o.op != "SPLIT" for o in compiled.opts)
     a, b, c = arrays()
     np.testing.assert_allclose(compiled(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
     with pytest.raises(DeviceError, match="no memory"):
@@ -418,7 +418,7 @@ def test_a_schedule_without_room_gives_way_to_the_next(
 
 @pytest.mark.slow
 def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLITK","k",8]]'))
+    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLIT","k",8]]'))
     tight(monkeypatch, -1)
     with pytest.warns(RuntimeWarning, match="the start schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
         make("matmul", SHAPE, "float32")

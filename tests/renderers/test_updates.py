@@ -37,7 +37,7 @@ def test_addresses_are_kept_whole_where_they_are_guessed_by_registers(name: str,
 
 @pytest.mark.parametrize("opts", ["(none)", "Vy1x8 Un8"])
 def test_only_what_lanes_say_is_kept_whole(opts: str) -> None:
-    """One point at a time has its index in a register, as those have that are read from memory; copies (PRIVATE) are cleared and
+    """One point at a time has its index in a register, as those have that are read from memory; copies (SPLIT) are cleared and
     combined at places that loops count."""
     target = targets.named("znver4")
     text = render(lower(apply(counts(), parse(opts), target)), target).text

@@ -31,7 +31,7 @@ class Done:
 
     @property
     def effects(self) -> frozenset[str]:
-        return frozenset({"NONDET"}) if any(o.op == "SPLITK" for o in self.opts) else frozenset()
+        return frozenset({"NONDET"}) if any(o.op == "SPLIT" for o in self.opts) else frozenset()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Matmulish:
         return Done(tuple(opts))
 
     def actions(self, done: Done) -> list[Schedule]:
-        every: list[Opt] = [opt("PARALLEL", "m"), opt("SPLITK", "k", 4), *(opt("STAGE", t, at=at) for t in "ab" for at in "mn")]
+        every: list[Opt] = [opt("PARALLEL", "m"), opt("SPLIT", "k", 4), *(opt("STAGE", t, at=at) for t in "ab" for at in "mn")]
         every += [opt("UPCAST", ax, a) for ax in "mn" for a in AMOUNTS] + [opt("TILE", "k", b) for b in BLOCKS]
         out = []
         for o in every:

@@ -243,9 +243,9 @@ def test_beam_ends_when_the_space_does() -> None:
 
 def test_policy_keeps_effects_out() -> None:
     where, _ = space()
-    assert where.state((opt("SPLITK", "k", 4),)) is None
-    assert "does not allow NONDET" in where.reason((opt("SPLITK", "k", 4),))
-    assert Space(Matmulish(), frozenset({"NONDET"})).state((opt("SPLITK", "k", 4),)) is not None
+    assert where.state((opt("SPLIT", "k", 4),)) is None
+    assert "does not allow NONDET" in where.reason((opt("SPLIT", "k", 4),))
+    assert Space(Matmulish(), frozenset({"NONDET"})).state((opt("SPLIT", "k", 4),)) is not None
 
 
 def test_neighbourhood_moves() -> None:

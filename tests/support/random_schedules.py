@@ -155,7 +155,7 @@ def wild(s: Scheduled) -> list[Opts]:
     for name in names:
         for n in COPIES:
             out += [(opt("UPCAST", name, n),), (opt("UNROLL", name, n),), (opt("TILE", name, n),), (opt("PADTO", name, n),)]
-        out += [(opt("SPLITK", name, n),) for n in (2, 3, 5)]
+        out += [(opt("SPLIT", name, n),) for n in (2, 3, 5)]
         out.append((opt("PARALLEL", name),))
     loops = sorted({p.name for n in s.nests for p in s.loops(n)})
     out += [(opt("MOVE", a, before=b),) for a in loops for b in loops if a != b]

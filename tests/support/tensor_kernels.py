@@ -152,7 +152,7 @@ def draw(of: Sum, choose: Choose) -> Case:
         wishes += [opt("LOCAL" if choose(2) else "GROUP", axis, 2)] * (choose(3) == 0)
     block = (8, 16, 32, 48, 64)[choose(5)]
     wishes += [[], [opt("TILE", "k", block)], [opt("UNROLL", "k", 2)], [opt("TILE", "k", 2 * block), opt("UNROLL", "k", 2)]][choose(4)]
-    wishes += [opt("SPLITK", "k", 2)] * (choose(6) == 0) + [opt("SWIZZLE", "grid", 2)] * (choose(6) == 0)
+    wishes += [opt("SPLIT", "k", 2)] * (choose(6) == 0) + [opt("SWIZZLE", "grid", 2)] * (choose(6) == 0)
     wishes += [opt("LOCAL", "z", 3)] * (choose(3) == 0)
     depth = (1, 1, 2, 3)[choose(4)]
     for b in kernel.inputs:
@@ -171,7 +171,7 @@ def legal(kernel: Kernel, wishes: Opts, target: Target) -> Opts:
         try:
             apply(kernel, (*kept, o), target)
         except OptError:
-            assert kept or o.op == "SPLITK", o
+            assert kept or o.op == "SPLIT", o
             continue
         kept.append(o)
     return tuple(kept)

@@ -72,7 +72,7 @@ def _varied(found: list[Opts]) -> list[Opts]:
     first: list[Opts] = []
     later: list[Opts] = []
     for opts in found:
-        kind = tuple(o for o in opts if o.op in ("TC", "LOCAL", "GROUP", "UPCAST", "SPLITK"))
+        kind = tuple(o for o in opts if o.op in ("TC", "LOCAL", "GROUP", "UPCAST", "SPLIT"))
         counts[kind] = counts.get(kind, 0) + 1
         (first if counts[kind] <= ALIKE else later).append(opts)
     return first + later

@@ -92,7 +92,7 @@ def contraction(kernel: Kernel, c: Contraction, t: Tiles) -> Opts:
     k, lane = max(c.reduce, key=extent), c.lane
     row = max(c.rows, key=extent, default=None)
     out: list[Opt] = [opt("TILE", a, 1) for a in stepped(kernel, c.nest)]
-    out += [opt("SPLITK", str(k.arg.name), t.sk)] * (t.sk > 1)
+    out += [opt("SPLIT", str(k.arg.name), t.sk)] * (t.sk > 1)
     if row is not None:
         out += [opt("LOCAL", family_name(kernel, row), t.lm)] * (t.lm > 1) + [opt("UPCAST", family_name(kernel, row), t.um)] * (t.um > 1)
     out += [opt("LOCAL", family_name(kernel, lane), t.ln)] * (t.ln > 1) + [opt("UPCAST", family_name(kernel, lane), t.un)] * (t.un > 1)

@@ -39,7 +39,7 @@ def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool)
             out += [opt("UPCAST", name, vector)] * (vector > 1) + [opt("GROUP", name, count)]
             if extent(a) > 64 * count * vector and not shared_axes(kernel):
                 # nothing else to spread over the machine
-                out = [opt("SPLITK", str(a.arg.name), _chunks(extent(a), STEPS * count * vector, 8 * target.cores)), *out]
+                out = [opt("SPLIT", str(a.arg.name), _chunks(extent(a), STEPS * count * vector, 8 * target.cores)), *out]
     if not cut:
         return ()
     shared = [a for a in shared_axes(kernel) if a.arg.family not in cut and extent(a) >= 8]

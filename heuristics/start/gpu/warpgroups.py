@@ -82,7 +82,7 @@ def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
     row = wgmma_row(suffix, w.columns)
     m, k = family_name(kernel, p.m), str(p.k.arg.name)
     deep = ROW // row.a.size
-    out: list[Opt] = [opt("SPLITK", k, w.sk)] * (w.sk > 1)
+    out: list[Opt] = [opt("SPLIT", k, w.sk)] * (w.sk > 1)
     out.append(opt("TC", p.nest.name, m=str(p.m.arg.name), n=str(p.n.arg.name), k=k, row=row.name))
     out += [opt("LOCAL", m, w.consumers)] * (w.consumers > 1)
     out += [opt("TILE", k, deep), opt("UNROLL", k, deep // row.k)]

@@ -180,7 +180,7 @@ def tensor_product(kernel: Kernel, p: TensorProduct, w: Warps) -> Opts:
     reduction."""
     m, n = family_name(kernel, p.m), family_name(kernel, p.n)
     k = str(p.k.arg.name)
-    out: list[Opt] = [opt("TILE", a, 1) for a in stepped(kernel, p.nest)] + [opt("SPLITK", k, w.sk)] * (w.sk > 1)
+    out: list[Opt] = [opt("TILE", a, 1) for a in stepped(kernel, p.nest)] + [opt("SPLIT", k, w.sk)] * (w.sk > 1)
     out.append(opt("TC", p.nest.name, m=str(p.m.arg.name), n=str(p.n.arg.name), k=k, row=p.row.name))
     for axis, warps_, each, least in ((m, w.wm, w.um, p.row.m), (n, w.wn, w.un, p.row.n)):
         out += [opt("LOCAL", axis, warps_)] * (warps_ > 1) + [opt("UPCAST", axis, each)] * (each > least)

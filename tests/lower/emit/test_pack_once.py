@@ -99,7 +99,7 @@ def test_start_schedules_pack_constant_inputs_once_and_others_never() -> None:
         ("matmul:constant=b", (opt("STAGE", "b", at="once", order="row"),), "cascadelake", "use order=panel"),
         ("matmul:constant=b", (opt("STAGE", "b", at="once"),), "sm_90a", "only processors keep what is packed once"),
         ("matmul:constant=b", (opt("STAGE", "b", at="once"),), "opencl-cpu", "only processors keep what is packed once"),
-        ("matmul:constant=b", (opt("SPLITK", "k", 2), opt("STAGE", "b", at="once")), "cascadelake", "made anew by each call"),
+        ("matmul:constant=b", (opt("SPLIT", "k", 2), opt("STAGE", "b", at="once")), "cascadelake", "made anew by each call"),
         ("matmul:constant=b", (opt("STAGE", "b", at="twice"),), "cascadelake", "no loop 'twice' around a use of b"),
         ("matmul:constant=b", (opt("STAGE", "b", at="once"), opt("STAGE", "b", at="n")), "cascadelake", "b is staged already"),
     ],

@@ -1,17 +1,16 @@
-"""SPLITK: one reduction becomes two kernels, so that its reduce axis can be spread over the grid.
+"""One reduction becomes two kernels, so that its reduce axis can be spread over the grid.
 
 The first computes a partial result for each of n chunks into a workspace; the second reduces the workspace over the chunks
 in order (so the result is deterministic) and does the rest of the kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
-from ...ir.body import Fold, Reduce, Store, Value
+from ...ir.body import Reduce, Store, Value
 from ...ir.buffer import Buffer, load
 from ...ir.errors import OptError
 from ...ir.functions import where
@@ -24,19 +23,13 @@ from ..analysis.structure import extent
 from ..defaults import added_phase, legal_prefix
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
-from ..neighbourhood import Neighbourhood
 from ..nests import Nest, identity, plain
 from ..opt import Opt, Opts, opt
-from ..registry import OPTIONS, Doc, Golden, Option
+from ..options.fuse import FUSE, siblings
+from ..registry import OPTIONS
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
-from .fuse import FUSE, siblings
 
-CHUNKS = (2, 4, 8, 16, 64)
-TOGETHER = (2, 4, 8)
-"""Chunks that one work item may go through at once."""
-LEAST = 64
-"""Elements of a chunk that is worth a work item."""
 WORK = "work"
 """What the workspace is called, unless the kernel calls something so."""
 FEW = 32
@@ -45,19 +38,13 @@ _WARP, _MOST = 32, 256
 
 
 @lru_cache(maxsize=64)
-def split(kernel: Kernel, o: Opt, unit: int = 1, together: bool = False) -> tuple[Kernel, Kernel]:
-    """(partial results, the rest) of `kernel` with the reduce axis `o.on` cut into `o.amount` chunks, or a few less: each is a multiple of
-    `unit` elements. `together`: the reductions that may run in one loop with this one are split with it."""
-    value = next((v for v in kernel.body if isinstance(v, Value) and any(o.on in (a.arg.name, a.arg.family) for a in v.reduce_axes)), None)
-    if value is None or not isinstance(value.expr, Reduce):
-        if any(isinstance(i, Fold) for i in kernel.body):
-            raise OptError(f"{o}: a fold is not split yet; TILE it instead")
-        names = sorted({a.arg.name for v in kernel.values.values() for a in v.reduce_axes})
-        raise OptError(f"{o}: {o.on} is not a reduce axis of {kernel.name} (reduce axes: {', '.join(names) or 'none'})")
-    axis = next(a for a in value.reduce_axes if o.on in (a.arg.name, a.arg.family))
+def split(kernel: Kernel, value: Value, axis: Node, o: Opt, unit: int = 1, together: bool = False) -> tuple[Kernel, Kernel]:
+    """(partial results, the rest) of `kernel` with the axis that `value` reduces over cut into `o.amount` chunks, or a few less: each is a
+    multiple of `unit` elements. `together`: the reductions that may run in one loop with this one are split with it."""
+    assert isinstance(value.expr, Reduce)
     size = axis.arg.extent
     if not isinstance(size, int):
-        raise OptError(f"{o}: {o.on} has a symbolic extent")
+        raise OptError(f"{o}: {axis.arg.name} has a symbolic extent")
     if not 2 <= o.amount <= size:
         raise OptError(f"{o}: cut it into 2 to {size} chunks")
     chunk = -(-size // o.amount)
@@ -108,7 +95,7 @@ def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, 
     size, at = axis.arg.extent, ix.add(ix.mul(part, const(inner.arg.extent)), inner)
     expr = next(n for n in plain(kernel) if isinstance(n, Nest) and n.name == value.name).expr
     if any(n.op == "ref" for n in walk(expr)):
-        raise OptError(f"SPLITK({axis.arg.name}): {value.name} needs another reduction first")
+        raise OptError(f"SPLIT({axis.arg.name}): {value.name} needs another reduction first")
     inside = ix.compare("lt", at, const(size))
     if inside.op != "const":
         # the last chunk reaches past the extent: it touches no memory there, and adds nothing
@@ -122,20 +109,16 @@ def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, 
     v = Value(value.name, (part, *value.axes), Reduce(value.expr.combine, rest, expr, value.dtype), value.dtype)
     store = Store(out, (part, *value.axes), v[(part, *value.axes)], (part, *value.axes))
     if axes_of(expr) - {part, *value.axes, *rest}:
-        raise OptError(f"SPLITK({axis.arg.name}): {value.name} uses an axis it does not bind")
+        raise OptError(f"SPLIT({axis.arg.name}): {value.name} uses an axis it does not bind")
     return v, store
 
 
-def rewrite(r: Rewriting) -> Scheduled:
+def rewrite(r: Rewriting, value: Value, axis: Node) -> Scheduled:
     """Two schedules: the options are for the first phase, but for those that belong to the outputs; the second has a fixed one."""
     o = r.only("only one reduction can be split")
-    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
-    if kept is not None:
-        raise OptError(f"{kept}: the workspace between the phases of {o} is made anew by each call; use one of them")
-    first, second = split(r.kernel, o, _unit(r, o), any(x.op == FUSE.name and _alike(r.kernel, x.on, o.on) for x in r.others))
-    value = first.body[0]
-    assert isinstance(value, Value)
-    chunks = opt("PARALLEL", value.axes[0].arg.name)
+    joined = any(x.op == FUSE.name and _alike(r.kernel, x.on, str(axis.arg.name)) for x in r.others)
+    first, second = split(r.kernel, value, axis, o, _unit(r, axis, o.amount), joined)
+    chunks = opt("PARALLEL", first.stores[0].axes[0].arg.name)
     # the outputs belong to the second phase; the first one's workspace is read again at once
     names = {b.name for b in r.kernel.outputs}
     late = tuple(x for x in r.others if OPTIONS[x.op].late(x, names))
@@ -166,43 +149,12 @@ def _from_work(value: Value, kernel: Kernel) -> bool:
     return any(n.op == "load" and n.arg[0] not in kernel.buffers for n in walk(value.body))
 
 
-def _unit(r: Rewriting, o: Opt) -> int:
+def _unit(r: Rewriting, axis: Node, amount: int) -> int:
     """What chunks are multiples of on a GPU: four rounds of vectors of all the threads that share one, so that no load but the last
     chunk's is masked; fewer where that would be more than an eighth of a chunk."""
-    axis = next((a for v in r.kernel.body if isinstance(v, Value) for a in v.reduce_axes if o.on in (a.arg.name, a.arg.family)), None)
-    if r.target.kind != "gpu" or axis is None or not isinstance(axis.arg.extent, int):
+    if r.target.kind != "gpu" or not isinstance(axis.arg.extent, int):
         return 1
     amounts = {x.op: x.amount for x in r.others if x.on in (axis.arg.name, axis.arg.family) and x.op in ("GROUP", "UPCAST")}
     vector, threads = amounts.get("UPCAST", 1), amounts.get("GROUP", 1)
-    chunk = -(-axis.arg.extent // o.amount)
+    chunk = -(-axis.arg.extent // amount)
     return next((n for n in (4 * threads * vector, threads * vector, vector) if 8 * n <= chunk), 1)
-
-
-def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Chunks of a long reduction; once it is split, several of them at once."""
-    cut = next((o.on for o in near.schedule.opts if o.op == "SPLITK"), None)
-    if cut is None:
-        folded = {f.axis for f in near.kernel.body if isinstance(f, Fold)}
-        single = dict.fromkeys(a for n in near.schedule.nests if n.kind == "reduce" for a in n.reduce_axes if a not in folded)
-        yield from ((opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= LEAST * n)
-    elif ("UPCAST", f"{cut}.s") not in near.taken:
-        yield from ((opt("UPCAST", f"{cut}.s", n),) for n in TOGETHER)
-
-
-SPLITK = Option(
-    name="SPLITK",
-    letter="K",
-    on="axis",
-    kind="serial",
-    legend="split the reduce",
-    docs=(
-        Doc(
-            "SPLITK(axis, n)",
-            "Compute a reduction in n chunks on the grid. A second phase adds them up in order (`REASSOC`). "
-            "Options that follow are for the first phase, where the chunks are the axis `axis.s`.",
-        ),
-    ),
-    golden={"splitk": Golden("sum_all", {"n": 256}, [["SPLITK", "n", 4], ["UPCAST", "n", 16]])},
-    rewrite=rewrite,
-    propose=propose,
-)

@@ -1,4 +1,4 @@
-"""PRIVATE: a scatter into copies of its output, which are combined in a second phase.
+"""A scatter into copies of its output, which are combined in a second phase.
 
 Writes of a scatter can meet, so the axis they come along stays serial, and a write waits for the one before it where
 both go to one place. With private copies of the output, chunks of that axis are work items, each with copies of its
@@ -8,8 +8,8 @@ memory). The second kernel combines the copies in order, so the result is determ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import overload
@@ -24,50 +24,91 @@ from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
 from ..analysis.guarded import guarded
-from ..analysis.scattered import Scatter, alike, privatisable
-from ..analysis.structure import extent
 from ..defaults import added_phase, fit
 from ..kernel_parts import loaded
-from ..meeting import kernel_ordered, own_dimensions, scatters
+from ..meeting import kernel_ordered, meeting, own_dimensions, scatter_ordered, scatters
 from ..memory_limits import check_work
-from ..neighbourhood import Neighbourhood
-from ..nests import Nest
+from ..nests import Nest, flat, plain
 from ..opt import Opt, Opts, opt
-from ..registry import OPTIONS, Doc, Golden, Option, always
+from ..registry import OPTIONS
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
-COPIES = (2, 4, 8)
-CHUNKS = (2, 4, 8, 16)
-LEAST = 1024
-"""Points of a chunk that is worth a work item."""
-MOST = 1 << 22
-"""Bytes of all copies together that are worth a try."""
+
+@dataclass(frozen=True)
+class Scatter:
+    """What is scattered into one output: the nests of its stores, and the axes along which its writes can meet, in the order they run."""
+
+    nests: tuple[Nest, ...]
+    serial: tuple[Node, ...]
+
+    @property
+    def store(self) -> Store:
+        """The first of the stores."""
+        return self.stores[0]
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """All of them: with one combine, and over the same serial axes."""
+        return tuple(n.store for n in self.nests if n.store is not None)
+
+
+def privatisable(kernel: Kernel, name: str) -> Scatter | None:
+    """The scatter into the output `name`, if nothing but pointwise values and inputs decides it; else None. Of several stores it is all, or
+    those whose own writes can meet; the others then combine with the copies."""
+    nests = tuple(n for n in flat(plain(kernel)) if n.kind == "store" and n.store is not None and n.store.buffer.name == name)
+    stores = Scatter(nests, ()).stores
+    if not stores or stores[0].combine is None or any(s.own is not None for s in stores):
+        return None
+    shape = stores[0].buffer.shape
+    if not shape or not all(isinstance(d, int) and d > 0 for d in shape):
+        return None
+    return _scatter(nests) or _scatter(tuple(n for n in nests if n.store is not None and scatter_ordered(n.store)))
+
+
+def _scatter(nests: tuple[Nest, ...]) -> Scatter | None:
+    """What some nests scatter together, if they read inputs alone, and their writes meet along the same axes."""
+    if not nests or any(n.op == "ref" for x in nests for n in x.nodes):
+        return None
+    stores = Scatter(nests, ()).stores
+    ordered = meeting(stores)
+    serial = {tuple(a for a in s.axes if a in ordered) for s in stores}
+    axes = serial.pop()
+    return Scatter(nests, axes) if axes and not serial else None
+
+
+def alike(kernel: Kernel) -> list[tuple[str, ...]]:
+    """The outputs that may have private copies, those over the same points together."""
+    found: dict[tuple[Node, ...], list[str]] = {}
+    for b in kernel.outputs:
+        known = privatisable(kernel, b.name)
+        if known is not None:
+            found.setdefault(known.serial, []).append(b.name)
+    return [tuple(names) for names in found.values()]
+
+
 _LINE, _PAGE, _TRIES = 64, 4096, 64
 
 
 @lru_cache(maxsize=64)
-def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
-    """(the scatters into copies, the rest of `kernel`, which combines them), for one output or several. OptError where that cannot be
-    done."""
+def privatised(kernel: Kernel, names: tuple[str, ...], o: Opt) -> tuple[Kernel, Kernel]:
+    """(the scatters into copies, the rest of `kernel`, which combines them), for outputs that are scattered into over the same points.
+    OptError where that cannot be done."""
     stores: list[Store] = []
     rest, serial = kernel, None
-    for o in mine:
-        found = privatisable(kernel, o.on)
+    if o.amount * int(o.fields["copies"]) < 2 or int(o.fields["copies"]) < 1:
+        raise OptError(f"{o}: give it at least 2 chunks or copies")
+    for name in names:
+        found = privatisable(kernel, name)
         if found is None:
             raise OptError(
-                f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, whose sizes are known, by "
-                "stores over the same points"
+                f"{o}: copies are made of an output that is scattered into with a combine, from inputs alone, whose sizes are known, by "
+                f"stores over the same points; {name} is none"
             )
-        chunks, copies = int(o.fields["chunks"]), int(o.fields["copies"])
-        if min(chunks, copies) < 1 or chunks * copies < 2:
-            raise OptError(f"{o}: give it at least 2 chunks or copies")
-        if o is not mine[0] and (o.arg != mine[0].arg or found.serial != serial or any(x.on == o.on for x in mine if x is not o)):
-            raise OptError(
-                f"{o}: copies of several outputs are made in one loop over the same points; write it as {mine[0]}, for each once"
-            )
+        if serial not in (None, found.serial):
+            raise OptError(f"{o}: copies of several outputs are made in one loop over the same points")
         serial = found.serial
-        made = _scattered(o, found, chunks, copies)
+        made = _scattered(o, name, found)
         stores += made
         rest = _combined(rest, found, made[0].buffer)
     works = dict.fromkeys(s.buffer for s in stores)
@@ -75,8 +116,9 @@ def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
     return first, rest
 
 
-def _scattered(o: Opt, scatter: Scatter, chunks: int, copies: int) -> list[Store]:
-    """The scatter into copies, a buffer (chunks, copies, *shape) without a 1 in front."""
+def _scattered(o: Opt, name: str, scatter: Scatter) -> list[Store]:
+    """The scatter into copies of the output `name`, a buffer (chunks, copies, *shape) without a 1 in front."""
+    chunks, copies = o.amount, int(o.fields["copies"])
     long, last = scatter.serial[0], scatter.serial[-1]
     table: dict[Node, Node] = {}
     inside: list[Node] = []
@@ -100,10 +142,10 @@ def _scattered(o: Opt, scatter: Scatter, chunks: int, copies: int) -> list[Store
     if copies > 1:
         lead.append(ix.mod(last, copies))
     count = (*((lead[0].arg.extent,) if chunks > 1 else ()), *((copies,) if copies > 1 else ()))
-    dtype = _kept(scatter.store)
+    dtype = copied_type(scatter.store)
     shape = _padded(scatter, dtype)
     check_work(o, prod((*count, *shape)) * dtype.size)
-    work = Buffer(f"{o.on}.copies", dtype, (*count, *shape), "out")
+    work = Buffer(f"{name}.copies", dtype, (*count, *shape), "out")
     masks = [c for c in inside if c.op != "const"]
     return [_into(work, n, tuple(lead), table, masks) for n in scatter.nests]
 
@@ -132,7 +174,7 @@ def _placed(e: Node | None, table: Mapping[Node, Node], masks: Sequence[Node]) -
     return substitute(guarded(e, table.keys(), masks[0]) if masks else e, dict(table))
 
 
-def _kept(store: Store) -> DType:
+def copied_type(store: Store) -> DType:
     """The type of the copies: that of the output; where it rounds, the type that is computed with."""
     dtype = store.buffer.dtype
     return dtype.compute if dtype.is_float else dtype
@@ -172,13 +214,12 @@ def _combined(kernel: Kernel, scatter: Scatter, work: Buffer) -> Kernel:
     return Kernel(kernel.name, body, stores, (*loaded(kernel.inputs, body, stores), work, *kernel.outputs))
 
 
-def rewrite(r: Rewriting) -> Scheduled:
+def rewrite(r: Rewriting, outputs: tuple[str, ...]) -> Scheduled:
     """Two schedules: the options are for the scatter, but for those that belong to the outputs; the second has a fixed one."""
     o = r.mine[0]
-    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
-    if kept is not None:
-        raise OptError(f"{kept}: the copies of {o} are made anew by each call; use one of them")
-    first, second = privatised(r.kernel, r.mine)
+    if any(x.arg != o.arg for x in r.mine) or len(set(outputs)) < len(outputs):
+        raise OptError(f"{r.mine[-1]}: copies of several outputs are made in one loop over the same points; write it as {o}, for each once")
+    first, second = privatised(r.kernel, outputs, o)
     names = {b.name for b in r.kernel.outputs}
     late = tuple(x for x in r.others if OPTIONS[x.op].late(x, names))
     early = tuple(x for x in r.others if x not in late)
@@ -194,7 +235,7 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 
 def _grid(store: Store, o: Opt) -> Opts:
-    return (opt("PARALLEL", str(store.axes[0].arg.name)),) if int(o.fields["chunks"]) > 1 else ()
+    return (opt("PARALLEL", str(store.axes[0].arg.name)),) if o.amount > 1 else ()
 
 
 def _copies(first: Kernel, o: Opt, given: Opts) -> Opts:
@@ -218,51 +259,3 @@ def _cleared(r: Rewriting, stores: Sequence[Store], given: Opts) -> Opts:
     if any(i is store.indices[d] and e == d for i, e in own_dimensions(stores)) or width < 2 or any(x.on == name for x in given):
         return ()
     return (opt("UPCAST", name, width),)
-
-
-def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Chunks and copies of each output that is scattered into."""
-    if "PRIVATE" in near.ops or "OWN" in near.ops:
-        return
-    for names in alike(near.kernel):
-        found = privatisable(near.kernel, names[0])
-        assert found is not None
-        yield from (tuple(opt("PRIVATE", n, **f) for n in names) for f in _worth(found, (1, *CHUNKS), (1, *COPIES)))
-
-
-def _worth(scatter: Scatter, chunks: Sequence[int], copies: Sequence[int]) -> Iterator[dict[str, int]]:
-    """The numbers of chunks and copies that leave enough points to a chunk, and need not too much memory."""
-    points_ = extent(scatter.serial[0])
-    size = prod(ix.upper(d) for d in scatter.store.buffer.shape) * _kept(scatter.store).size
-    for c in chunks:
-        for n in copies:
-            if c * n > 1 and c * n * size <= MOST and c * LEAST <= points_:
-                yield {"chunks": c, "copies": n}
-
-
-PRIVATE = Option(
-    name="PRIVATE",
-    letter="V",
-    on="tensor",
-    arg={"chunks": int, "copies": int},
-    defaults={"chunks": 1, "copies": 1},
-    short=(("", "chunks"), ("x", "copies")),
-    choices={"chunks": (1, *CHUNKS), "copies": (1, *COPIES)},
-    kind="grid",
-    stored=always,
-    legend="copies of a scatter's output",
-    docs=(
-        Doc(
-            "PRIVATE(output, chunks=n, copies=c)",
-            "Scatter into private copies of the output, which a second phase combines in order (`REASSOC` for sums of floats) "
-            "([below](#scatters-into-copies)).",
-        ),
-    ),
-    golden={
-        "private": Golden(
-            "embedding_grad", {"v": 6, "n": 64, "d": 16}, [["PRIVATE", "dtable", {"chunks": 2, "copies": 2}], ["UPCAST", "d", 16]]
-        )
-    },
-    rewrite=rewrite,
-    propose=propose,
-)

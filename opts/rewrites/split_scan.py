@@ -1,4 +1,8 @@
-"""A kernel with a scan in chunks: what each chunk comes to, what comes before each, and the scans of the chunks (`options.splitscan`)."""
+"""One scan becomes three kernels, so that the axis it runs along can be spread over the grid.
+
+The first combines the elements of each chunk, the second scans these results, and the third scans each chunk from what all before
+it come to (reduce-then-scan: G. E. Blelloch, "Prefix sums and their applications", 1990; D. Merrill and A. Grimshaw, "Parallel scan
+for stream architectures", 2009). The input is read twice, and nothing but one state a chunk is written in between."""
 
 from __future__ import annotations
 
@@ -6,21 +10,25 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from ..ir import index as ix
-from ..ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, tuple_scan
-from ..ir.buffer import Buffer, load, load_parts
-from ..ir.dtypes import DType
-from ..ir.errors import OptError
-from ..ir.functions import where
-from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of, const, placeholder, ref, walk
-from ..ir.node import axis as make_axis
-from ..ir.operators import arith, substitute
-from .analysis.structure import scanned_axes
-from .kernel_parts import loaded, needed
-from .memory_limits import check_work
-from .nests import identity
-from .opt import Opt
+from ...ir import index as ix
+from ...ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, tuple_scan
+from ...ir.buffer import Buffer, load, load_parts
+from ...ir.dtypes import DType
+from ...ir.errors import OptError
+from ...ir.functions import where
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, const, placeholder, ref, walk
+from ...ir.node import axis as make_axis
+from ...ir.operators import arith, substitute
+from ..analysis.structure import scanned_axes
+from ..defaults import added_phase
+from ..kernel_parts import loaded, needed
+from ..memory_limits import check_work
+from ..nests import identity
+from ..opt import Opt, opt
+from ..options.phase import concerns
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,9 @@ class _Cut:
             if n.op == "ref" and self.axis in self.kernel.values[n.arg].axes:
                 theirs = self.kernel.values[n.arg].axes
                 if any((i is self.axis) != (a is self.axis) for a, i in zip(theirs, n.src, strict=True)):
-                    raise OptError(f"{self.o}: {n.arg} is read at another place along {self.o.on}; give it a PHASE, or compute it again")
+                    raise OptError(
+                        f"{self.o}: {n.arg} is read at another place along {self.axis.arg.name}; give it a PHASE, or compute it again"
+                    )
                 src = (x for a, i in zip(theirs, n.src) for x in ((self.part, self.inner) if a is self.axis else (substitute(i, table),)))
                 table[n] = ref(n.arg, tuple(src), n.dtype)
             elif n.op == "load" and self.inside is not None and self.axis in axes_of(n):
@@ -70,7 +80,7 @@ class _Cut:
         if isinstance(x, Fold) or self.axis in x.reduce_axes:
             values = x.block if isinstance(x, Fold) else (x,)
             if any(self.axis in (*v.axes, *v.reduce_axes, *axes_of(v.body)) for v in values):
-                raise OptError(f"{self.o}: {x.name} goes over {self.o.on} as well, and not as a scan")
+                raise OptError(f"{self.o}: {x.name} goes over {self.axis.arg.name} as well, and not as a scan")
             return x
         e = x.expr
         if isinstance(e, Node):
@@ -115,13 +125,9 @@ def _states(v: Value) -> list[_State]:
 
 
 @lru_cache(maxsize=64)
-def in_chunks(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
-    """(what each chunk comes to, what comes before each chunk, the scans of the chunks) of `kernel` with the scanned axis
-    `o.on` cut into `o.amount` chunks or a few less. OptError where that cannot be."""
-    axis = next((a for a in kernel.axes if a in scanned_axes(kernel) and o.on == a.arg.name), None)
-    if axis is None:
-        names = sorted(a.arg.name for a in scanned_axes(kernel))
-        raise OptError(f"{o}: name an axis that is scanned along ({', '.join(names) or f'{kernel.name} has none'})")
+def in_chunks(kernel: Kernel, axis: Node, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
+    """(what each chunk comes to, what comes before each chunk, the scans of the chunks) of `kernel` with the scanned `axis` cut into
+    `o.amount` chunks or a few less. OptError where that cannot be."""
     if any(not isinstance(a.arg.extent, int) for v in kernel.values.values() for a in v.axes):
         raise OptError(f"{o}: {kernel.name} has symbolic extents; take a kernel of known sizes")
     size = axis.arg.extent
@@ -153,7 +159,7 @@ def _totals(cut: _Cut, states: list[_State]) -> Kernel:
         assert isinstance(e, Scan)
         other = next((n.arg for n in walk(*_needed_by(cut.kernel, v)) if n.op == "ref" and _scans(cut.kernel, n.arg, cut.axis)), None)
         if other is not None:
-            raise OptError(f"{cut.o}: {v.name} needs the scan {other} along {cut.o.on} first; give that a PHASE")
+            raise OptError(f"{cut.o}: {v.name} needs the scan {other} along {cut.axis.arg.name} first; give that a PHASE")
         axes = cut.axes(v.axes, cut.part)
         body, made = cut.placed(e.expr), f"{v.name}.all{s.component}"
         mask = None
@@ -245,3 +251,34 @@ def _begun(e: Scan, before: dict[int, Node], start: Node) -> Node:
     needs = t.needed(False)
     elements = tuple(where(start, m, n) if c in needs else n for c, (m, n) in enumerate(zip(merged, t.elements, strict=True)))
     return TupleScan(elements, t.identity, t.merge, t.pick).node
+
+
+def splittable(kernel: Kernel) -> tuple[Node, ...]:
+    """The axes that are scanned along, of known extents."""
+    return tuple(a for a in kernel.axes if a in scanned_axes(kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1)
+
+
+def rewrite(r: Rewriting, axis: Node) -> Scheduled:
+    """Three schedules. An option is for the sums of the chunks and for their scans, as far as they have what it names; what is scanned in
+    between has a fixed one."""
+    o = r.only("only one axis can be split so")
+    sums, carry, chunks = in_chunks(r.kernel, axis, o)
+    axes = frozenset(x for k in (sums, chunks) for a in k.axes for x in (a.arg.name, a.arg.family))
+    lost = next((x for x in r.others if not concerns(x, chunks, axes)), None)
+    if lost is not None:
+        names = sorted({a.arg.name for a in chunks.axes} | {b.name for b in chunks.buffers})
+        raise OptError(f"{lost}: no phase has what it names (there are: {', '.join(names)})")
+    grid = opt("PARALLEL", f"{axis.arg.name}.s")
+    a, c = (r.apply(k, (grid, *(x for x in r.others if concerns(x, k, axes))), r.target) for k in (sums, chunks))
+    b = r.apply(carry, added_phase(carry, r.target, r.apply), r.target)
+    exact = all(_exact(v) for v in r.kernel.values.values())
+    return r.schedule((a, b, c), a.effects | c.effects | (frozenset() if exact else {"REASSOC"}))
+
+
+def _exact(v: Value) -> bool:
+    """Whether a value is the same in whichever order the elements of its scan are put together."""
+    if not isinstance(v.expr, Scan) or v.expr.combine in ("max", "min"):
+        return True
+    if v.expr.combine == COMBINE:  # a result that is a whole number may depend on sums of floats
+        return not any(e.dtype.is_float for e in tuple_scan(v.expr.expr).elements)
+    return not v.dtype.is_float
