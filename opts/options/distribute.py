@@ -36,7 +36,7 @@ TERMS = 1024
 
 
 @dataclass(frozen=True)
-class Split:
+class SumOfTwo:
     """A factor `op(first, second)` of a sum of products; `apart` is the place of the part that lacks an axis of the result."""
 
     sum: SumOfProducts
@@ -50,12 +50,12 @@ class Split:
 
 
 @lru_cache(maxsize=64)
-def splits(kernel: Kernel) -> dict[str, Split]:
+def splits(kernel: Kernel) -> dict[str, SumOfTwo]:
     """The sums of a kernel that can be distributed, by name."""
     return {p.value.name: s for p in products(kernel) if (s := _split(p)) is not None}
 
 
-def _split(p: SumOfProducts) -> Split | None:
+def _split(p: SumOfProducts) -> SumOfTwo | None:
     if not p.sum.dtype.is_float or prod(extent(a) for a in p.sum.axes) > TERMS or any(not _finite(f) for f in _others(p)):
         return None
     for f in p.factors:
@@ -63,7 +63,7 @@ def _split(p: SumOfProducts) -> Split | None:
             rest = axes_of(*_without(p.factors, f))
             lacking = [bool({a for a in p.value.axes if extent(a) > 1} - axes_of(x) - rest) for x in f.src]
             if lacking[0] != lacking[1] and all(a in axes_of(f.src[lacking.index(True)]) | rest for a in p.sum.axes):
-                return Split(p, f, lacking.index(True))
+                return SumOfTwo(p, f, lacking.index(True))
     return None
 
 
