@@ -47,7 +47,7 @@ lint: .venv/.installed-dev
 	$(BIN)/mypy
 
 man: .venv/.installed-dev
-	SOURCE_DATE_EPOCH=1735689600 COLUMNS=80 $(BIN)/argparse-manpage --module tilewright.cli.parser --function build_parser --prog tune \
+	SOURCE_DATE_EPOCH=1735689600 COLUMNS=80 $(BIN)/argparse-manpage --module tilewright.cli.commands --function build_parser --prog tune \
 	  --project-name tilewright --manual-title Tilewright --description "find the fastest way to run a kernel" --output docs/tune.1
 
 docs: .venv/.installed-docs

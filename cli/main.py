@@ -10,10 +10,10 @@ import os
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .parser import build_parser
+from .commands import build_parser
 from .terminal.said import wrapped
 from .terminal.sanitised import Shown, brief, outside
 
@@ -79,7 +79,7 @@ def _command(argv: Sequence[str] | None) -> int:
 def _ran(args: Namespace) -> int:
     """Run the subcommand; its exit code, or that of its error."""
     from ..ir.errors import TilewrightError
-    from .remembered.project import settle
+    from .cache.project import settle
     from .terminal import paths
     from .terminal.pages import shown
 
@@ -91,7 +91,7 @@ def _ran(args: Namespace) -> int:
             print(f"note: {hint}", file=sys.stderr)
         paths.settle(args)
         settle(args)
-        return shown(args, handler(args))
+        return shown(args, args._command)
     except TilewrightError as error:
         return _failed(str(error), exit_code(error))
 
@@ -163,81 +163,6 @@ def _silence() -> None:
         sys.stdout.failed = None
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def handler(args: Namespace) -> Callable[[Namespace], int]:
-    """The function behind the subcommand, imported now."""
-    if args.command in ("report", "watch", "plot", "cache"):
-        return _remembered(args.command)
-    if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
-        return _other(args.command)
-    if args.command == "fleet":
-        return _fleet(args.action)
-    if args.command == "source":
-        from .sources.command import run as source
-
-        return source
-    if args.command != "run":
-        return _schedules(args.command)
-    from .tuning.run import run
-
-    return run
-
-
-def _fleet(action: str) -> Callable[[Namespace], int]:
-    if action == "launch":
-        from .fleet.launch import launch as chosen
-    elif action == "sweep":
-        from .fleet.sweep import sweep as chosen
-    else:
-        from .fleet.command import run as chosen
-    return chosen
-
-
-def _schedules(command: str) -> Callable[[Namespace], int]:
-    if command == "show":
-        from .schedules.show import run as chosen
-    elif command == "bench":
-        from .schedules.bench import run as chosen
-    elif command == "pin":
-        from .schedules.pin import run as chosen
-    elif command == "unpin":
-        from .schedules.pin import remove as chosen
-    elif command == "check":
-        from .schedules.check import run as chosen
-    elif command == "bisect":
-        from .schedules.bisect import run as chosen
-    else:
-        from .schedules.explain import run as chosen
-    return chosen
-
-
-def _remembered(command: str) -> Callable[[Namespace], int]:
-    if command == "report":
-        from .report.command import run as chosen
-    elif command == "watch":
-        from .report.watch import run as chosen
-    elif command == "plot":
-        from .remembered.plot import run as chosen
-    else:
-        from .remembered.cachecmd import run as chosen
-    return chosen
-
-
-def _other(command: str) -> Callable[[Namespace], int]:
-    if command == "graph":
-        from .functions.graph import run as chosen
-    elif command == "profile":
-        from .functions.profile import run as chosen
-    elif command == "bench-search":
-        from .machine.bench_search import run as chosen
-    elif command == "devices":
-        from .machine.devices import run as chosen
-    elif command == "kernels":
-        from .machine.kernels import run as chosen
-    else:
-        from .machine.completion import run as chosen
-    return chosen
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

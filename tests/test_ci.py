@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tilewright.cli.parser import build_parser
+from tilewright.cli.commands import build_parser
 from tilewright.search.manifest.manifest import load
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tilewright.cli import main
-from tilewright.cli.parser import MODES, build_parser
+from tilewright.cli.commands import build_parser
+from tilewright.cli.grammar.tuning import MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

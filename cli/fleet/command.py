@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from ...fleet.tls import Role
 
 
-def run(args: Namespace) -> int:
-    """The part that was asked for; its exit code."""
-    return {"scheduler": scheduler, "worker": worker, "status": status, "certificates": certificates}[args.action](args)
-
-
 def security(url: str, role: Role, folder: str | None) -> Any:
     """Dask's security for a URL. Raises FleetError, also where Dask is not installed."""
     from ...fleet.facts import dask

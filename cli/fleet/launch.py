@@ -18,9 +18,9 @@ UNREACHED = 3
 def launch(args: Namespace) -> int:
     """Start them, or print what starts them; the exit code."""
     spec = asked(args)
-    if args.system == "ssh":
+    if args.action2 == "ssh":
         return _ssh(spec, args)
-    if args.system == "kubernetes":
+    if args.action2 == "kubernetes":
         from ...fleet.launch import kubernetes
 
         cluster = kubernetes.ClusterSpec(
@@ -29,7 +29,7 @@ def launch(args: Namespace) -> int:
         return _written(kubernetes.yaml(kubernetes.manifest(spec, cluster)), args.output)
     from ...fleet.launch.batch import script
 
-    return _written(script(args.system, spec), args.output)
+    return _written(script(args.action2, spec), args.output)
 
 
 def _written(text: str, file: str | None) -> int:
@@ -54,7 +54,7 @@ def asked(args: Namespace) -> FleetLaunch:
     tls = args.tls or (TLS if getattr(args, "secret", "") else None)
     shared: dict[str, Any] = {"url": args.url, "name": args.name, "devices": tuple(args.device), "threads": args.threads}
     shared |= {"build": args.build, "tls": tls, "tune": args.tune, "setup": tuple(getattr(args, "setup", ()))}
-    if args.system == "ssh":
+    if args.action2 == "ssh":
         return FleetLaunch(**shared)
     if args.device and args.gpus and not any(d.startswith(("cuda", "opencl")) for d in args.device):
         raise UsageError("--gpus asks for GPUs and no --device uses one: leave --device out, or name cuda:0 too")

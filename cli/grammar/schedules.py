@@ -1,10 +1,10 @@
-"""The grammars of commands about one schedule: show, bench, pin, unpin, explain, check, bisect."""
+"""The arguments of commands about one schedule: show, bench, pin, unpin, explain, check, bisect."""
 
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentTypeError
 
-from .words import DTYPES, OPTS, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_where, at_least
+from .arguments import DTYPES, OPTS, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_where, at_least
 
 STAGES = ("kernel", "schedule", "program", "passes", "source", "asm", "ptx", "sass")
 ONLY_CUDA = ("ptx", "sass")
@@ -20,7 +20,7 @@ def _stages(text: str) -> tuple[str, ...]:
     return words
 
 
-def add_show(p: Grammar) -> None:
+def show(p: Grammar) -> None:
     """`tune show`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu")
@@ -49,7 +49,7 @@ def add_show(p: Grammar) -> None:
     )
 
 
-def add_bench(p: Grammar) -> None:
+def bench(p: Grammar) -> None:
     """`tune bench`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu", every=True)
@@ -69,7 +69,7 @@ def add_bench(p: Grammar) -> None:
     add_output(p, "table", "json")
 
 
-def add_pin(p: Grammar) -> None:
+def pin(p: Grammar) -> None:
     """`tune pin`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu", every=True)
@@ -78,14 +78,14 @@ def add_pin(p: Grammar) -> None:
     add_random(p, "the inputs")
 
 
-def add_unpin(p: Grammar) -> None:
+def unpin(p: Grammar) -> None:
     """`tune unpin`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu", every=True)
     add_allow(p)
 
 
-def add_explain(p: Grammar) -> None:
+def explain(p: Grammar) -> None:
     """`tune explain`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu")
@@ -95,7 +95,7 @@ def add_explain(p: Grammar) -> None:
     add_output(p, "table", "json")
 
 
-def add_check(p: Grammar) -> None:
+def check(p: Grammar) -> None:
     """`tune check`."""
     add_kernel(p, required=True, help=_CHECKED)
     p.add_argument(
@@ -118,7 +118,7 @@ def add_check(p: Grammar) -> None:
     add_random(p, "the inputs")
 
 
-def add_bisect(p: Grammar) -> None:
+def bisect(p: Grammar) -> None:
     """`tune bisect`."""
     add_kernel(p, required=True, help=_CHECKED)
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape")

@@ -1,4 +1,4 @@
-"""`tune devices`: what kernels can run on here, and the measured limits of each."""
+"""`tune devices` and `tune kernels`: what kernels can run on here, with the measured limits of each; and the named kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError
 from ..terminal.listing import Listing
-from ..terminal.style import bytes_text, console, rate, table, whole
+from ..terminal.style import bytes_text, console, rate, shape_text, table, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,3 +145,23 @@ def _fields(name: str, device: Device | None, limits: Limits | None, error: str)
         "fingerprint": device.fingerprint(),
         "limits": limits.to_json() if limits else None,
     }
+
+
+def kernels(args: Namespace) -> int:
+    """Print every named kernel as a table or as JSON."""
+    from ...kernels import NAMES, get
+
+    defs = [get(name) for name in NAMES]
+    if args.format == "json":
+        fields = [
+            {"name": d.name, "doc": d.doc, "shape": d.default_shape, "odd_shape": d.odd_shape, "dtypes": list(d.dtypes)} for d in defs
+        ]
+        print(json.dumps(fields, indent=1))
+        return 0
+    listed = table("kernels", "kernel", "--shape (default)", "--dtype?2", "what it computes?1")
+    for d in defs:
+        listed.add_row(d.name, shape_text(d.default_shape), ", ".join(d.dtypes), d.doc)
+    out = console(wide=args.wide)
+    out.print(listed)
+    out.print("Your own: tune run --kernel my.py:function, where function() returns a tilewright Kernel.")
+    return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...cache.keys import for_text
 from ...cache.objectives import FRONTS
 from ...ir.errors import UsageError
-from ..remembered.query import shape_of
+from ..cache.query import shape_of
 from ..terminal.style import console, kept_opts, legend, table
 from . import front
 from .rows import ReportEntry, entries, measurements, notes, shown

@@ -18,7 +18,7 @@ from ...cache.ranking import energy_of, scratch_of
 from ...ir.errors import OptError, UsageError
 from ...measure.roofline import SURE, share
 from ...search.result import joules
-from ..remembered.query import same_kernel, shape_of
+from ..cache.query import same_kernel, shape_of
 from ..terminal.style import bytes_text, duration, factor, rate
 from .limits_now import roofline_s
 

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..remembered.query import same_kernel
+from ..cache.query import same_kernel
 
 if TYPE_CHECKING:
     from optuna.study import Study

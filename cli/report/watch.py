@@ -184,7 +184,7 @@ def run(args: Namespace) -> int:
 
 def _asked(words: Sequence[str]) -> Namespace | None:
     """The command to watch, understood; None where there is none."""
-    from ..parser import build_parser
+    from ..commands import build_parser
 
     if not words:
         return None

@@ -27,7 +27,7 @@ def run(args: Namespace) -> int:
     from ...opts import apply
     from ...renderers import render
     from ..functions.asked import kernel_of
-    from ..sources.shown import shown
+    from .shown_source import shown
 
     if shown(args):
         return 0
@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
     opts, origin = found.opts, found.origin
     scheduled = apply(kernel, opts, target)
     if args.stage:
-        from ..parser import ONLY_CUDA, STAGES
+        from ..grammar.schedules import ONLY_CUDA, STAGES
         from .stages import stages_text
 
         # `asm` of a GPU is its PTX

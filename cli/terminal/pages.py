@@ -10,35 +10,34 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from typing import TextIO, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO, cast
 
 from .sanitised import behind
 
-LISTINGS = ("report", "kernels", "devices", "show", "cache list", "cache show", "cache check", "graph")
-"""Commands that print all they have at once, and may print much."""
+if TYPE_CHECKING:
+    from ..commands import Command
 
 
-def shown(args: Namespace, run: Callable[[Namespace], int]) -> int:
+def shown(args: Namespace, command: Command) -> int:
     """Run a command; what it prints goes where it should. The command's exit code."""
     if getattr(args, "_json", "") == "printed" and args.json not in (None, "-"):
-        return _into_file(args, run)
-    command = " ".join(filter(None, (args.command, getattr(args, "action", ""))))
-    pager = _pager(args) if command in LISTINGS else None
+        return _into_file(args, command)
+    pager = _pager(args) if command.paged else None
     if pager is None:
-        return run(args)
+        return command.run(args)
     with _held() as page:
-        code = run(args)
+        code = command.run(args)
     _print(page.getvalue(), pager)
     return code
 
 
-def _into_file(args: Namespace, run: Callable[[Namespace], int]) -> int:
+def _into_file(args: Namespace, command: Command) -> int:
     from .json_file import write
 
     page = io.StringIO()
     with contextlib.redirect_stdout(page):
-        code = run(args)
+        code = command.run(args)
     write(args.json, page.getvalue())
     return code
 

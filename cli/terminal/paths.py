@@ -12,7 +12,7 @@ from ...files import folders
 from ...files.kinds import KINDS
 from ...files.output import why_not
 from ...ir.errors import UsageError
-from ..grammar.words import PathUse
+from ..grammar.arguments import PathUse
 
 Named = tuple[str, str]
 """An argument and the file that it names; in the place of the argument, what the file is."""

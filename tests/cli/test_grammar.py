@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from argparse import SUPPRESS
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tilewright.cli.grammar.remembered import ACTIONS
-from tilewright.cli.grammar.words import MAY_BE_EMPTY, Grammar
-from tilewright.cli.parser import COMMANDS, build_parser
+from tilewright.cli.commands import COMMANDS, Command, build_parser
+from tilewright.cli.grammar.arguments import MAY_BE_EMPTY, Grammar
 
 from .conftest import Tune
 
@@ -65,9 +65,15 @@ def commands(p: Grammar, name: str = "tune") -> list[tuple[str, Grammar]]:
     return [(name, p), *(found for sub in subs for n, q in sub.items() for found in commands(q, f"{name} {n}"))]
 
 
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.runs], ids=lambda c: c.name)
+def test_every_command_has_a_function(command: Command) -> None:
+    module, _, name = command.runs.partition(":")
+    assert callable(getattr(import_module(f"tilewright.cli.{module}"), name))
+
+
 def test_every_command_and_argument_is_described() -> None:
     found = commands(build_parser())
-    assert len(found) >= 1 + len(COMMANDS) + len(ACTIONS)
+    assert [name for name, _ in found] == ["tune", *(f"tune {c.name}" for c in COMMANDS)]
     for name, p in found:
         assert p.description, name
         undescribed = [a.dest for a in p._actions if not a.help and not isinstance(a.choices, dict)]

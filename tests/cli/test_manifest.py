@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tilewright import cache
-from tilewright.cli.parser import build_parser
+from tilewright.cli.commands import build_parser
 from tilewright.cli.terminal.live import Board, Plain
 from tilewright.cli.terminal.style import console
 from tilewright.ir.errors import KernelError

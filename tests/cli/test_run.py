@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright.cli.parser import build_parser
+from tilewright.cli.commands import build_parser
 from tilewright.ir.errors import CacheMiss, DeviceError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import opt

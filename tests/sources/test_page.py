@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tilewright.cli.parser import build_parser
-from tilewright.cli.sources.command import spec_from
+from tilewright.cli.commands import build_parser
+from tilewright.cli.tuning.source import spec_from
 from tilewright.sources.building import SourceTask
 from tilewright.sources.reading import SECTIONS
 from tilewright.sources.reference import ReferenceRequest, compute_here

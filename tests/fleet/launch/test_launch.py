@@ -13,9 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from tilewright.cli.commands import build_parser
 from tilewright.cli.fleet.launch import asked, launch
-from tilewright.cli.grammar.fleet_more import add_launch
-from tilewright.cli.grammar.words import Grammar
 from tilewright.fleet.launch import kubernetes, ssh
 from tilewright.fleet.launch.batch import SYSTEMS, script
 from tilewright.fleet.launch.spec import FleetLaunch, size, span
@@ -148,9 +147,7 @@ def test_sizes_and_times_are_read() -> None:
 
 
 def parsed(*words: str) -> Any:
-    p = Grammar(prog="tune fleet launch")
-    add_launch(p)
-    return p.parse_args(words)
+    return build_parser().parse_args(["fleet", "launch", *words])
 
 
 def test_arguments_become_what_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:

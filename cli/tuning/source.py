@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import tempfile
 import warnings
 from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import UsageError
+from ...ir.errors import BuildError, OptError, UsageError
 from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes, rates
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
-from ..tuning.run import against_start, state
+from .run import against_start, state
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,9 +46,7 @@ def _run(args: Namespace) -> int:
 
         write(args.write_t1, as_t1(spec))
     if args.build_only:
-        from .builds import run as build_only
-
-        return build_only(args, spec)
+        return _build_only(args, spec)
     if args.target:
         raise UsageError("--target is for --build-only; what a source is tuned for is the --device")
     out = console(sys.stderr if "-" in (args.json, args.write) else None)
@@ -216,3 +218,37 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
         with cache.open(args.cache) as store:
             rows = store.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)
         write(args.write_t4, as_t4([r for r in rows if not r.verified]) + "\n")
+
+
+BUILT = 12
+
+
+def _build_only(args: Namespace, spec: SourceSpec) -> int:
+    """Build the untuned configuration and some drawn ones; 4 where one does not build."""
+    from ...sources.building import SourceTask, build
+    from ...sources.configurations import schedule
+    from ...sources.source_device import SourceDevice
+    from ...sources.spec import DEVICES
+
+    device = SourceDevice(args.device or DEVICES[spec.language], spec.language, args.target or "")
+    rng = Random(f"build {args.random_seed}")
+    wanted = min(args.trials or BUILT, spec.lattice.size)
+    points = {spec.untuned: None}
+    while len(points) < wanted:
+        points.setdefault(spec.lattice.draw(rng))
+    out, counts = console(), Counter[str]()
+    task = SourceTask(spec, Path(tempfile.gettempdir()))
+    for at in points:
+        opts = schedule(spec, at)
+        try:
+            made = build(task, opts, device)
+            counts["built"] += 1
+            if not args.quiet:
+                out.print(
+                    f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms", markup=False, soft_wrap=whole(out)
+                )
+        except (BuildError, OptError) as e:
+            counts["failed"] += 1
+            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_SAID]}", markup=False, soft_wrap=whole(out))
+    out.print(f"{counts['built']} of {len(points)} configurations build; nothing was run")
+    return 4 if counts["failed"] else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheError, UsageError
 from ..terminal.style import bytes_text, console, duration, kept_opts, table
-from .query import shape_of
+from .query import on_cache, shape_of
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
@@ -20,13 +20,14 @@ SHOWN = 20
 """Lost answers that are listed without --wide."""
 
 
+@on_cache(writes=True)
 def prune(store: Cache, args: Namespace) -> int:
     """Find, show, keep a copy where one is asked for, and delete."""
     from ...cache import bundles
     from ...cache.comparison import Holding, hold
     from ...cache.prune import plan
 
-    rules = asked(args)
+    rules = rules_of(args)
     if store.path is not None and not store.path.exists():
         raise CacheError(f"there is no cache {store.path}, so there is nothing to prune")
     # a server's location is without its password, so it is not opened again
@@ -55,7 +56,7 @@ def prune(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def asked(args: Namespace) -> PruneRules:
+def rules_of(args: Namespace) -> PruneRules:
     """The rules of the arguments; `superseded` alone where none is named."""
     from ...cache.prune import PruneRules
 

@@ -14,23 +14,8 @@ if TYPE_CHECKING:
     from ...cache.store import Cache
 
 
-def run(args: Namespace) -> int:
-    """Do the chosen action."""
-    if args.action == "team" and (args.url is not None or args.forget):
-        return _named(args)
-    if args.action == "roles" and args.print:
-        from ...cache.server import roles
-
-        print(roles.script(args.reader, args.writer), end="")
-        return 0
-    actions = {"team": _team, "pull": _pull, "push": _push, "roles": _roles}
-    store, team = _opened(args)
-    with store:
-        said, lines = actions[args.action](args, store, team)
-    if args.format == "json":
-        print(json.dumps(said, indent=1))
-    else:
-        print("\n".join(lines))
+def _print(args: Namespace, facts: dict[str, Any], lines: list[str]) -> int:
+    print(json.dumps(facts, indent=1) if args.format == "json" else "\n".join(lines))
     return 0
 
 
@@ -61,8 +46,16 @@ def _named(args: Namespace) -> int:
     return 0
 
 
-def _team(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
-    """What is known without asking the server."""
+def team(args: Namespace) -> int:
+    """Keep a server in the settings, or say what is known without asking it."""
+    if args.url is not None or args.forget:
+        return _named(args)
+    store, team = _opened(args)
+    with store:
+        return _print(args, *_known(store, team))
+
+
+def _known(store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
     at = team.mirror.position()
     rows = team.mirror.reader.table("SELECT count(*) AS n FROM measurement")[0]["n"] if at is not None else 0
     waiting = [str(f) for f in store.waiting.files()]
@@ -79,36 +72,47 @@ def _team(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], li
     return said, lines
 
 
-def _pull(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
-    sent = store.waiting.take_in(store.record) if store.location == str(team.address) else 0
-    done = team.pull(args.again)
-    said = {"server": str(team.address), "added": done.added, "gone": done.gone, "refused": done.refused, "sent": sent}
-    return said, [f"pulled {done.added} measurements from {team.address}; {done.gone} are gone there"]
+def pull(args: Namespace) -> int:
+    """Send what waits, and update the mirror."""
+    store, team = _opened(args)
+    with store:
+        sent = store.waiting.take_in(store.record) if store.location == str(team.address) else 0
+        done = team.pull(args.again)
+    facts = {"server": str(team.address), "added": done.added, "gone": done.gone, "refused": done.refused, "sent": sent}
+    return _print(args, facts, [f"pulled {done.added} measurements from {team.address}; {done.gone} are gone there"])
 
 
-def _push(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
+def push(args: Namespace) -> int:
     """Send what was measured here: neither what came with a bundle, nor what somebody pinned, which is their own choice."""
     from ... import cache
     from ...cache import layers
     from .query import select
 
-    with cache.open(args.source or layers.user_path()) as mine:
+    store, team = _opened(args)
+    with store, cache.open(args.source or layers.user_path()) as mine:
         if mine.location == str(team.address):
             raise UsageError("--from and --cache name the same cache: there is nothing to send")
         rows = [r for r in select(mine, args) if not r.imported and not r.pinned]
-    sent = team.push(rows)
-    said = {"server": str(team.address), "sent": sent, "known": len(rows) - sent}
-    return said, [f"sent {sent} measurements to {team.address}; {len(rows) - sent} were there already"]
+        sent = team.push(rows)
+    facts = {"server": str(team.address), "sent": sent, "known": len(rows) - sent}
+    return _print(args, facts, [f"sent {sent} measurements to {team.address}; {len(rows) - sent} were there already"])
 
 
-def _roles(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
-    from ...cache.server import roles
+def roles(args: Namespace) -> int:
+    """Make the tables and the roles, or print the SQL that makes the roles."""
+    from ...cache.server.roles import script
 
-    script = roles.script(args.reader, args.writer)
-    team.writer.prepare()
-    team.writer.execute(script)
-    said = {"server": str(team.address), "reader": args.reader, "writer": args.writer}
-    return said, [
+    sql = script(args.reader, args.writer)
+    if args.print:
+        print(sql, end="")
+        return 0
+    store, team = _opened(args)
+    with store:
+        team.writer.prepare()
+        team.writer.execute(sql)
+    facts = {"server": str(team.address), "reader": args.reader, "writer": args.writer}
+    lines = [
         f"the tables of {team.address} are there; {args.reader} may read them, and {args.writer} add rows",
         f"GRANT {args.reader} TO somebody;  -- in psql gives a role to a user",
     ]
+    return _print(args, facts, lines)

@@ -1,16 +1,19 @@
-"""What the arguments say of bundles' signatures: making one, and whose are trusted."""
+"""`tune cache keys`: keys that sign bundles, and those that are trusted; and what other commands' arguments say of signatures."""
 
 from __future__ import annotations
 
 import getpass
 import io
+import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheError, UsageError
+from ..terminal.style import console, table
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -79,3 +82,63 @@ def password(key: str, twice: bool = False) -> str:
     if twice and getpass.getpass("Again: ") != said:
         raise UsageError("the two passwords differ; nothing was written")
     return said
+
+
+# the command ------------------------------------------------------------------------------------------------
+def list_keys(args: Namespace) -> int:
+    """Print whom this user trusts."""
+    from rich.text import Text
+
+    from ...cache import signatures
+
+    found = signatures.kept()
+    if args.format == "json":
+        print(json.dumps([asdict(k) for k in found], indent=1))
+    elif not found:
+        print("no key is trusted (`tune cache keys trust KEY` keeps one)")
+    else:
+        listed = table(str(signatures.folder()), "name", "id", "key?1")
+        for k in found:
+            listed.add_row(Text(k.name), Text(k.id), Text(k.text))
+        console().print(listed)
+    return 0
+
+
+def make(args: Namespace) -> int:
+    """Write a pair of keys."""
+    from ...cache import signatures
+
+    public, key = signatures.make(args.file, None if args.no_password else password(args.file, twice=True))
+    print(f"{args.file} signs: keep it to yourself" + ("; it has no password" if args.no_password else ""))
+    print(f"{public} is for everybody who shall trust it: tune cache keys trust {key.text}", flush=True)
+    return 0
+
+
+def trust_key(args: Namespace) -> int:
+    """Trust a key from now on."""
+    from ...cache import signatures
+
+    key = signatures.parse(args.key)
+    key = replace(key, name=args.name) if args.name else key
+    print(f"{key.name} ({key.id}) is trusted from now on: {signatures.keep(key)}")
+    return 0
+
+
+def forget(args: Namespace) -> int:
+    """Trust a kept key no more."""
+    from ...cache import signatures
+
+    key = signatures.forget(args.name)
+    print(f"{key.name} ({key.id}) is trusted no more")
+    return 0
+
+
+def verify(args: Namespace) -> int:
+    """Say whether a trusted key signed a bundle."""
+    from ...cache import signatures
+
+    rows, found = signatures.read(args.file, replace(trust(args), required=True))
+    assert found is not None
+    print(f"{args.file} was signed by {found.key.name} ({found.key.id}): {len(rows)} measurements")
+    print(f"it says: {found.comment}".replace("\t", ", "))
+    return 0

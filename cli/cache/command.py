@@ -1,5 +1,4 @@
-"""`tune cache`: list, show, explain, check, export, import and clear what is remembered. What works on several places, prunes and
-signs has files of its own."""
+"""`tune cache` list, show, explain, export, import and clear."""
 
 from __future__ import annotations
 
@@ -12,40 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ...cache.objectives import TIME
 from ...ir.errors import CacheError, UsageError
 from ..terminal.style import OUTCOMES, console, duration, kept_opts, table
-from .keys import keys
-from .query import best_rows, filters, select, shape_of
-from .signed import export_signed, mention_older, trust
+from .keys import export_signed, mention_older, trust
+from .query import best_rows, filters, on_cache, select, shape_of
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
 
 
-def run(args: Namespace) -> int:
-    """Do the chosen action on the cache that the arguments name."""
-    if args.action == "check":
-        from ..tuning.required import check
-
-        return check(args)
-    if args.action in ("team", "pull", "push", "roles"):
-        from .team import run as team
-
-        return team(args)
-    if args.action in ("diff", "merge"):
-        from . import between
-
-        return between.diff(args) if args.action == "diff" else between.merge(args)
-    if args.action == "keys":
-        return keys(args)
-    from ... import cache
-    from .prunecmd import prune
-
-    actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear, "prune": prune}
-    with cache.open(args.cache) as store:
-        store.will_write = args.action in ("import", "clear", "prune") and not getattr(args, "dry_run", False)
-        return actions[args.action](store, args)
-
-
-def _list(store: Cache, args: Namespace) -> int:
+@on_cache()
+def list_rows(store: Cache, args: Namespace) -> int:
+    """Print measurements, one a line."""
     found = select(store, args)
     rows = found if args.all else best_rows(store, found)
     if args.format == "json":
@@ -81,7 +56,9 @@ def _list(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def _show(store: Cache, args: Namespace) -> int:
+@on_cache()
+def show(store: Cache, args: Namespace) -> int:
+    """Print every field of the best measurement of each kernel."""
     rows = best_rows(store, select(store, args))
     if not rows:
         print("the cache holds nothing like that (`tune cache list` shows what it holds)")
@@ -93,7 +70,9 @@ def _show(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def _explain(store: Cache, args: Namespace) -> int:
+@on_cache()
+def explain(store: Cache, args: Namespace) -> int:
+    """Say why a look-up hits or misses."""
     from ...devices import get
     from ...kernels import make, parse_shape
     from ...plan import key_of
@@ -105,7 +84,9 @@ def _explain(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def _export(store: Cache, args: Namespace) -> int:
+@on_cache()
+def export(store: Cache, args: Namespace) -> int:
+    """Write a bundle."""
     from ...cache import bundles
 
     rows = select(store, args)
@@ -125,13 +106,17 @@ def _export(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def _import(store: Cache, args: Namespace) -> int:
+@on_cache(writes=True)
+def import_bundle(store: Cache, args: Namespace) -> int:
+    """Merge a bundle."""
     done = store.import_(args.file, trust(args))
     print(f"added {done.added} measurements to {store.location}; {done.known} were there already")
     return 0
 
 
-def _clear(store: Cache, args: Namespace) -> int:
+@on_cache(writes=True)
+def clear(store: Cache, args: Namespace) -> int:
+    """Delete the measurements that the arguments name."""
     chosen: dict[str, Any] = filters(args)
     if not (chosen or args.kernel or args.shape or args.all):
         raise UsageError("tune cache clear: say what (--kernel, --shape, --dtype, --device, --threads), or --all for everything")

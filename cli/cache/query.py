@@ -1,9 +1,10 @@
-"""Picking rows of the cache from the command line's arguments."""
+"""The cache that a command works on, and the rows of it that the arguments name."""
 
 from __future__ import annotations
 
+import functools
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,23 @@ from ..terminal.style import shape_text
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
+
+
+def on_cache(writes: bool = False) -> Callable[[Callable[[Cache, Namespace], int]], Callable[[Namespace], int]]:
+    """Makes a command of what works on an open cache: the one that the arguments name. `writes`: it may change the cache."""
+
+    def decorated(work: Callable[[Cache, Namespace], int]) -> Callable[[Namespace], int]:
+        @functools.wraps(work)
+        def run(args: Namespace) -> int:
+            from ... import cache
+
+            with cache.open(args.cache) as store:
+                store.will_write = writes and not getattr(args, "dry_run", False)
+                return work(store, args)
+
+        return run
+
+    return decorated
 
 
 def filters(args: Namespace) -> dict[str, str | int]:

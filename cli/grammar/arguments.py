@@ -205,6 +205,13 @@ def add_output(p: Grammar, *formats: str, printed: bool = True) -> None:
     p.set_defaults(_json="printed" if printed else "written")
 
 
+def add_table(p: Grammar, *formats: str, printed: bool = True) -> None:
+    """`add_output` of a listing."""
+    add_output(p, *formats, printed=printed)
+    p.add_argument("--wide", action="store_true", help="every column, however wide the terminal is")
+    p.add_argument("--no-pager", action="store_true", help="print a long listing at once; PAGER= (empty) does so always")
+
+
 def add_random(p: ArgumentParser, what: str, default: int | None = 0) -> None:
     """--random-seed."""
     p.add_argument("--random-seed", type=at_least(0), default=default, metavar="N", help=f"seed of the randomness of {what}; default 0")

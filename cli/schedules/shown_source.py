@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..remembered.query import shape_of
+from ..cache.query import shape_of
 from ..terminal.style import console, duration, opts_text, whole
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...files.output import replace
 from ...ir.errors import UsageError
-from ..report import charts as report_charts
-from ..report import svg as report_svg
-from ..report.command import EMPTY
-from ..report.rows import COLUMNS, ReportEntry, entries
 from ..terminal.style import console, duration
+from . import charts as report_charts
+from . import svg as report_svg
+from .command import EMPTY
+from .rows import COLUMNS, ReportEntry, entries
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,1 +1,0 @@
-"""`tune source`, and `tune show` of a source."""
