@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..targets.traits import of_cpu
 from .machine import DEFAULT, Caches, Core, Jumps, MachineModel
 
 ZEN = MachineModel(caches=Caches(l3=32.0, dram=8.0, past=0.5, last_most=64.0), jumps=Jumps(near=1.0, shared=20.0))
@@ -26,11 +27,10 @@ ZEN4 = replace(ZEN, core=Core(issue=4.0, spill_carried=1.0), jumps=replace(ZEN.j
 at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is stored on the stack
 is there for the next load by its address's registers, without a wait for the cache."""
 
-_MEASURED = {"znver3": ZEN3, "znver4": ZEN4}
+PROCESSORS = {"znver3": ZEN3, "znver4": ZEN4, "znver*": ZEN}
+"""By LLVM's name of the processor, or a pattern of names; `machine.DEFAULT` for any other."""
 
 
 def machine_of(cpu: str) -> MachineModel:
     """The machine that is assumed for a processor, by LLVM's name of it."""
-    if cpu in _MEASURED:
-        return _MEASURED[cpu]
-    return ZEN if cpu.startswith("znver") else DEFAULT
+    return of_cpu(PROCESSORS, cpu, DEFAULT)

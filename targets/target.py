@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DType
 from .languages import Language, language
+from .traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,14 @@ class Target:
         return self.kind == "cpu" and bool(self.features & {"avx2", "avx512"})
 
     @property
+    def traits(self) -> frozenset[str]:
+        """What is particular about this processor, by name (`targets.traits`)."""
+        return traits_of(self.cpu, self.arch, self.features)
+
+    @property
     def gathers_slowly(self) -> bool:
-        """Whether that instruction takes longer than an access of each element, as AMD's processors do."""
-        return self.cpu.startswith("znver")
+        """Whether a gather takes longer than an access of each element."""
+        return "gathers_slowly" in self.traits
 
     @property
     def packs_bytes(self) -> bool:
@@ -78,29 +84,23 @@ class Target:
 
     @property
     def compares_in_adders(self) -> bool:
-        """Whether the units that compare floats, and take the larger of two, are those that add them, while more units compute
-        with whole numbers: two of four on AMD's processors (measured on Zen 4; a sum, an extreme and a test take 1.5 cycles, and 1
-        where the test is of whole numbers)."""
-        return self.arch == "x86_64" and self.cpu.startswith("znver")
+        """Whether the units that compare floats are those that add them."""
+        return "compares_in_adders" in self.traits
 
     @property
     def guesses_by_registers(self) -> bool:
-        """Whether a load is taken to need the last store whose address is of the same two registers, also where one of them has
-        got another number from a vector since: on Zen 4, where most updates of a histogram were guessed wrongly, at 20 cycles each,
-        although no two were of the same place (measured; it was so from 24 updates in a loop on, or from 8 that lay otherwise in
-        memory, and never with addresses in one register)."""
-        return self.arch == "x86_64" and self.cpu == "znver4"
+        """Whether a load waits for the last store whose address is of the same two registers."""
+        return "guesses_by_registers" in self.traits
 
     @property
     def stores_slowly_by_masks(self) -> bool:
-        """Whether a store of some lanes of a vector by a vector (vmaskmov) is dozens of steps: on AMD's processors, which have them with
-        registers for masks only."""
-        return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features and "avx512" not in self.features
+        """Whether a store of some lanes of a vector by a vector (vmaskmov) is dozens of steps."""
+        return "stores_slowly_by_masks" in self.traits
 
     @property
     def selects_at_once(self) -> bool:
-        """Whether a selection between vectors by a vector (blendv) is one step, and not two or three: on AMD's processors."""
-        return self.arch == "x86_64" and self.cpu.startswith("znver") and "avx2" in self.features
+        """Whether a selection between vectors by a vector (blendv) is one step, and not two or three."""
+        return "selects_at_once" in self.traits
 
     @property
     def key(self) -> str:

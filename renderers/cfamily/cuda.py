@@ -16,6 +16,7 @@ from ...ir.dtypes import FORMATS, DType, bool_, float32, index, uint8, uint16, u
 from ...program import abi
 from ...program.program import Instr, Program
 from ...targets.languages import language
+from ...targets.table import rates_of
 from ...targets.target import Target
 from ...targets.tensor_step import COEFFICIENTS, FAR
 from . import cuda_hopper, cuda_tensor, half, ops
@@ -124,7 +125,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         if not self.program.regs:
             return str(threads)
         warps = -(-threads // _WARP)
-        most = (48 if self.target.cpu in ("sm_86", "sm_87", "sm_89") else 64) // warps
+        most = rates_of(self.target).threads // _WARP // warps
         groups = _REGISTERS // (warps * _WARP * -(-self.program.regs // 8) * 8)
         return f"{threads}, {max(1, min(groups, most, 32))}"
 

@@ -9,6 +9,7 @@ import pytest
 from tilewright import targets
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, int8
 from tilewright.ir.errors import DeviceError
+from tilewright.targets.traits import TRAITS, of_cpu
 
 
 def test_the_usual_processors_are_known() -> None:
@@ -91,3 +92,24 @@ def test_llvm_knows_every_processor(capfd: pytest.CaptureFixture[str]) -> None:
         t = targets.named(name)
         llvm.Target.from_triple(t.triple).create_target_machine(cpu=t.cpu)
     assert "not a recognized processor" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("haswell", set()),
+        ("neon", set()),
+        ("znver3", {"gathers_slowly", "compares_in_adders", "stores_slowly_by_masks", "selects_at_once"}),
+        ("znver4", {"gathers_slowly", "compares_in_adders", "guesses_by_registers", "selects_at_once"}),
+        ("znver5", {"gathers_slowly", "compares_in_adders", "selects_at_once"}),
+    ],
+)
+def test_traits_are_rows_of_one_table(name: str, expected: set[str]) -> None:
+    target = targets.named(name)
+    assert target.traits == expected
+    assert {t.name for t in TRAITS if getattr(target, t.name)} == expected and all(t.source for t in TRAITS)
+
+
+def test_a_processor_has_its_own_row_or_that_of_its_family() -> None:
+    rows = {"znver3": 3, "znver*": 0}
+    assert [of_cpu(rows, cpu, -1) for cpu in ("znver3", "znver9", "haswell")] == [3, 0, -1]
