@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "log": frozenset({"files"}),
     "ir": frozenset(),
     "targets": frozenset({"ir"}),
-    "kernels": frozenset({"ir"}),
+    "kernels": frozenset({"files", "ir"}),
     "opts": frozenset({"ir", "targets"}),
     "program": frozenset({"ir", "targets"}),
     "interp": frozenset({"ir", "targets", "program"}),

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ...files.child_process import ChildProcess
 from ...ir.errors import DeviceError, TilewrightError
 from ...targets import Target
 from ...targets.table import nvidia
@@ -51,20 +50,16 @@ def forget() -> None:
 
 def _ask() -> str:
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tilewright.devices.cuda.gpus"], capture_output=True, text=True, timeout=_ASK_S, check=False
-        )
-    except subprocess.TimeoutExpired:
+        answer = ChildProcess("tilewright.devices.cuda.gpus").answer(_ASK_S)
+    except OSError as e:
+        return _error(f"cannot start a process to ask the NVIDIA driver: {e}; free some memory or processes")
+    if answer.late:
         return _error(
             f"the NVIDIA driver did not answer within {_ASK_S:.0f} s: see whether nvidia-smi does, and restart the machine if it hangs too"
         )
-    except OSError as e:
-        return _error(f"cannot start a process to ask the NVIDIA driver: {e}; free some memory or processes")
-    last = (done.stdout.strip().splitlines() or [""])[-1]
-    if done.returncode or not last.startswith("{"):
-        why = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        return _error(f"the NVIDIA driver ended the process that asked for its GPUs ({why}): see what nvidia-smi says")
-    return last
+    if answer.status or not answer.last_line.startswith("{"):
+        return _error(f"the NVIDIA driver ended the process that asked for its GPUs ({answer.why}): see what nvidia-smi says")
+    return answer.last_line
 
 
 def _error(text: str) -> str:

@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ...files.child_process import ChildProcess
 from ...ir.errors import DeviceError
 from ...targets import Target, machine
 from ...targets.table import opencl as as_target
@@ -107,16 +107,9 @@ def _wheel() -> Path:
 def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver]:
     asked = []
     for file, environment in which:
+        env = {**os.environ, **settings(), **environment}
         try:
-            command = [sys.executable, "-m", _MODULE, environment.get("OCL_ICD_FILENAMES", "")]
-            process = subprocess.Popen(
-                command,
-                env={**os.environ, **settings(), **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            process = ChildProcess(_MODULE, environment.get("OCL_ICD_FILENAMES", ""), env=env)
         except OSError as e:
             raise DeviceError(f"cannot start a process to ask the OpenCL drivers: {e}; free some memory or processes") from e
         asked.append((file, environment, process))
@@ -125,23 +118,15 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver
     return [_answer(file, environment, process, max(ASK_S / 6, end - time.monotonic())) for file, environment, process in asked]
 
 
-def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen[str], wait_s: float) -> InstalledDriver:
+def _answer(file: str, environment: Mapping[str, str], process: ChildProcess, wait_s: float) -> InstalledDriver:
     away = "remove that file, or choose drivers by OCL_ICD_VENDORS" if file.endswith(".icd") else "choose another by OCL_ICD_VENDORS"
     what = f"the OpenCL driver of {file}" if file else "OpenCL"
-    try:
-        out, err = process.communicate(timeout=wait_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+    ended = process.answer(wait_s)
+    if ended.late:
         return InstalledDriver(file, environment, error=f"{what} did not answer within {ASK_S:.0f} s: {away}")
-    last = (out.strip().splitlines() or [""])[-1]
-    if process.returncode or not last.startswith("{"):
-        said = [line for line in err.splitlines() if line.strip()][-1:] or ["it said nothing"]
-        how = f"signal {-process.returncode}" if process.returncode < 0 else f"status {process.returncode}"
-        return InstalledDriver(
-            file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}"
-        )
-    answer = json.loads(last)
+    if ended.status or not ended.last_line.startswith("{"):
+        return InstalledDriver(file, environment, error=f"{what} ended the process that asked for its devices ({ended.why}): {away}")
+    answer = json.loads(ended.last_line)
     if "none" in answer:
         if not file:
             return InstalledDriver(file, environment, error=f"{answer['none']}: {INSTALL}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...files.child_process import ChildProcess
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from ...program import abi
 from ..base import SourceLike
@@ -128,21 +128,19 @@ def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised:
         "OCL_ICD_VENDORS": found, "OCL_ICD_FILENAMES": found, "PYOPENCL_NO_CACHE": "1", "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": str(int(uninitialised)),
         "OCLGRIND_LOG": str(log), "OCLGRIND_MAX_ERRORS": str(_MOST), "OCLGRIND_LOCAL_MEM_SIZE": str(shared), "OCLGRIND_MAX_WGSIZE": str(max(1024, threads)),
     }  # fmt: skip
-    command = [sys.executable, "-m", "tilewright.devices.opencl.oclgrind", str(folder)]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise MeasureError(f"the kernel did not end within {limit_s:g} s under Oclgrind: check a smaller shape") from None
+        done = ChildProcess("tilewright.devices.opencl.oclgrind", str(folder), env=environment).answer(limit_s)
     except OSError as e:
         raise DeviceError(f"cannot start a process for Oclgrind: {e}; free some memory or processes") from e
-    if done.returncode == 2:
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if done.late:
+        raise MeasureError(f"the kernel did not end within {limit_s:g} s under Oclgrind: check a smaller shape")
+    if done.status == 2:
+        lines = [line.strip() for line in done.out.decode(errors="replace").splitlines() if line.strip()]
         raise BuildError("Oclgrind's compiler refused it: " + " | ".join(lines[:6]))
     said = log.read_text(errors="replace") if log.exists() else ""
-    if done.returncode > 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise DeviceError(f"Oclgrind does not work here ({last}): {INSTALL}")
-    return None if "OCLGRIND FATAL ERROR" in said or (done.returncode and not said.strip()) else said
+    if done.status > 0:
+        raise DeviceError(f"Oclgrind does not work here ({done.complaint}): {INSTALL}")
+    return None if "OCLGRIND FATAL ERROR" in said or (done.status and not said.strip()) else said
 
 
 def findings(log: str) -> tuple[OclgrindFinding, ...]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...files.child_process import ChildProcess
 from ...ir.errors import DeviceError, TilewrightError
 from ..limits import Limits, Rates
 
@@ -42,20 +42,13 @@ _LIMIT_S = 120.0
 def probe(spec: str) -> Limits:
     """The limits of the device that `devices.get(spec)` gives, measured in a process of its own. Raises DeviceError."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tilewright.devices.opencl.probe", spec],
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as e:
+        answer = ChildProcess("tilewright.devices.opencl.probe", spec).answer(_LIMIT_S)
+    except OSError as e:
         raise DeviceError(f"the limits of {spec} could not be measured: {e}") from e
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"])[-1]
-        raise DeviceError(f"the limits of {spec} could not be measured: {last}")
-    return Limits.from_json(json.loads(done.stdout.strip().splitlines()[-1]))
+    if answer.late or answer.status:
+        why = f"it took longer than {_LIMIT_S:.0f} s" if answer.late else answer.complaint
+        raise DeviceError(f"the limits of {spec} could not be measured: {why}")
+    return Limits.from_json(json.loads(answer.last_line))
 
 
 def _text(width: int, double: bool, gpu: bool) -> str:

@@ -26,6 +26,7 @@ from tilewright.devices.cuda import probe as cuda_probe
 from tilewright.devices.cuda import session as cuda_session
 from tilewright.devices.cuda.device import CudaDevice, veto
 from tilewright.devices.cuda.host import Guarded, HostModule
+from tilewright.files.child_process import ChildAnswer
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const, sym
@@ -151,13 +152,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What the process that asks for GPUs would print; how often it was started."""
     answers: list[Any] = []
     monkeypatch.delenv(cuda_find.VARIABLE, raising=False)
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: answers.append(a) or answers[0])
+    started = types.SimpleNamespace(answer=lambda limit_s: answers[0])
+    monkeypatch.setattr(cuda_find, "ChildProcess", lambda *a: answers.append(a) or started)
     yield answers
     cuda_find.forget()
 
 
-def reply(text: str, code: int = 0, err: str = "") -> Any:
-    return types.SimpleNamespace(stdout=text, stderr=err, returncode=code)
+def reply(text: str, code: int = 0, err: str = "", late: bool = False) -> ChildAnswer:
+    return ChildAnswer(text.encode(), err.encode(), code, late)
 
 
 def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,24 +190,14 @@ def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: 
     [
         (reply(json.dumps({"error": "no NVIDIA GPU is visible: check it"})), "no NVIDIA GPU is visible"),
         (reply("", -6, "some words\nlibcuda aborted"), "ended the process .*libcuda aborted.*nvidia-smi"),
-        (reply("", 1), "ended with status 1"),
+        (reply("", 1), "ended the process .*exit code 1"),
+        (reply("", -9, late=True), "did not answer within 60 s"),
     ],
 )
 def test_without_a_usable_gpu_the_reason_and_the_fix(asked: list[Any], answer: Any, why: str) -> None:
     asked.append(answer)
     with pytest.raises(DeviceError, match=why):
         CudaDevice().check()
-
-
-def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(*args: Any, **named: Any) -> None:
-        raise subprocess.TimeoutExpired("python", 60)
-
-    monkeypatch.delenv(cuda_find.VARIABLE, raising=False)
-    monkeypatch.setattr(subprocess, "run", late)
-    with pytest.raises(DeviceError, match="did not answer within 60 s"):
-        CudaDevice().check()
-    cuda_find.forget()
 
 
 def test_asking_describes_every_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
