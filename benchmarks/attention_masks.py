@@ -17,8 +17,7 @@ from pathlib import Path
 from tilewright import kernels
 from tilewright.heuristics import starts
 from tilewright.ir import Kernel
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.targets import host
 

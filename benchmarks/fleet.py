@@ -224,7 +224,7 @@ def overlaps(cache: Path) -> int:
 def beside(plain: list[dict[str, Any]], fleeted: list[dict[str, Any]]) -> dict[str, Any]:
     """Time of the fleet's winner over that of the plain run's, in pairs, with half its confidence interval."""
     from tilewright import kernels
-    from tilewright.ir.normal_form.normalise import normalise
+    from tilewright.ir.normal_form import normalise
     from tilewright.measure import Measurement, Measurer
     from tilewright.opts import parse
 

@@ -20,7 +20,7 @@ from tilewright import heuristics, kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir.errors import BuildError, TilewrightError
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, short
 from tilewright.renderers import render

@@ -40,7 +40,7 @@ from tilewright.devices.cuda.probe import copy_rate
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.kernels import get as kernel_def
 from tilewright.kernels import make
 from tilewright.measure import Measurement, Measurer

@@ -26,7 +26,7 @@ from typing import Any
 from parts.jit_kernels import NAMED, PULLED
 from tilewright import heuristics, targets
 from tilewright.ir import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opts, apply, dumps
 from tilewright.targets import Target
 
@@ -68,7 +68,7 @@ def chosen(make: Callable[[], Kernel], target: Target, choice: str) -> tuple[flo
 def stages(make: Callable[[], Kernel], target: Target, opts: Opts) -> dict[str, float]:
     """Milliseconds of the other stages of a first call."""
     from tilewright.devices import get
-    from tilewright.ir.normal_form.canonical import canonical
+    from tilewright.ir.normal_form import canonical
     from tilewright.lower import lower
     from tilewright.renderers import render
 

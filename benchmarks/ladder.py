@@ -22,7 +22,7 @@ from parts.ladder_steps import COMPUTED, STORIES, Step, Story
 from tilewright import devices, kernels
 from tilewright.heuristics import starts
 from tilewright.ir.cost import cost
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.measure.roofline import roofline
 from tilewright.opts.opt import parse, short

@@ -17,7 +17,7 @@ from tilewright import kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, actions, apply
 from tilewright.renderers import render

@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewright import kernels
 from tilewright.ir.cost import cost
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.search import tune
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import kernels
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.search import Result, tune
 

@@ -239,7 +239,7 @@ def native_c(library: ctypes.CDLL, arrays: tuple[Any, ...]) -> Times:
 def native_ours(kernel: Any, opts: Any, arrays: Mapping[str, Any], threads: int) -> tuple[Times, dict[str, int]]:
     """Our calls timed in native code; how long they took to build in milliseconds, and the lines of their source."""
     from tilewright import devices
-    from tilewright.ir.normal_form.normalise import normalise
+    from tilewright.ir.normal_form import normalise
     from tilewright.plan.compile import compile as compiled_plan
 
     cpu = devices.get("cpu")
@@ -261,7 +261,7 @@ def ours(job: Mapping[str, Any], kernel: Any, folder: Path) -> tuple[dict[str, A
     if job["all_starts"]:
         from tilewright import devices
         from tilewright.heuristics import starts
-        from tilewright.ir.normal_form.normalise import normalise
+        from tilewright.ir.normal_form import normalise
 
         found = starts(normalise(kernel), devices.get("cpu").target, threads)[1:12]
         for place, opts in enumerate(found, 1):

@@ -25,7 +25,7 @@ from tilewright.interp import run
 from tilewright.ir import OptError
 from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.kernels import get, make
 from tilewright.lower import lower
 from tilewright.measure import Measurement, Measurer

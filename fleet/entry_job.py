@@ -93,7 +93,7 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwr
 
 def key_of(entry: Entry, slot: FleetSlot) -> Key:
     """The strict key of an entry on a slot's device."""
-    from ..ir.normal_form.normalise import normalise
+    from ..ir.normal_form import normalise
     from ..plan.identity import canonical_of
 
     assert entry.made is not None and slot.device is not None
@@ -104,8 +104,7 @@ def key_of(entry: Entry, slot: FleetSlot) -> Key:
 def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) -> list[Row]:
     """What a search of `key` may begin from: all that was measured for it, the newest first, and the winners of its neighbours. Nothing,
     where the cache cannot be read now: that costs a search some time, and no more."""
-    from ..ir.normal_form.canonical import loose
-    from ..ir.normal_form.normalise import normalise
+    from ..ir.normal_form import loose, normalise
 
     names = loose(normalise(kernel))
     try:
@@ -250,7 +249,7 @@ def _related(job: Mapping[str, Any]) -> list[Row]:
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     """The kernel's name here. Raises KernelError where it is not the client's kernel."""
     from .. import kernels
-    from ..ir.normal_form.normalise import normalise
+    from ..ir.normal_form import normalise
     from ..plan.identity import canonical_of
 
     name, file = str(job["kernel"]), job["file"]

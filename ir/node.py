@@ -33,12 +33,14 @@ COUNTS = frozenset({"popcount", "clz"})
 UNARY = FUNCTIONS | COUNTS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
 INTEGER = COUNTS | {"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"}
 """What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
+COSTLY = DEAR | COUNTS | {"floordiv", "remainder"}
+"""What costs many instructions."""
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 COMPARE = frozenset({"lt", "le", "eq", "ne"})
 ABOUT = "about"
 """A float that may have been rounded to another type, so often (its `arg`): only in kernels that say how far results may lie off."""
 MASKED = "masked_ref"
-"""An element of a value where a mask holds, else 0: only in kernels that are being built (`normal_form/masked_values.py`)."""
+"""An element of a value where a mask holds, else 0: only in kernels that are being built (`ir/builder.py`)."""
 
 
 Number = Union[int, float, bool]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from . import index as ix
 from .buffer import load
@@ -228,10 +228,12 @@ def substitute(node: Node, table: dict[Node, Node]) -> Node:
     return substitute_on(node, dict(table))
 
 
-def substitute_on(node: Node, memo: dict[Node, Node]) -> Node:
-    """The same for one of many nodes that share operands: `memo`, at first the table, gets what was rebuilt."""
+def substitute_on(node: Node, memo: dict[Node, Node], ref: Callable[[Node, tuple[Node, ...]], Node] | None = None) -> Node:
+    """The same for one of many nodes that share operands: `memo`, at first the table, gets what was rebuilt. `ref` makes a reference to a
+    value over new indices."""
     for n in pending(node, memo.__contains__):
-        memo[n] = rebuild(n, tuple(memo[s] for s in n.src)) if n.src else n
+        src = tuple(memo[s] for s in n.src)
+        memo[n] = ref(n, src) if ref is not None and n.op == "ref" else rebuild(n, src) if src else n
     return memo[node]
 
 

@@ -91,7 +91,7 @@ def layernorm_stats(s: Shape, dtype: DType) -> Kernel:
 
 def _layernorm(name: str, s: Shape, dtype: DType, stats: bool) -> Kernel:
     """The kernel in two passes: the variance is taken of x − mean, never of squares. With `stats` mean and rstd are stored. Only then
-    do they have names, as two loops read them (`ir.normal_form.naming`)."""
+    do they have names, as two loops read them (`ir.normal_form.tidy_kernel`)."""
     m, n = s["m"], s["n"]
     kb = KernelBuilder(name)
     i = kb.axis("m", m)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.version import tool_version
 from ..ir.kernel import Kernel
-from ..ir.normal_form.normalise import normalise
+from ..ir.normal_form import normalise
 from ..log import logger
 from .artefacts import Built, Rendered
 from .identity import source_key

@@ -14,7 +14,7 @@ from ..heuristics.fewer_copies import halved
 from ..ir import given as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.kernel import Kernel
-from ..ir.normal_form.normalise import normalise
+from ..ir.normal_form import normalise
 from ..ir.rewrite import apart, resized
 from ..log import logger
 from . import first_use

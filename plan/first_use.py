@@ -17,7 +17,7 @@ from ..cache.file_errors import CacheWarning
 from ..cache.rows import Row
 from ..cache.version import tool_version
 from ..ir.errors import CacheError, VerifyError
-from ..ir.normal_form.normalise import normalise
+from ..ir.normal_form import normalise
 from ..ir.rewrite import apart
 from ..log import logger
 from .identity import canonical_of

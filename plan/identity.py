@@ -12,7 +12,7 @@ from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.objectives import TIME
 from ..files.strict import canon
 from ..ir.kernel import Kernel
-from ..ir.normal_form.canonical import Canonical, canonical
+from ..ir.normal_form import Canonical, canonical
 
 if TYPE_CHECKING:
     from ..cache.rows import Row
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def canonical_of(kernel: Kernel) -> Canonical:
-    """`ir.normal_form.canonical.canonical`: computed once for each kernel object."""
+    """`ir.normal_form.canonical`: computed once for each kernel object."""
     return canonical(kernel)
 
 

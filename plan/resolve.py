@@ -16,7 +16,7 @@ from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
-from ..ir.normal_form.normalise import normalise
+from ..ir.normal_form import normalise
 from ..log import logger
 from .compile import render
 from .identity import canonical_of, key_of, opts_of, source_key
@@ -106,7 +106,7 @@ def resolve(
     objective: str = TIME,
     scratch_limit: int | None = None,
 ) -> Plan:
-    """The plan for `kernel` on `device` with `threads`; its options are for `ir.normal_form.normalise.normalise(kernel)`.
+    """The plan for `kernel` on `device` with `threads`; its options are for `ir.normal_form.normalise(kernel)`.
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
@@ -137,7 +137,7 @@ def resolve(
 
 
 def given(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
-    """The plan for options that the caller chose, for `ir.normal_form.normalise.normalise(kernel)`. Raises OptError where they do
+    """The plan for options that the caller chose, for `ir.normal_form.normalise(kernel)`. Raises OptError where they do
     not apply, or have effects that the policy does not allow."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
@@ -220,7 +220,7 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
 def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the start schedule."""
     from ..ir.cost import cost
-    from ..ir.normal_form.canonical import loose
+    from ..ir.normal_form import loose
 
     kernel, device, key = start.kernel, start.device, start.key
     keys = loose(kernel)

@@ -34,7 +34,7 @@ from .interrupts import OutOfTime
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key
-    from ..ir.normal_form.canonical import Canonical
+    from ..ir.normal_form import Canonical
     from ..measure import Measurement
     from .result import Job
     from .space import Schedule

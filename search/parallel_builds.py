@@ -85,7 +85,7 @@ def _serve(busy: dict[int, Channel], idle: set[int], left: deque[Kernel], wait: 
 
 def _built(kernel: Kernel, place: BuildPlace) -> bool:
     """Whether the kernel has been built before, most likely: the store has its start schedule, or the cache an answer."""
-    from ..ir.normal_form.normalise import normalise
+    from ..ir.normal_form import normalise
     from ..plan import key_of
     from ..plan.resolve import has_start
 
@@ -95,7 +95,7 @@ def _built(kernel: Kernel, place: BuildPlace) -> bool:
 
 
 def _build(kernel: Kernel, place: BuildPlace) -> None:
-    from ..ir.normal_form.normalise import normalise
+    from ..ir.normal_form import normalise
     from ..plan import build, render, resolve
 
     try:

@@ -45,7 +45,7 @@ class TuningTask:
         from .. import devices, kernels
         from ..cache.keys import allowed, policy
         from ..ir.dtypes import dtype as dtype_of
-        from ..ir.normal_form.normalise import normalise
+        from ..ir.normal_form import normalise
         from ..plan.identity import canonical_of, key_of
 
         if isinstance(kernel, str):
@@ -165,7 +165,7 @@ def recorder_of(
     task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None, last_s: float = LAST_PATIENCE_S
 ) -> CacheRecorder:
     """What writes a task's measurements into a cache. `facts`: more provenance of each row; `last_s`: seconds that the last write may wait."""
-    from ..ir.normal_form.canonical import loose
+    from ..ir.normal_form import loose
 
     roof = task.roofline()
     return CacheRecorder(

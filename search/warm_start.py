@@ -22,7 +22,7 @@ from .strategy import seconds
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
-    from ..ir.normal_form.canonical import Canonical
+    from ..ir.normal_form import Canonical
     from ..measure import Measurement
     from ..plan import Plan
     from .result import Job, Result

@@ -42,7 +42,7 @@ from .spec import SourceSpec
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..ir.kernel import Kernel
-    from ..ir.normal_form.canonical import Canonical
+    from ..ir.normal_form import Canonical
     from ..search.strategy import Strategy
 
 

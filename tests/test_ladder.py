@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
 from tilewright.opts.opt import parse, short

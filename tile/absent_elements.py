@@ -11,8 +11,7 @@ from collections.abc import Callable
 from ..ir.buffer import load_parts
 from ..ir.checks.access_bounds import Access, proved
 from ..ir.node import Node, axes_of, const, make, pending, ref, walk
-from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import rebuild, substitute
+from ..ir.operators import rebuild, substitute, substitute_on
 from ..ir.rewrite import fold_constants
 from .trace import Trace
 
@@ -90,7 +89,7 @@ def without_end(trace: Trace, n: Node, end: Node) -> Node:
         found = trace.solved.get(r.arg)
         if found is None:
             return ref(r.arg, src, r.dtype)
-        body = replaced(found.body, below(found.body), again)
+        body = substitute_on(found.body, below(found.body), again)
         if body is found.body:
             return ref(r.arg, src, r.dtype)
         made = trace.opened.get((r.arg, end))
@@ -98,7 +97,7 @@ def without_end(trace: Trace, n: Node, end: Node) -> Node:
             made = trace.opened[r.arg, end] = trace.add_solved(found.combine, body, found.over, found.dtype, found.name)
         return substitute(made, dict(zip(found.axes, src, strict=True)))
 
-    return replaced(n, below(n), again)
+    return substitute_on(n, below(n), again)
 
 
 def all_inside(trace: Trace, n: Node) -> bool:

@@ -18,10 +18,8 @@ from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.kernel import DecidedBlocks, Kernel
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
-from ..ir.normal_form.canonical import canonical
-from ..ir.normal_form.naming import tidy
-from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import cast, logical, substitute, where
+from ..ir.normal_form import canonical, tidy
+from ..ir.operators import cast, logical, substitute, substitute_on, where
 from ..ir.rewrite import OtherAxes, in_place
 from ..ir.skippable import conjuncts
 from .absent_elements import identity_of, vanished
@@ -196,9 +194,9 @@ class TileNests:
                 del at[inner]
             return ref(r.arg, at, r.dtype)
 
-        n.exprs = [replaced(e, {}, again) for e in n.exprs]
+        n.exprs = [substitute_on(e, {}, again) for e in n.exprs]
         if n.mask is not None:
-            n.mask = replaced(n.mask, {}, again)
+            n.mask = substitute_on(n.mask, {}, again)
 
     # the ends of axes -------------------------------------------------------------------------------------------------
     def _cut(self, n: TileNest) -> None:

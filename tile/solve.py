@@ -15,8 +15,7 @@ from ..ir import functions as F
 from ..ir.body import COMBINE, Scan, TupleScan, Value, sides
 from ..ir.errors import KernelError
 from ..ir.node import Node, axes_of, const, ref, walk
-from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import arith, cast, substitute, where
+from ..ir.operators import arith, cast, substitute, substitute_on, where
 from .absent_elements import all_inside, identity_of, vanished, without_end
 from .trace import Carried, LoopTrace, Step, TileStore, Trace, placeholders
 from .value import new_lane
@@ -347,7 +346,7 @@ class _LoopSolver:
             value = c.init if first and r.arg == base else self.final[base]
             return substitute(value, dict(zip(c.lanes, src, strict=True)))
 
-        return replaced(n, {}, known)
+        return substitute_on(n, {}, known)
 
     def _renewed(self, n: Node, own: str) -> Node:
         """An expression in which the values of other states after a step are references to those."""
@@ -358,7 +357,7 @@ class _LoopSolver:
                 new = substitute(self.update[r.arg], dict(zip(c.lanes, r.src, strict=True)))
                 if new is not r:
                     memo[new] = ref(r.arg.replace("\0b", _NOW, 1), r.src, r.dtype)
-        return replaced(n, memo) if memo else n
+        return substitute_on(n, memo) if memo else n
 
     def _split(self, n: Node) -> list[Node]:
         """The terms of a term: sums over blocks that are added up are each a sum of its own."""
@@ -455,7 +454,7 @@ class _LoopSolver:
             before = substitute(now, {self.axis: F.maximum(self.axis + -1, zero)})
             return F.where(self.axis.eq(0), substitute(c.init, table), before)
 
-        return replaced(n, {}, known)
+        return substitute_on(n, {}, known)
 
     def _inner(self, r: Node, src: tuple[Node, ...]) -> Node:
         """A reference to a reduction, whose element may need states too."""

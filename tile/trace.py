@@ -14,8 +14,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.node import Node, axes_of, axis, ref, walk
-from ..ir.normal_form.raw_nests import replaced
-from ..ir.operators import substitute
+from ..ir.operators import substitute, substitute_on
 from .value import TileDim
 
 
@@ -165,7 +164,7 @@ class Trace:
 
     def full(self, n: Node) -> Node:
         """An expression with the solutions of loops in place of references to what they left."""
-        return replaced(n, {}, self._full_ref)
+        return substitute_on(n, {}, self._full_ref)
 
     def _full_ref(self, n: Node, src: tuple[Node, ...]) -> Node:
         found = self.solutions.get(n.arg) or self.aliases.get(n.arg)

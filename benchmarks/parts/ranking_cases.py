@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tilewright import kernels
 from tilewright.ir import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from vs_c import cases
 
 BENCHMARKS = Path(__file__).parents[1]

@@ -41,8 +41,7 @@ def named(kernel: Kernel) -> str:
 
 
 def _form(kernel: Kernel) -> str:
-    from ...ir.normal_form.canonical import loose
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import loose, normalise
 
     return loose(normalise(kernel))["extents"]
 
@@ -166,7 +165,7 @@ def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
     if args.nest:
         from ... import targets
         from ...heuristics import starts
-        from ...ir.normal_form.normalise import normalise
+        from ...ir.normal_form import normalise
         from ...opts import apply
         from ..schedules.show import nest_text
 

@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
 
 def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
     """The distinct kernels of a function (or the one that was picked) as a manifest, heaviest first."""
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...search.manifest.manifest import Entry, Manifest, Place
 
     place = Place(args.device or "cpu", args.device or "cpu", threads=args.threads)
@@ -80,7 +80,7 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
 def heaviest(kernels: list[Kernel]) -> list[Kernel]:
     """Each distinct kernel once, by the work of all its calls together."""
     from ...ir.cost import cost
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...plan import canonical_of
 
     first: dict[str, Kernel] = {}

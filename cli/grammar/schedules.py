@@ -6,7 +6,7 @@ from argparse import SUPPRESS, ArgumentTypeError
 
 from .arguments import DTYPES, OPTS, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_where, at_least
 
-STAGES = ("kernel", "schedule", "program", "passes", "source", "asm", "ptx", "sass")
+STAGES = ("kernel", "normal", "schedule", "program", "passes", "source", "asm", "ptx", "sass")
 ONLY_CUDA = ("ptx", "sass")
 """Stages of NVIDIA GPUs."""
 _CHECKED = "a named kernel (`tune kernels`) or my.py:function"

@@ -81,8 +81,7 @@ def _options(text: str) -> str:
 def _nest(e: ReportEntry) -> str:
     """The loops, each line in the colour of its kind; why not, where the kernel or its target is not known here."""
     from ... import kernels, opts
-    from ...ir.normal_form.canonical import canonical
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import canonical, normalise
 
     r = e.best
     # a row may come from a stranger's bundle: only what is known by name here is looked at, never a file or module that a row names

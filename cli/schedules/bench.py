@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
     """Compare and print; 4 where a schedule was not right."""
     from ...heuristics.contraction_order import necessary
     from ...ir.cost import cost
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
     from ...search.explain import side_by_side
     from ..functions.asked import kernel_of

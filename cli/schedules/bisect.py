@@ -24,7 +24,7 @@ _OTHER = {"cpu": "cpu:c", "cpu:c": "cpu"}
 def run(args: Namespace) -> int:
     """Check the Program after emission and after each pass, then the device; 0 when nothing is wrong, else 4."""
     from ... import devices, targets
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...measure.checking.bisect import bisect
     from ...opts.opt import parse
     from ..functions.asked import kernel_of, named_shape

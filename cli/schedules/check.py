@@ -25,7 +25,7 @@ def run(args: Namespace) -> int:
 
     from ... import targets
     from ...heuristics import starts
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...measure.checking.sanitise import sanitise
     from ..functions.asked import kernel_of, named_shape
 

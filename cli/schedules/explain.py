@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
     from ...cache.keys import allowed
     from ...heuristics.contraction_order import order_lines
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
     from ...search.explain import explain
     from ..functions.asked import kernel_of

@@ -22,7 +22,7 @@ LEXERS = {"opencl": "c"}
 
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...lower import lower
     from ...opts import apply
     from ...renderers import render
@@ -32,7 +32,8 @@ def run(args: Namespace) -> int:
     if shown(args):
         return 0
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
-    kernel = normalise(kernel_of(args))
+    written = kernel_of(args)
+    kernel = normalise(written)
     place = place_of(args)
     target = place.target
     if args.diff:
@@ -49,7 +50,7 @@ def run(args: Namespace) -> int:
         # `asm` of a GPU is its PTX
         every = [s for s in STAGES if s not in ONLY_CUDA or (s == "sass" and target.lang == "cuda")]
         wanted = every if "all" in args.stage else args.stage
-        sys.stdout.write(stages_text(kernel, scheduled, target, wanted, optional="all" in args.stage))
+        sys.stdout.write(stages_text(kernel, scheduled, target, wanted, optional="all" in args.stage, written=written))
         return 0
     source = render(lower(scheduled), target)
     if args.source:

@@ -22,10 +22,11 @@ def stages_text(
     target: Target,
     stages: Sequence[str],
     optional: bool = False,
+    written: Kernel | None = None,
 ) -> str:
     """The texts of `stages`, with a heading each where there are several; ends with a newline. `optional`: a stage
-    that cannot be seen here says why, instead of raising DeviceError."""
-    made = _Made(kernel, scheduled, target)
+    that cannot be seen here says why, instead of raising DeviceError. `written`: the kernel before it was normalised."""
+    made = _Made(kernel, scheduled, target, written or kernel)
     texts = []
     for stage in stages:
         try:
@@ -42,8 +43,8 @@ def stages_text(
 class _Made:
     """A method a stage; what several need is made once."""
 
-    def __init__(self, kernel: Kernel, scheduled: Scheduled, target: Target) -> None:
-        self.made_of, self.scheduled, self.target = kernel, scheduled, target
+    def __init__(self, kernel: Kernel, scheduled: Scheduled, target: Target, written: Kernel) -> None:
+        self.made_of, self.scheduled, self.target, self.written = kernel, scheduled, target, written
 
     @cached_property
     def lowered(self) -> Program:
@@ -60,10 +61,25 @@ class _Made:
     def kernel(self) -> str:
         """Values over axes, and the form under which caches know it."""
         from ...ir.kernel_text import kernel_text
-        from ...ir.normal_form.canonical import canonical
+        from ...ir.normal_form import canonical
 
         form = canonical(self.made_of)
         return f"{kernel_text(self.made_of)}\ncanonical form\n{form.text.rstrip()}\n\nstructural hash {form.hash}\n"
+
+    def normal(self) -> str:
+        """The rules that gave the kernel its normal form, and what each changed."""
+        from difflib import ndiff
+
+        from ...ir.kernel_text import kernel_text
+        from ...ir.normal_form import applied
+
+        out: list[str] = []
+        before = kernel_text(self.written).splitlines()
+        for rule, kernel in applied(self.written):
+            after = kernel_text(kernel).splitlines()
+            out += [f"{rule.name}: {rule.before} -> {rule.after}", *(f"  {line}" for line in ndiff(before, after) if line[0] in "+-"), ""]
+            before = after
+        return "\n".join(out) or "no rule applies: the kernel is in normal form as it is written"
 
     def schedule(self) -> str:
         """Every decision, and the loop nest."""

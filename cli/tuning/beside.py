@@ -82,7 +82,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     limits = device.limits()
     if device.target.kind != "gpu" or limits is None:
         return None
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...measure.roofline import roofline, unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))

@@ -99,7 +99,7 @@ def keep_lock(found: Manifest) -> None:
     """Write which kernels the manifest's files make, for those who may not run them; a warning where that is not possible."""
     from dataclasses import replace
 
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...plan.identity import canonical_of
     from ...search.manifest import lock as manifest_lock
 

@@ -146,7 +146,7 @@ def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float],
 
     from ... import devices
     from ...ir.errors import DeviceError
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...opts.defaults import rows
     from ...plan import Artefacts
     from ...plan import compile as build

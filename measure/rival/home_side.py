@@ -25,7 +25,7 @@ def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float
     import numpy as np
 
     from ...devices import get
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...kernels import make
     from ...opts.opt import parse
     from ...plan import compile, empty

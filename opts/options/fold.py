@@ -15,9 +15,9 @@ from ...ir.body import Fold, Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axis, make
-from ...ir.normal_form.naming import tidy_as_named
-from ...ir.normal_form.raw_nests import replaced
+from ...ir.normal_form import tidy_as_named
 from ...ir.online.rewrite import NoFold, online
+from ...ir.operators import substitute_on
 from ..kernel_parts import changed_item, changed_store, with_axes
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
@@ -94,7 +94,7 @@ def _values_named(kernel: Kernel, old: Kernel) -> Kernel:
     new = {n: f"{base}{END}{k + 1}" for k, n in enumerate(n for n in kernel.values if n not in kept)}
 
     def go(e: Node) -> Node:
-        return replaced(e, {}, lambda n, src: make("ref", n.dtype, src, new.get(n.arg, n.arg)))
+        return substitute_on(e, {}, lambda n, src: make("ref", n.dtype, src, new.get(n.arg, n.arg)))
 
     def value(v: Value) -> Value:
         return replace(v, name=new.get(v.name, v.name))

@@ -98,7 +98,7 @@ def target_of(place: Place) -> tuple[str, Target | None]:
 
 def wanted(entry: Entry) -> Wanted:
     """The key of an entry, as far as it can be told without the device. Raises UsageError where the manifest must say more."""
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...plan.identity import canonical_of
 
     place = entry.place
@@ -153,7 +153,7 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     target = want.named if want.named is not None and want.named.key == row.target else rebuilt(row.target)
     if target is None or entry.made is None:
         return row.tool_version == tool_version()
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...lower import lower
     from ...opts import apply
     from ...plan.identity import canonical_of, opts_of

@@ -106,7 +106,7 @@ def _built(kernel: Kernel, place: BuildPlace, check: bool = False) -> CompiledKe
 def described(kernel: Kernel, compiled: CompiledKernel, work: tuple[int, int], calls: int, place: BuildPlace) -> FoundKernel:
     """What a report says of a kernel, and what a warm start needs to have it again."""
     from ...cache import tool_version
-    from ...ir.normal_form.normalise import normalise
+    from ...ir.normal_form import normalise
     from ...plan.identity import source_key
 
     standing = "" if compiled.standing is None else str(compiled.standing)

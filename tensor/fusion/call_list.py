@@ -16,7 +16,7 @@ from ...ir.checks.written_once import writes_whole
 from ...ir.errors import InternalError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, as_node, const
-from ...ir.normal_form.naming import tidy
+from ...ir.normal_form import tidy
 from ...ir.online.rewrite import NoFold, compares, online
 from .. import partition as P
 from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk

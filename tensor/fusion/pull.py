@@ -2,7 +2,7 @@
 
 The kernel that comes out is raw: pointwise values have no names, every reduction has axes of its own, and every way of
 reading an array is a parameter of its own (STAGE names a parameter: three slices of one array could not be staged
-apart). `ir.normal_form.naming.tidy` gives it its names, `online` its folds."""
+apart). `ir.normal_form.tidy` gives it its names, `online` its folds."""
 
 from __future__ import annotations
 

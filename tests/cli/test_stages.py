@@ -11,8 +11,7 @@ from tilewright import kernels, lower, opts, targets
 from tilewright.devices.cuda import machine_code as sass
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.lower import passes
 from tilewright.program.history import History
 from tilewright.program.program import Instr, Program
@@ -151,10 +150,19 @@ def test_opencl_has_no_assembly(tune: Tune) -> None:
 def test_several_stages_have_headings_and_are_the_same_each_time(tune: Tune) -> None:
     text = stage(tune, "all", "--target", "avx2")
     assert [line for line in text.splitlines() if line.startswith("== ")] == [
-        f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")
+        f"== {n}" for n in ("kernel", "normal", "schedule", "program", "passes", "source", "asm")
     ]
     assert stage(tune, "all", "--target", "avx2") == text
-    assert stage(tune, "kernel,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
+    assert stage(tune, "kernel,normal,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
+
+
+def test_the_rules_that_gave_the_normal_form(tune: Tune) -> None:
+    text = stage(tune, "normal", "--target", "avx2")
+    assert text == "no rule applies: the kernel is in normal form as it is written\n"
+    done = tune("show", "--kernel", "add", "--shape", "m=8,n=64", "--opts", "[]", "--target", "avx2", "--stage", "normal")
+    rule, *changes = done.out.splitlines()
+    assert rule.startswith("merge axes: y[i, j] = x[i, j]") and "  - y[m, n] = (a[m, n] + b[m, n]) for every m, n" in changes
+    assert "  + y[m_n] = (a[m_n] + b[m_n]) for every m_n" in changes
 
 
 def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
@@ -180,7 +188,7 @@ def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--stage", "sauce"], "there is no stage 'sauce'; stages are kernel, schedule"),
+        (["--stage", "sauce"], "there is no stage 'sauce'; stages are kernel, normal, schedule"),
         (["--stage", "asm", "--source"], "not allowed with"),
     ],
 )

@@ -15,7 +15,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError, const
 from tilewright.ir.index import add
 from tilewright.ir.node import sym
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate, shape

@@ -12,7 +12,7 @@ from tilewright.devices.cpu import engine
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.engine import entities, parts
 from tilewright.ir.errors import BuildError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.renderers import Source, render

@@ -88,7 +88,7 @@ def _fill(folder: Path) -> None:
     """Fill what is remembered up to a bound (a few thousand schedules and rows' texts), so that it is no growth later."""
     from tilewright import cache, devices, kernels, targets
     from tilewright.cache import Row
-    from tilewright.ir.normal_form.normalise import normalise
+    from tilewright.ir.normal_form import normalise
     from tilewright.opts.actions import actions, apply_cached
 
     machine = devices.get("cpu").fingerprint()

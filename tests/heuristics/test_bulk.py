@@ -7,7 +7,7 @@ from tilewright import kernels, targets
 from tilewright.heuristics import bulk, starts
 from tilewright.ir import KernelBuilder, float32, int32
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.renderers import render

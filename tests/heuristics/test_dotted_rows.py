@@ -12,7 +12,7 @@ from tilewright.heuristics.start.legal import legal_prefix
 from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import dtype
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, parse, short
 
 LEVELS = ["x86-64-v2", "avx2", "cascadelake"]

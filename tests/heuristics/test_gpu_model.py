@@ -11,7 +11,7 @@ from tilewright.heuristics import estimate, gpu_estimates
 from tilewright.heuristics.gpu_machine import Gpu
 from tilewright.heuristics.model.gpu.chip import chip_of
 from tilewright.heuristics.model.gpu.warp import passes, sectors
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opt, apply, opt
 from tilewright.opts.schedule import Scheduled
 from tilewright.targets import Target

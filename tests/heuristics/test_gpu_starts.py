@@ -11,7 +11,7 @@ from tilewright.heuristics import gpu_estimates, quick_starts, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model.gpu.access import accesses
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply
 from tilewright.renderers import render

@@ -10,7 +10,7 @@ from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.start.hoisted import across, again, kept
 from tilewright.heuristics.start.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply
 
 TARGET = targets.named("znver3")

@@ -10,7 +10,7 @@ from tilewright.heuristics.start.neighbours import neighbour_tiles
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import maximum, minimum
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.analysis.thresholds import holds_inside
 

@@ -7,7 +7,7 @@ from tilewright import kernels
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.pages import jumps
 from tilewright.heuristics.start import starts
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import opt
 from tilewright.opts.apply_options import apply
 from tilewright.targets import named

@@ -11,7 +11,7 @@ from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.start import legal, quick
 from tilewright.heuristics.start.legal import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt
 

@@ -10,7 +10,7 @@ from tilewright import KernelBuilder, targets
 from tilewright.heuristics import starts
 from tilewright.ir import exp, float32, int32, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, short
 

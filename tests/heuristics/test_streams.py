@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tilewright import kernels
 from tilewright.heuristics.start import starts
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.targets import named
 
 TARGET = named("cascadelake")

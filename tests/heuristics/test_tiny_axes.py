@@ -10,7 +10,7 @@ from tilewright.heuristics.start.tiny_axes import in_registers, tiny_axes
 from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply
 from tilewright.targets import named
 

@@ -9,7 +9,7 @@ from tilewright.heuristics.start.short_rows import reduced_rows
 from tilewright.ir import KernelBuilder, float32, int16, int32, where
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply
 
 AVX2, AVX512 = targets.named("avx2"), targets.named("znver4")

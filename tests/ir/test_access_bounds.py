@@ -14,7 +14,7 @@ from tilewright.ir.checks.access_bounds import Access, proved, search
 from tilewright.ir.dtypes import bool_
 from tilewright.ir.errors import OutOfRangeError
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 
 
 def copy(read, shape=(6, 5), x_shape=None, out=None, y_shape=None, mask=None):

@@ -6,8 +6,7 @@ import pytest
 from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, int32, int64, sym
 from tilewright.ir.functions import exp
 from tilewright.ir.kernel_text import kernel_text
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.rewrite import apart, in_place, with_constants
 
 

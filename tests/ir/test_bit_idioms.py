@@ -9,7 +9,7 @@ import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, dtype
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import walk
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 
 WAYS: dict[str, Callable[[Node, int], Node]] = {}
 

@@ -14,8 +14,8 @@ from tilewright.ir.buffer import Buffer, load, load_parts
 from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import COMMUTATIVE, make, walk
-from tilewright.ir.normal_form.canonical import canonical, loose, without_epilogue
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.canonical_text import canonical, loose, without_epilogue
 from tilewright.ir.rewrite import Rewriter
 from tilewright.opts.written.syntax import SYNTAX
 
@@ -183,7 +183,7 @@ def test_interchangeable_buffers_are_told_apart_by_their_other_uses():
 @pytest.mark.slow
 def test_stable_across_processes_and_hash_seeds():
     program = (
-        "from tilewright import kernels\nfrom tilewright.ir.normal_form.canonical import canonical, loose\n"
+        "from tilewright import kernels\nfrom tilewright.ir.normal_form import canonical, loose\n"
         "names = list(kernels.NAMES)\nimport sys\nif sys.argv[1] == '1': names.reverse()\n"
         "print(sorted((n, canonical(k).hash, canonical(k).identity, *loose(k).values()) for n in names for k in [kernels.make(n)]))"
     )

@@ -6,7 +6,7 @@ from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, cast, const, dtype, exp, float32, float64, int32, int64, sym, where
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
 from tilewright.ir.node import PAIRED
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower.arithmetic.binary_functions import expand_binary
 from tilewright.lower.arithmetic.elementary import expand
 from tilewright.program.builder import Builder

@@ -11,7 +11,7 @@ from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate, evaluate_error
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.node import axes_of, const
-from tilewright.ir.normal_form.canonical import canonical, loose
+from tilewright.ir.normal_form import canonical, loose
 from tilewright.ir.operators import depth, substitute
 from tilewright.lower import lower
 from tilewright.opts import apply, parse

@@ -14,7 +14,7 @@ from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import Node, make, walk
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import integer, substitute
 
 AXES = {"i": 3, "j": 4, "k": 5}

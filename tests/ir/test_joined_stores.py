@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright.ir import KernelBuilder, bfloat16, float32, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 
 
 def apart(step: int = 2, count: int = 2, first: int = 0, dtype: object = float32) -> Kernel:

@@ -12,7 +12,7 @@ from tilewright.ir import KernelBuilder, KernelError, bool_, cast, dtype, float3
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.opts import parse
 from tilewright.targets import named
 

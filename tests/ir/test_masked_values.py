@@ -15,7 +15,7 @@ from tilewright.ir import KernelBuilder, KernelError, bool_, cast, const, dtype,
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import MASKED, walk
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.renderers import render

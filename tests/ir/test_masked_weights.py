@@ -15,9 +15,8 @@ from tilewright.ir.cost import cost
 from tilewright.ir.dtypes import float32
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.normal_form.masked_weights import mask_weights
-from tilewright.ir.normal_form.normalise import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.measure.inputs import generate_special
 

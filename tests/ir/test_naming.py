@@ -12,8 +12,7 @@ from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, 
 from tilewright.ir.body import Fold
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.naming import tidy
+from tilewright.ir.normal_form import canonical, tidy
 from tilewright.ir.operators import cast
 
 pytestmark = pytest.mark.many
@@ -392,7 +391,7 @@ def test_a_tidy_kernel_stays_as_it_is(name):
 @pytest.mark.slow
 def test_every_process_names_alike():
     code = (
-        "from tilewright import kernels\nfrom tilewright.ir.normal_form.naming import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
+        "from tilewright import kernels\nfrom tilewright.ir.normal_form import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
         "for n in ('attention_dkv', 'layernorm_stats', 'conv2d'): print(kernel_text(tidy(kernels.make(n))))"
     )
     texts = {

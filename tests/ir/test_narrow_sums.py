@@ -7,8 +7,8 @@ import pytest
 from tilewright.ir import Kernel, KernelBuilder, Node, dtype, int8, int32, sym, where
 from tilewright.ir.body import Reduce
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.normal_form.narrowing import narrow_sums
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.narrow_integers import narrow_sums
 from tilewright.ir.operators import cast
 
 

@@ -13,8 +13,8 @@ from tilewright.ir.evaluation import evaluate
 from tilewright.ir.index import rests
 from tilewright.ir.integer_ranges import value_range
 from tilewright.ir.node import make, walk
-from tilewright.ir.normal_form.narrowing import narrow
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.narrow_integers import narrow
 from tilewright.ir.operators import cast
 
 INT = dtype("int32")

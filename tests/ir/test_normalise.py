@@ -11,7 +11,7 @@ from tilewright import kernels
 from tilewright.ir import KernelBuilder, const, exp, float32, int64, sym
 from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.index import evaluate as index_value
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 
 
 def draw(kernel, mode="float64", seed=0, sizes=None):
@@ -239,7 +239,7 @@ def test_adding_zero_is_kept_for_the_sign_of_zero():
 @pytest.mark.parametrize("shape", [{"m": 16, "n": 300}, {"m": 1, "n": 300}], ids=["its own normal form", "another"])
 def test_a_kernel_that_nobody_holds_is_let_go(shape):
     """A process that asks for a program every second must not keep them all."""
-    from tilewright.ir.normal_form.canonical import canonical
+    from tilewright.ir.normal_form import canonical
 
     kernel = kernels.make("softmax", shape)
     normal = normalise(kernel)

@@ -10,7 +10,7 @@ import pytest
 from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
 from tilewright.ir.kernel_text import kernel_text
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.ir.skippable import skippable
 
 B, H, S, D = 2, 2, 20, 5

@@ -9,8 +9,7 @@ import pytest
 from raw_kernels import Raw, folded
 from tilewright import kernels
 from tilewright.ir import Kernel, cast, exp, float32, int32, log, where
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.naming import tidy
+from tilewright.ir.normal_form import canonical, tidy
 from tilewright.kernels.attention import MASK_SIZES
 
 B, H, S, D = 2, 4, 24, 8

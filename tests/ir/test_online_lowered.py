@@ -9,7 +9,7 @@ from checks import check_floats, check_twin
 from raw_kernels import Raw, fold_of, folded
 from tilewright import targets
 from tilewright.ir import Kernel, cast, exp, int32, log, where
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import parse
 
 TARGET = targets.named("cascadelake")

@@ -8,7 +8,7 @@ from tilewright import targets
 from tilewright.heuristics import starts
 from tilewright.ir import Kernel, KernelBuilder, dtype, where
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
 from tilewright.program.program import Instr, statements

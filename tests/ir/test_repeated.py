@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tilewright import interp, targets
 from tilewright.ir import Kernel, KernelBuilder, exp, float32, sqrt, where
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.normal_form.repeated import name_repeated
+from tilewright.ir.normal_form import canonical, normalise
+from tilewright.ir.normal_form.named_values import name_repeated
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 

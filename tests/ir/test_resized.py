@@ -3,8 +3,7 @@
 import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError, sym
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.rewrite import resized
 
 

@@ -13,7 +13,7 @@ from tilewright.ir import KernelBuilder, absolute, clip, float32, maximum, minim
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.plan import best

@@ -9,8 +9,8 @@ import pytest
 from tilewright import interp, targets
 from tilewright.ir import Kernel, KernelBuilder, Node, exp, float32, log, maximum, minimum, sqrt
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.normal_form.normalise import normalise
-from tilewright.ir.normal_form.windowed import name_windowed
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.named_values import name_windowed
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.ir.rewrite import with_constants
 
 

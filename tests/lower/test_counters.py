@@ -8,7 +8,7 @@ import pytest
 from checks import check_compiled, check_floats
 from tilewright.ir import KernelBuilder, bfloat16, const, float32, float64, int16, int32, int64, uint8, uint32, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse

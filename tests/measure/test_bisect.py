@@ -15,7 +15,7 @@ from tilewright.cli import main
 from tilewright.heuristics import starts
 from tilewright.ir.errors import OptError
 from tilewright.ir.node import Node, const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import passes, pipeline
 from tilewright.lower.passes import barriers
 from tilewright.lower.passes import scheduling as interleave

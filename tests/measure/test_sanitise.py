@@ -8,7 +8,7 @@ from tilewright import kernels
 from tilewright.devices.opencl import oclgrind
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, OptError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure.checking import sanitise as module
 from tilewright.measure.checking.bisect import bisect
 from tilewright.measure.checking.sanitise import sanitise

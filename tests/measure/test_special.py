@@ -14,7 +14,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
 from tilewright.ir.evaluation import evaluate_kinds
 from tilewright.ir.functions import erf, exp
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.measure.checking.verify import check, special_expectations
 from tilewright.measure.inputs import generate_special, shape

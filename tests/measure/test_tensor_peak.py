@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import kernels, targets
 from tilewright.devices import Limits, Rates
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure.roofline import roofline, tensor_times, unit
 
 LIMITS = Limits("2026-01-01", {1: Rates(60e12, 30e12, 3e12, 3e12, 3e12, 3e12, 3e12)})

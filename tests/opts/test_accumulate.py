@@ -12,7 +12,7 @@ from tilewright.heuristics.start.legal import Trials
 from tilewright.heuristics.start.phased import joined
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
 from tilewright.opts.analysis.accumulated import accumulable, accumulated

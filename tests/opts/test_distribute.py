@@ -12,7 +12,7 @@ from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, log
 from tilewright.ir.evaluation import SLACK, evaluate_error
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals

@@ -12,7 +12,7 @@ from tilewright.heuristics import estimate, starts, templates
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.ir.operators import cast
 from tilewright.opts import actions, apply, dumps, nest_lines, opt, parse, short
 from tilewright.opts.written.syntax import SYNTAX

@@ -9,7 +9,7 @@ from checks import check_compiled, check_floats
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, const, float32, int32, uint8, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
 from tilewright.opts.options.early_exit import early_exits

@@ -11,8 +11,7 @@ from tilewright.heuristics.contraction_order import best_orders, order_opts, reo
 from tilewright.heuristics.start import starts
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.options.factor import factored

@@ -10,7 +10,7 @@ from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply
 from tilewright.opts.options.cache import prefetches
 from tilewright.targets import named

@@ -13,8 +13,7 @@ from tilewright.ir import KernelBuilder, OptError, exp, float32, where
 from tilewright.ir.body import Fold, Reduce
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import FUNCTIONS, walk
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.options.fold import foldable, folded

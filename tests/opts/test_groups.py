@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import heuristics, kernels, opts, targets
 from tilewright.ir import OptError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import opt
 from tilewright.opts.schedule import Scheduled

@@ -8,7 +8,7 @@ from tilewright import KernelBuilder, heuristics, kernels, opts, targets
 from tilewright.ir import exp, sin
 from tilewright.ir.dtypes import float32, float64, int32
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.expr import NestEval
 from tilewright.opts import opt

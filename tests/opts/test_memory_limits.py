@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, OptError, exp, float32
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts import memory_limits as room

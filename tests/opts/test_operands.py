@@ -11,7 +11,7 @@ from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, float32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import walk
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.analysis.computed import all_contractions

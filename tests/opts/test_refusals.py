@@ -14,7 +14,7 @@ from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.body import Fold
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, parse
 
 TARGET = targets.named("znver5")

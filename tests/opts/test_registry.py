@@ -14,8 +14,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.cli.terminal.style import KINDS, legend, opts_text
 from tilewright.ir.errors import OptError
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.lower import lower
 from tilewright.opts import Opt, Opts, Scheduled, actions, apply, dumps, opt, parse, short
 from tilewright.opts.builder import ScheduleBuilder

@@ -10,7 +10,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, minimum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.keyed import keyed
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
 from tilewright.opts.analysis.by_keys import scattered

@@ -7,7 +7,7 @@ from itertools import product
 from tilewright import kernels
 from tilewright.ir import index as ix
 from tilewright.ir.node import axis, const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts.fold_tiles import _counted
 from tilewright.opts.nests import build, flat
 

@@ -12,8 +12,7 @@ from tilewright import cache, kernels
 from tilewright.cache import Cache, Row, tool_version
 from tilewright.devices import Device, get
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import loose
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import loose, normalise
 from tilewright.opts import dumps, parse
 from tilewright.plan import Artefacts, key_of, opts_text, render
 

@@ -196,7 +196,7 @@ def test_what_is_no_signature_is_refused(data: object) -> None:
 
 
 def test_symbolic_kernels_come_back_from_the_store(cpu: Device, store: Artefacts) -> None:
-    from tilewright.ir.normal_form.normalise import normalise
+    from tilewright.ir.normal_form import normalise
 
     kernel = normalise(kernels.make("softmax", {"m": sym("rows", 1, 100), "n": 16}, "float32"))
     cold, warm = compile(kernel, (), cpu, store), compile(kernel, (), cpu, store)

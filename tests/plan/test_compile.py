@@ -10,7 +10,7 @@ from tilewright import kernels, plan
 from tilewright.devices import Device
 from tilewright.ir.errors import OptError
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, parse
 from tilewright.plan import Artefacts, compile
 

@@ -11,8 +11,7 @@ from tilewright.devices import Device
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, dumps, parse
 from tilewright.plan import Artefacts, key_of, render, resolve
 

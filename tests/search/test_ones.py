@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure.checking.verify import expectations
 from tilewright.measure.inputs import generate
 from tilewright.plan import Artefacts, best

@@ -18,7 +18,7 @@ import pytest
 from synthetic import Matmulish, measured, space
 from tilewright import kernels, targets, tune
 from tilewright.ir.errors import OptError, UsageError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt, opt, parse
 from tilewright.search import Space, Strategy, create

@@ -13,7 +13,7 @@ from tilewright.cache import Cache, Row
 from tilewright.cache.version import tool_version
 from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir.errors import DeviceError, UsageError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.plan.identity import opts_text

@@ -4,7 +4,7 @@ import numpy as np
 from plain_tensors import array, listed
 from tilewright import xp
 from tilewright.heuristics import quick_starts
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.targets import named
 
 

@@ -5,7 +5,7 @@ from cuda_build import needs_nvrtc
 from plain_tensors import array, block, listed, parameters
 from tilewright.devices.cuda import nvrtc
 from tilewright.heuristics import quick_starts
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
 from tilewright.renderers import render

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from differences import check
 from tilewright.ir.dtypes import float32
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.kernels.attention import attention_delta, attention_dkv, attention_dq, attention_lse
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.gradients.reverse import gradients

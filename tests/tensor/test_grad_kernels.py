@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilewright import Tensor, nn, vjp
 from tilewright.ir.dtypes import float32
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
 
 pytestmark = pytest.mark.many

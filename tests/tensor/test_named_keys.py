@@ -11,7 +11,7 @@ import pytest
 from kernel_oracles import ORACLES
 from tilewright import kernels, xp
 from tilewright.ir.dtypes import dtype as dtype_of
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.kernels.definition import span
 from tilewright.measure.inputs import generate
 from tilewright.tensor import Tensor, nn, vjp

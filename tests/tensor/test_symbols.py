@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright import UsageError, kernels, xp
 from tilewright.ir import sym
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.tensor import Tensor, Var, grad, jit, nn
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.running import compiled_kernels as P

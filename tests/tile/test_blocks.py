@@ -13,8 +13,7 @@ from tilewright.heuristics import starts, templates
 from tilewright.heuristics.fitted_blocks import fitted
 from tilewright.ir import OptError
 from tilewright.ir.kernel import DecidedBlocks, Kernel
-from tilewright.ir.normal_form.canonical import canonical, loose
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, loose, normalise
 from tilewright.opts import apply, opt
 from tilewright.opts.decided_blocks import allowed_sizes, block_sizes, check_blocks, undecided
 from tilewright.plan.identity import canonical_of

@@ -17,8 +17,7 @@ from tilewright.ir.body import Reduce, Value
 from tilewright.ir.buffer import loads
 from tilewright.ir.errors import VerifyError
 from tilewright.ir.node import axis
-from tilewright.ir.normal_form.canonical import canonical
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.operators import substitute
 from tilewright.lower import lower
 from tilewright.opts import apply

@@ -12,7 +12,7 @@ from in_place_kernels import KERNELS, check_in_place_compiled, check_in_place_tw
 from random_schedules import TARGETS, grow, pick_target, shared_axis
 from tilewright import targets
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, sym
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.rewrite import apart, in_place
 from tilewright.lower import lower
 from tilewright.opts import apply, opt

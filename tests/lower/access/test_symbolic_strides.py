@@ -13,7 +13,7 @@ from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import float32, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import sym
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, opt
 from tilewright.plan import Artefacts

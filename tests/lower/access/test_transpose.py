@@ -9,7 +9,7 @@ from tilewright import kernels, targets
 from tilewright.interp import run
 from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.node import const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.access.transpose import transposed
 from tilewright.opts import apply, opt

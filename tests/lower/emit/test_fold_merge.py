@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_twin
 from tilewright import kernels, targets
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.emit.tree import Merge
 from tilewright.opts import apply, parse

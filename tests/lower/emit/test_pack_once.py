@@ -11,7 +11,7 @@ from tilewright.heuristics import starts
 from tilewright.heuristics.start.constants import packed_once
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, sym
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.rewrite import with_constants
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate

@@ -11,7 +11,7 @@ import run_text
 from hand_built import compile_for, run
 from tilewright import interp, kernels, targets
 from tilewright.ir import BuildError
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply

@@ -12,7 +12,7 @@ from tilewright import kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import evaluate, evaluate_kinds
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate, generate_special

@@ -16,7 +16,7 @@ from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.evaluation import values as tuple_scans
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.canonical import canonical
+from tilewright.ir.normal_form import canonical
 from tilewright.measure.checking.verify import check, expectations, special_expectations
 from tilewright.measure.inputs import generate
 from tilewright.measure.inputs import generate_special as special

@@ -9,7 +9,7 @@ from checks import check_compiled, check_twin
 from tilewright import targets
 from tilewright.ir import KernelBuilder, cast, float32, int32, maximum, minimum, sqrt, uint8, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.program import For, Instr, Program, statements

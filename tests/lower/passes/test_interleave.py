@@ -10,7 +10,7 @@ from straight_runs import LANES, check, instructions, random_run
 from tilewright import kernels
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.passes.scheduling import interleave
 from tilewright.opts import apply

@@ -9,7 +9,7 @@ from tilewright.ir import cast, dtype
 from tilewright.ir.dtypes import bfloat16, float32, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.passes.joined_stores import join_halves
 from tilewright.opts import apply, opt

@@ -10,7 +10,7 @@ import pytest
 from straight_runs import LANES, check, instructions, random_run
 from tilewright.ir import KernelBuilder, float32, where
 from tilewright.ir.node import const
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.lower.passes import scheduling as passes
 from tilewright.lower.passes.scheduling import peak, shorten

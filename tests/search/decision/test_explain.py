@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tilewright import devices, kernels
 from tilewright.cli import main
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import normalise
 from tilewright.measure import Duel, Measurement, Outcome
 from tilewright.measure.timing import REJECT
 from tilewright.opts import Opt, apply, opt

@@ -191,7 +191,7 @@ def filled(tmp_path: Path) -> tuple[caches.Cache, Any]:
     """A cache, and what writes a row of a softmax: options, seconds, and facts."""
     from tilewright import devices
     from tilewright.cache import Row, tool_version
-    from tilewright.ir.normal_form.normalise import normalise
+    from tilewright.ir.normal_form import normalise
     from tilewright.plan.identity import key_of, opts_text
 
     kernel, device = normalise(kernels.make("softmax", {"m": 8, "n": 64})), devices.get("cpu")

@@ -14,8 +14,7 @@ from tilewright import kernels
 from tilewright.cache import CacheWarning, Key
 from tilewright.cache.server.server_errors import Unreachable
 from tilewright.ir.errors import CacheError
-from tilewright.ir.normal_form.canonical import canonical, loose
-from tilewright.ir.normal_form.normalise import normalise
+from tilewright.ir.normal_form import canonical, loose, normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt, parse
 from tilewright.opts.written.syntax import SYNTAX

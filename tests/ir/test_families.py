@@ -6,7 +6,8 @@ import numpy as np
 from tilewright.ir import KernelBuilder, exp, float32, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.normal_form.normalise import apart, normalise
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.axis_rules import separate_families
 from tilewright.opts import apply, parse
 from tilewright.targets import named
 
@@ -30,7 +31,7 @@ def families(kernel: Kernel) -> dict[str, set[str]]:
 
 
 def test_rows_and_columns_of_all_pairs_are_two_families() -> None:
-    assert families(apart(flock())) == {"n": {"n"}, "n2": {"n2@many", "n2@middle"}}
+    assert families(separate_families(flock())) == {"n": {"n"}, "n2": {"n2@many", "n2@middle"}}
     x = np.random.default_rng(0).normal(size=12).astype(np.float32)
     (a,), (b,) = (evaluate(k, {"x": x}).values() for k in (flock(), normalise(flock())))
     np.testing.assert_allclose(a, b)
@@ -49,7 +50,7 @@ def test_what_references_tie_stays_together() -> None:
     p = kb.value("p", (i, j), exp(x[i] * x[j]))
     total = kb.sum("total", (i,), t, p[i, t])
     kb.store("y", float32, (8, 8), (i, o), p[i, o] / total[i])
-    assert families(apart(kb.build())) == {"s": {"s"}, "s2": {"s2@dot", "s2@total", "s2@out"}}
+    assert families(separate_families(kb.build())) == {"s": {"s"}, "s2": {"s2@dot", "s2@total", "s2@out"}}
 
 
 def test_sites_that_do_not_meet_stay_one_family_and_names_are_free() -> None:
@@ -60,9 +61,9 @@ def test_sites_that_do_not_meet_stay_one_family_and_names_are_free() -> None:
     total = kb.sum("total", (i,), b, exp(x[i, b] - top[i]))
     kb.store("y", float32, (4, 8), (i, o), exp(x[i, o] - top[i]) / total[i])
     kernel = kb.build()
-    assert apart(kernel) is kernel
+    assert separate_families(kernel) is kernel
     kb = KernelBuilder("taken")
     i, j = kb.axis("n", 8), kb.axis("n@sum", 8)
     n2 = kb.input("n2", (8,), float32)
     kb.store("y", float32, (8,), (i,), kb.sum("n3", (i,), j, n2[i] * n2[j])[i])
-    assert families(apart(kb.build())) == {"n": {"n"}, "n4": {"n4@sum"}}
+    assert families(separate_families(kb.build())) == {"n": {"n"}, "n4": {"n4@sum"}}

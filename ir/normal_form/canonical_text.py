@@ -22,10 +22,10 @@ from ..errors import OptError
 from ..kernel import Kernel
 from ..node import COMMUTATIVE, Node, as_node, const, pending, ref, walk
 from ..operators import cast, substitute
-from .normalise import normalise
+from .rule_list import normalise
 
 # writer -----------------------------------------------------------------------------------------------------
-# The text of a kernel without names: what `ir.normal_form.canonical` hashes.
+# The text of a kernel without names: what `ir.normal_form.canonical_text` hashes.
 
 
 # structural hash --------------------------------------------------------------------------------------------
