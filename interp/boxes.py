@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import VerifyError
-from ..program.hopper import BoxLoad, BoxStore
-from ..program.maps import MapNumbers
+from ..program.hopper import BoxLoad, BoxStore, MapNumbers
 from ..program.program import Instr
 from .cluster import Flight
 from .group_buffer import GroupBuffer

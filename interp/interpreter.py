@@ -12,7 +12,7 @@ from ..ir import index as ix
 from ..ir.dtypes import bool_
 from ..ir.errors import BuildError, VerifyError
 from ..ir.node import Node
-from ..program.maps import MapNumbers, numbers
+from ..program.hopper import MapNumbers, numbers
 from ..program.ops import HOPPER, MATRIX_LOADS, PAGE
 from ..program.program import Block, For, If, Instr, Mem, Phase, Program, Roles, Val, bodies, statements, touched
 from .boxes import BoxMover, aligned

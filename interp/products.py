@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.errors import VerifyError
-from ..program.hopper import SharedOperand
-from ..program.maps import swizzled
+from ..program.hopper import SharedOperand, swizzled
 from ..targets.tensor_rows import TensorRow, places
 from .ops import Array
 

@@ -22,7 +22,7 @@ from ..opts.nests import Nest
 from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder, Loop
-from ..program.maps import TensorMap
+from ..program.hopper import TensorMap
 from ..program.program import Mem, Phase, Val
 from . import pieces
 from .context import Context

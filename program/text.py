@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from typing import Any
 
 from ..ir.text import number
 from ..ir.text import show as show_node
 from .ops import HOPPER, SIGNS, WRITES
-from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
+from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val, statements
 
 
 @dataclass
@@ -206,3 +208,50 @@ def excerpt(program: Program, number: int, stmt: Stmt | None, around: int = 4) -
 
 
 Program.written_by = staticmethod(show)
+
+
+# stages ---------------------------------------------------------------------------------------------------------------
+# What each pass of lowering did to a Program: an observer that takes its text, and the differences between one stage
+# and the next.
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A Program as it was after `name`: its text, in which a value keeps its name from stage to stage, and its
+    instructions by operation."""
+
+    name: str
+    text: str
+    counts: Counter[str]
+
+
+class History:
+    """`lower(scheduled, observe=history)` fills `stages`: what was emitted, then the Program after each pass, in
+    order."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self._names = Names()
+
+    def __call__(self, name: str, program: Program) -> None:
+        """Take the text now: the Program goes on changing."""
+        counts = Counter(s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr))
+        self.stages.append(Stage(name, show(program, self._names), counts))
+
+    def text(self) -> str:
+        """The Program as it was emitted, then for each pass its unified diff and how many instructions it added and
+        took away."""
+        first = self.stages[0]
+        out = [f"{first.name}: {first.counts.total()} instructions", *first.text.splitlines()]
+        for before, after in zip(self.stages, self.stages[1:]):
+            out += ["", _stage_heading(before, after)]
+            out += unified_diff(before.text.splitlines(), after.text.splitlines(), before.name, after.name, lineterm="")
+        return "\n".join(out) + "\n"
+
+
+def _stage_heading(before: Stage, after: Stage) -> str:
+    if before.text == after.text:
+        return f"pass {after.name}: changed nothing"
+    more = {op: after.counts[op] - before.counts[op] for op in sorted({*before.counts, *after.counts})}
+    changes = ", ".join(f"{n:+} {op}" for op, n in more.items() if n) or "the same ones"
+    return f"pass {after.name}: {before.counts.total()} instructions before, {after.counts.total()} after ({changes})"

@@ -14,7 +14,7 @@ from .spec import SourceSignature
 
 if TYPE_CHECKING:
     from ..devices.base import Memory
-    from ..program.signature import Signature
+    from ..program.program import Signature
     from ..targets import Target
 
 FAMILIES = {"cpu": ("c", "c++"), "opencl": ("opencl",), "cuda": ("cuda",)}

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..files.text import decoded
 from ..ir.errors import BuildError, UsageError
-from ..program.signature import Param, Signature
+from ..program.program import Param, Signature
 from .arguments import SourceArgument, scalar
 from .expressions import Expression
 from .parameters import At, Lattice, SourceParameter, text_of

@@ -29,8 +29,7 @@ from tilewright.ir.errors import TilewrightError, UsageError
 from tilewright.ir.node import const
 from tilewright.program import hopper_calls as hc
 from tilewright.program.builder import Builder
-from tilewright.program.hopper import WARPGROUP, BoxLoad, MBar, SharedOperand, WarpgroupProduct
-from tilewright.program.maps import SWIZZLES, TensorMap, swizzled
+from tilewright.program.hopper import SWIZZLES, WARPGROUP, BoxLoad, MBar, SharedOperand, TensorMap, WarpgroupProduct, swizzled
 from tilewright.program.program import Mem, Param, Phase, Program, Val
 from tilewright.renderers import Source, render
 from tilewright.targets import Target

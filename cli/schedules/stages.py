@@ -96,7 +96,7 @@ class _Made:
     def passes(self) -> str:
         """The Program as it was emitted, and what each pass changed."""
         from ...lower import lower
-        from ...program.history import History
+        from ...program.text import History
 
         history = History()
         lower(self.scheduled, observe=history)

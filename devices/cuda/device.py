@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
 from ...program import abi
-from ...program.maps import numbers
+from ...program.hopper import numbers
 from .. import limits as limits_file
 from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits

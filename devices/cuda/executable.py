@@ -14,7 +14,7 @@ from typing import Any
 from ...ir.dtypes import DType
 from ...ir.errors import DeviceError, UsageError
 from ...program import abi
-from ...program.maps import MapNumbers, numbers
+from ...program.hopper import MapNumbers, numbers
 from ...program.program import Signature
 from ..base import FREE, SIGNED, SPECIAL, Comparison, Executable, Found, Memory, Packed
 from .libcuda import encode

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir import index as ix
 from ...ir.errors import BuildError, DeviceError, VerifyError
-from ...program import abi, maps
+from ...program import abi
+from ...program import hopper as maps
 from ..base import SourceLike
 from .libcuda import for_host
 

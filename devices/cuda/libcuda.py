@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, VerifyError
-from ...program.maps import BYTES, MapNumbers
+from ...program.hopper import BYTES, MapNumbers
 
 LIBRARY = "libcuda.so.1"
 NO_DRIVER = (

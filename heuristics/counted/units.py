@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ...program.facts import mask_pieces, masked_in_pieces
 from ...program.ops import COMPARISONS
 from ...program.program import Instr, Val
-from ...program.runs import in_pieces, pieces
 from ...targets import Target
 from ..machine import MachineModel
 from .uses import Uses
@@ -144,8 +144,8 @@ def _masked(u: Units, v: Val, mask: Val, uses: Uses, store: bool = False) -> Use
     core = u.machine.core
     lanes = u.made[mask].attr if u.constant(mask) else None
     on = [bool(x) for x in lanes] if isinstance(lanes, tuple) else None
-    if on is not None and in_pieces(on, v.dtype.size, u.target.features, store):
-        some = float(len(pieces(on)))
+    if on is not None and masked_in_pieces(on, v.dtype.size, u.target.features, store):
+        some = float(len(mask_pieces(on)))
         return Uses(0.0, max(0.0, some - 1), 0.0 if store else some, some if store else 0.0, issued=max(0.0, 2 * some - 1))
     if v.lanes == 1:
         uses.issued += core.masked_scalar / 2

@@ -22,8 +22,7 @@ from ...opts.plans import StagePlan
 from ...opts.strides import dense
 from ...program import hopper_calls as hc
 from ...program.builder import Builder
-from ...program.hopper import BoxLoad, MBar, SharedOperand
-from ...program.maps import TensorMap
+from ...program.hopper import BoxLoad, MBar, SharedOperand, TensorMap
 from ...program.ops import ACCESSES
 from ...program.program import Block, Instr, Mem, Val, statements
 from .. import pieces

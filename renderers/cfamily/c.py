@@ -17,13 +17,12 @@ from ...targets.instructions import BY_NAME
 from ...targets.languages import language
 from ...targets.target import Target
 from . import c_helpers as helpers
-from . import ops
-from .dialect import atom
-from .emitter import CFamilyEmitter, prelude
-from .types import memory, unsigned
+from . import c_ops
+from .c_emitter import CFamilyEmitter, atom, prelude
+from .c_types import memory, unsigned
 
 LANGUAGE = language("c")
-OPS = ops.table(LANGUAGE)
+OPS = c_ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 
 _HEAD = """#ifndef __has_builtin

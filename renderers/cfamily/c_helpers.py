@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir.dtypes import DType, float32, int32
 from ...targets.instructions import Instruction
-from .emitter import CFamilyEmitter
-from .types import MASKS, form, unsigned
+from .c_emitter import CFamilyEmitter
+from .c_types import MASKS, form, unsigned
 
 _X86_FMA = {
     (4, 16): "__builtin_ia32_vfmaddps(a, b, c)",

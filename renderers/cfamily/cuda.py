@@ -19,13 +19,10 @@ from ...targets.languages import language
 from ...targets.table import rates_of
 from ...targets.target import Target
 from ...targets.tensor_step import COEFFICIENTS, FAR
-from . import cuda_hopper, cuda_tensor, half, ops
+from . import c_half, c_ops, cuda_hopper, cuda_tensor
+from .c_emitter import GroupEmitter, Table, atom, prelude
+from .c_memory import VectorAccess, address
 from .cuda_hopper import HopperEmitter
-from .cuda_memory import VectorAccess
-from .dialect import atom
-from .emitter import Table, prelude
-from .groups import GroupEmitter
-from .memory import address
 
 # cuda async -------------------------------------------------------------------------------------------------
 # CUDA's copies from global to shared memory that go on beside the thread: cp.async, its groups and waits.
@@ -74,7 +71,7 @@ class AsyncCopies(VectorAccess):
 
 # cuda -------------------------------------------------------------------------------------------------------
 LANGUAGE = language("cuda")
-OPS: Table = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "cast": cuda_tensor.cast, "shuffle": cuda_tensor.shuffle}
+OPS: Table = {**c_ops.table(LANGUAGE), **cuda_hopper.TABLE, "cast": cuda_tensor.tensor_cast, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -194,7 +191,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         return f"{self.need('exp2_approx', f'{self.INLINE}float exp2_approx(float x) {{{chr(10)}{body}{chr(10)}}}')}({x})"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        plain = half.plain(self, way, name, 1)
+        plain = c_half.plain(self, way, name, 1)
         if name in FORMATS:
             return self._native_8bit(way, name, x, plain)
         source, result = ("h", "f") if way == "widen" else ("f", "h")

@@ -14,8 +14,8 @@ from ...program.hopper import WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand,
 from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, bodies, statements
 from ...targets.target import Target
 from ...targets.tensor_rows import TensorRow, wgmma_named
+from .c_emitter import atom
 from .cuda_tensor import TensorText
-from .dialect import atom
 
 # hopper ptx -------------------------------------------------------------------------------------------------
 # Hopper's units as functions of CUDA text: inline PTX, and beside it what the host header

@@ -13,11 +13,10 @@ from ...ir.dtypes import float32, uint16, uint32
 from ...program.program import Block, Instr, Phase, Program, Val
 from ...targets.target import Target
 from ...targets.tensor_rows import BY_NAME, TensorRow
-from . import conversions, lanes
-from .cuda_memory import VectorAccess
-from .emitter import CFamilyEmitter
-from .memory import address
-from .types import form
+from .c_emitter import CFamilyEmitter
+from .c_memory import VectorAccess, address
+from .c_ops import cast, lane_shuffle
+from .c_types import form
 
 MODEL = "tilewright_tensor"
 """The namespace of the C++ models."""
@@ -35,15 +34,15 @@ def shuffle(e: CFamilyEmitter, s: Instr) -> None:
     assert isinstance(e, TensorText)
     words = e.picked(s)
     if words is None:
-        lanes.shuffle(e, s)
+        lane_shuffle(e, s)
     else:
         e.hold(s.result, words)
 
 
-def cast(e: CFamilyEmitter, s: Instr) -> None:
+def tensor_cast(e: CFamilyEmitter, s: Instr) -> None:
     """`cast`: what 16-bit floats were made of is remembered, since two are packed and rounded by one instruction."""
     assert isinstance(e, TensorText)
-    conversions.cast(e, s)
+    cast(e, s)
     (a,), out = s.args, s.result
     if out.dtype.name in _PAIRS and a.dtype is float32:
         e.narrowed.update({x: (out.dtype.name, y) for x, y in zip(e.lanes(out), e.lanes(a), strict=True)})

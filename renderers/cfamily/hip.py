@@ -13,13 +13,12 @@ from ...program import abi
 from ...program.program import Program
 from ...targets.languages import language
 from ...targets.target import Target
-from . import ops
+from . import c_ops
+from .c_emitter import atom, prelude
 from .cuda import CudaEmitter
-from .dialect import atom
-from .emitter import prelude
 
 LANGUAGE = language("hip")
-OPS = dict(ops.table(LANGUAGE))
+OPS = dict(c_ops.table(LANGUAGE))
 """What writes each operation of Programs."""
 _HEAD = """#ifndef __HIPCC_RTC__
 #include <hip/hip_runtime.h>

@@ -14,14 +14,12 @@ from ...program.abi import entry
 from ...program.program import Mem, Program
 from ...targets.languages import has, language
 from ...targets.target import Target
-from . import ops
-from .dialect import atom
-from .emitter import prelude
-from .groups import GroupEmitter
-from .types import memory
+from . import c_ops
+from .c_emitter import GroupEmitter, atom, prelude
+from .c_types import memory
 
 LANGUAGE = language("opencl")
-OPS = ops.table(LANGUAGE)
+OPS = c_ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 PLAIN = "PLAIN_OPENCL"
 """Defined where a text is checked by what knows nothing but OpenCL."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from ...ir.dtypes import int64
 from ...program.program import Block, Instr, Mem, Program, Val, bodies
-from .emitter import LlvmEmitter
-from .types import SCALAR, memory, type_of, vector
+from .llvm_emitter import SCALAR, LlvmEmitter, memory, type_of, vector
 
 
 def by_element(e: LlvmEmitter, s: Instr) -> bool:

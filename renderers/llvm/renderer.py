@@ -10,9 +10,9 @@ from __future__ import annotations
 from ...ir.errors import BuildError
 from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
-from . import gathers, memory, ops, updates
-from .emitter import LlvmEmitter, symbol
-from .types import type_of
+from . import gathers, llvm_memory, llvm_ops
+from .llvm_emitter import LlvmEmitter, symbol, type_of
+from .llvm_memory import stored_choices, updated_addresses
 
 _LEVELS = (
     ("x86-64-v4", frozenset({"sse41", "avx2", "fma", "f16c", "avx512"})),
@@ -21,7 +21,7 @@ _LEVELS = (
     ("x86-64", frozenset[str]()),
 )
 _LLVM_FLAGS = {"avx512": "", "sse41": "sse4.1", "avx512popcnt": "avx512vpopcntdq,+avx512bitalg"}
-OPS = {**ops.OPS, **memory.OPS}
+OPS = {**llvm_ops.OPS, **llvm_memory.OPS}
 """What each operation of Programs becomes: a function `(emitter, instr) -> operand` ('' where there is no result)."""
 
 
@@ -31,8 +31,8 @@ def render(program: Program, target: Target) -> str:
     declared: dict[str, str] = {}
     indices = gathers.indices(program)
     pairs = gathers.pairs(program, indices)
-    updated = updates.updated(program) if target.guesses_by_registers else set[Val]()
-    chosen = updates.chosen(program) if target.stores_slowly_by_masks else set[Val]()
+    updated = updated_addresses(program) if target.guesses_by_registers else set[Val]()
+    chosen = stored_choices(program) if target.stores_slowly_by_masks else set[Val]()
     for i, phase in enumerate(program.phases):
         functions += PhaseWriter(program, target, declared, indices, pairs, updated, chosen).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]

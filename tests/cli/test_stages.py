@@ -13,9 +13,8 @@ from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.normal_form import canonical, normalise
 from tilewright.lower import passes
-from tilewright.program.history import History
 from tilewright.program.program import Instr, Program
-from tilewright.program.text import show
+from tilewright.program.text import History, show
 
 from .conftest import Tune
 

@@ -31,7 +31,7 @@ from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const, sym
 from tilewright.plan import Replay
-from tilewright.program.maps import TensorMap
+from tilewright.program.hopper import TensorMap
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 from tilewright.targets import Target, named

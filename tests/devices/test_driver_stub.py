@@ -226,7 +226,7 @@ def test_tensor_maps_are_encoded() -> None:
     passes("""
 from tilewright.devices.cuda.libcuda import encode, for_host
 from tilewright.ir.dtypes import bfloat16
-from tilewright.program.maps import TensorMap, numbers
+from tilewright.program.hopper import TensorMap, numbers
 m = numbers(TensorMap(0, bfloat16, (100, 60), (128,), (64, 32), 128, 8), "a", {})
 a = 1 << 20
 assert encode(m, a) == for_host(m, a)  # the stub makes of the driver's arguments what our model of the copy engine reads

@@ -16,7 +16,7 @@ from tilewright.ir.node import sym
 from tilewright.plan.artefacts import decode_signature, encode_signature
 from tilewright.program import abi
 from tilewright.program.builder import Builder
-from tilewright.program.maps import TensorMap, numbers, swizzled
+from tilewright.program.hopper import TensorMap, numbers, swizzled
 from tilewright.program.program import Instr, Program, Roles
 from tilewright.program.text import show
 from tilewright.program.verify import verify

@@ -18,7 +18,7 @@ from tilewright.devices.cuda import nvrtc
 from tilewright.interp import run as run_interpreted
 from tilewright.ir.dtypes import FORMATS, dtype
 from tilewright.renderers import render
-from tilewright.renderers.llvm.types import literal
+from tilewright.renderers.llvm.llvm_emitter import literal
 
 TYPES = {"float8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 EVERY = np.arange(256, dtype=np.uint8)

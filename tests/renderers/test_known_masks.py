@@ -10,7 +10,7 @@ from tilewright.ir import KernelBuilder
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
-from tilewright.program.runs import pieces
+from tilewright.program.facts import mask_pieces
 from tilewright.renderers import render
 
 
@@ -19,7 +19,7 @@ from tilewright.renderers import render
     [("1111", [(0, 4)]), ("1110", [(0, 2), (2, 1)]), ("0111", [(1, 2), (3, 1)]), ("1011", [(0, 1), (2, 2)]), ("0000", [])],
 )
 def test_runs_of_lanes_are_cut_into_powers_of_two(on: str, parts: list[tuple[int, int]]) -> None:
-    assert pieces([c == "1" for c in on]) == parts
+    assert mask_pieces([c == "1" for c in on]) == parts
 
 
 def doubled(n: int, dtype: str) -> Kernel:

@@ -12,7 +12,7 @@ from hand_built import DISTINCT, apply, compile_for, elementwise, object_for, un
 from tilewright import targets
 from tilewright.ir import dtypes
 from tilewright.renderers import render
-from tilewright.renderers.llvm.types import literal
+from tilewright.renderers.llvm.llvm_emitter import literal
 from tilewright.targets import Target
 
 HALVES = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}

@@ -8,8 +8,7 @@ from tilewright.ir.dtypes import bfloat16, float32
 from tilewright.ir.node import const
 from tilewright.program import hopper_calls as hc
 from tilewright.program.builder import Builder
-from tilewright.program.hopper import BoxLoad, MBar, SharedOperand, WarpgroupProduct
-from tilewright.program.maps import TensorMap
+from tilewright.program.hopper import BoxLoad, MBar, SharedOperand, TensorMap, WarpgroupProduct
 from tilewright.program.program import Mem, Param, Program, Val
 
 TILE, BYTES = 64, 8192

@@ -9,8 +9,7 @@ from tilewright.ir.dtypes import DType, bool_, dtype, float32, int32
 from tilewright.ir.node import const
 from tilewright.program import hopper_calls as hc
 from tilewright.program.builder import Builder
-from tilewright.program.hopper import BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct
-from tilewright.program.maps import TensorMap
+from tilewright.program.hopper import BoxLoad, BoxStore, MBar, SharedOperand, TensorMap, WarpgroupProduct
 from tilewright.program.program import AsyncCopy, Mem, Param, Program, Val
 from tilewright.targets.tensor_rows import wgmma_row
 

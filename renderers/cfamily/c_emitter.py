@@ -9,18 +9,203 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, index, int32
+from ...ir.dtypes import DType, bool_, float32, index, int32, uint64
 from ...ir.errors import BuildError
+from ...program import abi
 from ...program.abi import arguments
 from ...program.facts import INT32, Intervals, inside
 from ...program.ops import ASYNCS, READS, WRITES
-from ...program.program import Block, For, Instr, Phase, Program, Roles, Val, statements, touched
+from ...program.program import Block, For, Instr, Mem, Phase, Program, Roles, Val, statements, touched
+from ...targets.languages import Language
 from ...targets.target import Target
-from .dialect import Dialect, atom
-from .types import bits_of, finite, form, memory, pieces, round_to, wrap
+from .c_types import bits_of, finite, form, memory, pieces, round_to, unsigned, wrap
+
+# what a language writes in its own way --------------------------------------------------------------------------------
+# What each C-like language writes in its own way: the methods that a renderer of one provides.
+
+
+class Dialect(ABC):
+    """Expressions are texts; those without a space bind tighter than any operator."""
+
+    TYPES: ClassVar[dict[str, str]]
+    """The language's names of the element types."""
+    LANGUAGE: ClassVar[Language]
+    """What the language can say."""
+    LONG: ClassVar[tuple[str, str]] = ("LL", "ULL")
+    """Suffixes of 64-bit literals, signed and unsigned."""
+    BOOLS: ClassVar[tuple[str, str]] = ("false", "true")
+    INLINE: ClassVar[str] = ""
+    """What a helper function begins with."""
+    narrow_scalars: ClassVar[bool] = True
+    """Whether index scalars that fit are 32-bit integers (vectors of them always are)."""
+
+    # what a language says ----------------------------------------------------------------------------------------------
+    @abstractmethod
+    def type(self, form: DType, width: int = 1) -> str:
+        """The type of a variable."""
+
+    @abstractmethod
+    def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same bits as another type of that size."""
+
+    @abstractmethod
+    def call(self, name: str, args: list[str], form: DType, width: int) -> str:
+        """fma, sqrt, abs, floor or round of floats."""
+
+    def count(self, op: str, x: str, form: DType, width: int) -> str:
+        """Bits of integers: `popcount`, or `clz`."""
+        if width > 1:
+            return self.pack([self.count(op, self.lane(x, i), form, 1) for i in range(width)], form)
+        whole = f"({self.type(uint64)})({self.type(unsigned(form))}){atom(x)}"
+        found = f"{self.count64(op)}({whole})"
+        return f"({self.type(form)})({found} - {64 - 8 * form.size})" if op == "clz" else f"({self.type(form)}){found}"
+
+    @abstractmethod
+    def count64(self, op: str) -> str:
+        """The name of a function that counts bits of 64 (all of 0 lie above the highest that is set)."""
+
+    @abstractmethod
+    def special(self, value: float, form: DType) -> str:
+        """An infinity or NaN."""
+
+    def barrier(self) -> None:
+        """Write a barrier (languages with groups of threads)."""
+        raise self._no_groups("barriers")
+
+    def roles(self, s: Roles) -> None:
+        """Write threads with bodies of their own (languages with warpgroups)."""
+        raise BuildError(f"{self.LANGUAGE.title} has no roles: they are for GPUs with warpgroups")
+
+    def prefetch(self, at: str) -> None:
+        """Ask for the line at an address that will be used."""
+        raise BuildError(f"{self.LANGUAGE.title} has no prefetch: leave out CACHE with prefetch")
+
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
+        """The scalar `x` of thread `thread ^ distance` (languages with groups of threads)."""
+        raise self._no_groups("shuffles")
+
+    def copy_async(self, s: Instr) -> None:
+        """Begin to copy elements into shared memory, beside the thread."""
+        raise self._no_copies()
+
+    def commit(self) -> None:
+        """Make a group of the copies begun since the last one."""
+        raise self._no_copies()
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many groups of copies are under way."""
+        raise self._no_copies()
+
+    def dot(self, s: Instr, out: Val) -> None:
+        """Write an instruction of `targets.instructions`."""
+        raise BuildError(f"{self.LANGUAGE.title} has no {s.attr}: leave out TC, or render for a target that has it")
+
+    def mma(self, s: Instr) -> None:
+        """Write an instruction of `targets.tensor_rows` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
+
+    def ldmatrix(self, s: Instr) -> None:
+        """Write `ldmatrix` or `ldmatrix_t` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
+
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        """x · 2^n with one rounding."""
+        raise BuildError(f"{self.LANGUAGE.title} has no scale2: lower the kernel for the target it is rendered for")
+
+    def exp2(self, x: str, form: DType, width: int) -> str:
+        """2^x within 2 ulp."""
+        raise BuildError(f"{self.LANGUAGE.title} has no exp2: lower the kernel for the target it is rendered for")
+
+    def root_guess(self, x: str, form: DType, width: int) -> str:
+        """1/√x within a part in 2700."""
+        raise BuildError(f"{self.LANGUAGE.title} has no root_guess: lower the kernel for the target it is rendered for")
+
+    @abstractmethod
+    def address(self, pointer: str) -> str:
+        """An address as an unsigned integer."""
+
+    def load_whole(self, mem: Mem, at: Val, cond: str | None, out: Val) -> list[str] | None:
+        """All pieces of a load at once where the language has better than one by one; `cond`: zeros where it does not hold."""
+        return None
+
+    def store_whole(self, mem: Mem, at: Val, value: Val) -> bool:
+        """The same for a store; whether it was written."""
+        return False
+
+    def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
+        """'widen' a float of 16 or 8 bits to float32 or 'narrow' it by an instruction, where the language has one."""
+        return None
+
+    def moves_as(self, form: DType) -> DType:
+        """The type that elements have while they change places in vectors."""
+        return form
+
+    def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        """The larger ('max') or smaller of floats, or the NaN among them; `b` of two zeros."""
+        sign = ">" if op == "max" else "<"
+        if width == 1:
+            return f"{a} {sign} {b} || {a} != {a} ? {a} : {b}"
+        return self.choose(f"({a} {sign} {b}) | ({a} != {a})", a, b, form, width)
+
+    # vectors in variables, where a language has them -------------------------------------------------------------------
+    def pack(self, lanes: list[str], form: DType) -> str:
+        """A vector of these scalars."""
+        raise self._no_vectors()
+
+    def splat(self, x: str, form: DType, width: int) -> str:
+        """A vector with a scalar in every lane."""
+        raise self._no_vectors()
+
+    def lane(self, x: str, i: int) -> str:
+        """An element of a vector of two lanes or more."""
+        raise self._no_vectors()
+
+    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same numbers as another type."""
+        raise self._no_vectors()
+
+    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
+        """Element-wise choice between vectors by a mask of elements of the same size."""
+        raise self._no_vectors()
+
+    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
+        """Consecutive elements from an address, as they are in memory."""
+        raise self._no_vectors()
+
+    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
+        """The same where the mask holds (given as conditions by lane, and as a vector beside the elements), else 0."""
+        raise self._no_vectors()
+
+    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
+        """Write a vector to consecutive elements."""
+        raise self._no_vectors()
+
+    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
+        """The same where the mask holds."""
+        raise self._no_vectors()
+
+    def value(self, loaded: str, form: DType, width: int) -> str:
+        """What `load_vector` gives as an operand of ?:, which wants equal types."""
+        return loaded
+
+    def _no_copies(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no asynchronous copies")
+
+    def _no_groups(self, what: str) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no {what}: there are no threads in a group")
+
+    def _no_vectors(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no vectors in variables")
+
+
+def atom(x: str) -> str:
+    """`x` in parentheses where it is more than one word."""
+    return f"({x})" if " " in x else x
+
 
 STEP = "    "
 
@@ -295,3 +480,108 @@ class CFamilyEmitter(Dialect):
 def prelude(helpers: dict[str, str]) -> list[str]:
     """The lines before the kernels: types, and functions with a blank line before each."""
     return [line for text in helpers.values() for line in (["", text] if "\n" in text else [text])]
+
+
+# languages with groups of threads -------------------------------------------------------------------------------------
+# Kernels in languages with groups of threads: arguments by `program.abi`, indexes of group and thread, and where
+# memory lies.
+
+
+class GroupEmitter(CFamilyEmitter):
+    """Writes one phase as a kernel."""
+
+    def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
+        super().__init__(program, target, phase, helpers, widest)
+        self.signature = program.signature
+        self.place = abi.place(self.signature, target)
+        self.spaces = {space for space, _, _ in self.pointers}
+        self.number = next(i for i, p in enumerate(program.phases) if p is phase)
+        self.shared = abi.shared_bytes(self.signature, target, self.number)
+
+    @abstractmethod
+    def barrier(self) -> None: ...
+
+    @abstractmethod
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str: ...
+
+    @abstractmethod
+    def group(self) -> str:
+        """The number of this group."""
+
+    @abstractmethod
+    def thread(self) -> str:
+        """The number of this thread in its group."""
+
+    @abstractmethod
+    def pointer_type(self, space: str, form: DType, const: bool = False) -> str:
+        """A pointer to elements in a space of `Mem`, such as `const float *`."""
+
+    def parameters(self) -> list[str]:
+        """The declarations of the kernel's parameters."""
+        written, out = self.touched("store"), []
+        for a in self.arguments:
+            if a.kind == "param":
+                m = memory(self.program.params[a.at].dtype)
+                restrict = "" if a.at in self.program.shared_params else self.RESTRICT
+                out.append(f"{self.pointer_type('param', m, ('param', a.at) not in written)}{restrict} {a.name}")
+            elif a.kind == "map":
+                out.append(self.map_type(a.name))
+            elif a.kind == "symbol":
+                out.append(f"{self.type(index)} {a.name}")
+            else:
+                out.append(f"{self.pointer_type('work', memory(bool_))}{self.RESTRICT} {a.name}")
+        return out
+
+    def map_type(self, name: str) -> str:
+        """The declaration of a tensor map."""
+        raise BuildError(f"{self.LANGUAGE.title} has no tensor maps: leave out what copies by TMA")
+
+    RESTRICT = "restrict"
+
+    def body(self) -> list[str]:
+        """The lines of the kernel."""
+        self._number(self.phase.item, "item", self.group())
+        if self.phase.thread is not None:
+            self._number(self.phase.thread, "thread", self.thread())
+        symbols = [a.name for a in self.arguments if a.kind == "symbol"]
+        for v, s in zip(self.phase.vars, symbols, strict=True):
+            if self.form(v) is int32:
+                self._number(v, f"{s}_int", s)
+            else:
+                self.alias(v, [s])
+        if "scratch" in self.spaces:
+            self._scratch()
+        for (space, base, m), pointer in self.pointers.items():
+            self.line(f"{self.pointer_type(space, m)}const {pointer} = ({self.pointer_type(space, m).rstrip()})({space} + {base});")
+        self.block(self.phase.body)
+        return self.lines
+
+    def _number(self, v: Val, name: str, text: str) -> None:
+        narrow = inside(self.intervals.of(v), INT32)
+        f = int32 if narrow else index
+        self.line(f"const {self.type(f)} {name} = ({self.type(f)}){text};")
+        self.alias(v, [name])
+
+    def _scratch(self) -> None:
+        byte = memory(bool_)
+        if self.place == "shared":
+            start = self.shared - self.signature.scratch
+            self.line(f"{self.pointer_type('scratch', byte)}const scratch = shared + {start};")
+        elif self.place == "arena":
+            number = f"({self.type(index)}){self.group()} * {self.phase.threads}" + (
+                f" + {self.thread()}" if self.phase.threads > 1 else ""
+            )
+            self.line(f"{self.pointer_type('scratch', byte)}const scratch = arena + ({number}) * {abi.stride(self.signature)};")
+        else:
+            self.line(f"{self.array('scratch', self.signature.scratch)};")
+
+    @abstractmethod
+    def array(self, name: str, size: int) -> str:
+        """The declaration of bytes of a thread's own memory."""
+
+    def fences(self) -> bool:
+        """Whether a barrier must order more than shared memory: the phase reads what it writes in global memory."""
+        return any(
+            space in ("param", "work") or (space == "scratch" and self.place == "arena")
+            for space, _ in self.touched("store") & self.touched("load")
+        )

@@ -5,15 +5,135 @@ Targets without masked instructions get branches from LLVM's own expansion; a ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from ...ir.errors import BuildError
+from ...program.facts import mask_pieces, masked_in_pieces
 from ...program.ops import HINTS, READS, RENDERED, WRITES
-from ...program.program import Instr, Mem, Val
-from . import known_masks
-from .emitter import LlvmEmitter
+from ...program.program import Instr, Mem, Program, Val, statements
 from .gathers import by_element, common, gathered
-from .types import SCALAR, memory, splat, suffix, type_of, vector
-from .updates import apart, in_one_register
+from .llvm_emitter import SCALAR, LlvmEmitter, memory, splat, suffix, type_of, vector
+
+# masks that are known -------------------------------------------------------------------------------------------------
+# Accesses of vectors under masks that are known while they are written: plain loads and stores of the lanes that are
+# on.
+
+
+def known(mask: str, lanes: int) -> tuple[bool, ...] | None:
+    """The lanes of a mask that is written as a constant; None of another."""
+    if mask == "zeroinitializer":
+        return (False,) * lanes
+    on = [lane.strip() for lane in mask.strip("<>").split(",")]
+    return tuple(lane == "i1 true" for lane in on) if mask.startswith("<") and set(on) <= {"i1 true", "i1 false"} else None
+
+
+def load_in_pieces(e: LlvmEmitter, where: str, mem: Mem, mask: str, lanes: int) -> str | None:
+    """The elements of the lanes that are on, and zeros. None where an instruction with a mask is better, or the mask is not known.
+
+    (One lane stays one element: LLVM 22 folds what follows into a masked access and then touches more bytes than there are.)"""
+    on = known(mask, lanes)
+    if on is None or not masked_in_pieces(on, mem.dtype.size, e.target.features, store=False):
+        return None
+    scalar = memory(mem.dtype)
+    whole = vector(scalar, lanes)
+    x = "zeroinitializer"
+    for first, count in mask_pieces(on):
+        one = e.emit(f"load {vector(scalar, count)}, ptr {_place(e, where, mem, first)}, align {_align(mem, first)}")
+        if count == 1:
+            x = e.emit(f"insertelement {whole} {x}, {scalar} {one}, i32 {first}")
+            continue
+        wide = _shuffled(e, scalar, count, one, "poison", [i if i < count else -1 for i in range(lanes)])
+        x = _shuffled(e, scalar, lanes, x, wide, [lanes + i - first if first <= i < first + count else i for i in range(lanes)])
+    return x
+
+
+def store_in_pieces(e: LlvmEmitter, x: str, where: str, mem: Mem, mask: str, lanes: int) -> bool:
+    """Write the lanes that are on; False where an instruction with a mask is better, or the mask is not known."""
+    on = known(mask, lanes)
+    if on is None or not masked_in_pieces(on, mem.dtype.size, e.target.features, store=True):
+        return False
+    scalar = memory(mem.dtype)
+    for first, count in mask_pieces(on):
+        if count == 1:
+            one = e.emit(f"extractelement {vector(scalar, lanes)} {x}, i32 {first}")
+        else:
+            one = _shuffled(e, scalar, lanes, x, "poison", list(range(first, first + count)))
+        e.line(f"store {vector(scalar, count)} {one}, ptr {_place(e, where, mem, first)}, align {_align(mem, first)}")
+    return True
+
+
+def _shuffled(e: LlvmEmitter, scalar: str, lanes: int, a: str, b: str, picks: list[int]) -> str:
+    ty = vector(scalar, lanes)
+    chosen = ", ".join(f"i32 {p}" if p >= 0 else "i32 poison" for p in picks)
+    return e.emit(f"shufflevector {ty} {a}, {ty} {b}, <{len(picks)} x i32> <{chosen}>")
+
+
+def _place(e: LlvmEmitter, where: str, mem: Mem, lane: int) -> str:
+    return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {where}, i64 {lane}") if lane else where
+
+
+def _align(mem: Mem, lane: int) -> int:
+    return gcd(mem.align, lane * mem.dtype.size) if lane else mem.align
+
+
+# updates of memory ----------------------------------------------------------------------------------------------------
+# Updates of memory that some processors are slow at as LLVM would write them. It is kept from that by instructions of
+# no length that it does not see through.
+#
+# Updates of places that a vector of indices says (histograms): a processor that guesses from an address's registers
+# what a load depends on takes it to need the store before it that has the same two registers in its address, although
+# one of them has got another number from a vector meanwhile. Each wrong guess costs it about twenty cycles. So the
+# address is put into one register.
+#
+# Choices between what is at a place and something else (extremes by segment): LLVM makes a masked store of the choice
+# and the store, which is dozens of instructions in a processor without registers for masks.
+
+
+ALONG = frozenset({"add", "sub", "mul", "shl", "cast", "min", "max", "select"})
+"""What an index goes through on its way from a lane."""
+CHOICES = frozenset({"select", "min", "max"})
+
+
+def updated_addresses(program: Program) -> set[Val]:
+    """Indices from lanes of vectors at which a place is read and written."""
+    found: set[Val] = set()
+    for phase in program.phases:
+        code = list(statements(phase.body))
+        read = {(s.mem, s.args[0]) for s in code if isinstance(s, Instr) and s.op in READS and s.args[0].lanes == 1}
+        written = {(s.mem, s.args[0]) for s in code if isinstance(s, Instr) and s.op in WRITES}
+        lanes: set[Val] = set()  # and what is made of them: each instruction is looked at once, however often its value is used
+        for s in code:
+            if isinstance(s, Instr) and s.out is not None and (s.op == "extract" or (s.op in ALONG and not lanes.isdisjoint(s.args))):
+                lanes.add(s.out)
+        found |= {at for _, at in read & written if at in lanes}
+    return found
+
+
+def stored_choices(program: Program) -> set[Val]:
+    """Vectors of one register that are stored where one of the two comes from that they are chosen of."""
+    found: set[Val] = set()
+    for phase in program.phases:
+        code = [s for s in statements(phase.body) if isinstance(s, Instr)]
+        read = {s.out: (s.mem, s.args[0]) for s in code if s.op in READS and s.out is not None}
+        choices = {s.out: s.args for s in code if s.op in CHOICES and s.out is not None and _masked(s.out)}
+        stores = ((s.args[1], (s.mem, s.args[0])) for s in code if s.op == "store" and len(s.args) == 2)
+        found |= {v for v, place in stores if any(read.get(a) == place for a in choices.get(v, ()))}
+    return found
+
+
+def _masked(v: Val) -> bool:
+    """Whether there are masked stores of what fills a register so."""
+    return v.dtype.size in (4, 8) and v.lanes * v.dtype.size in (16, 32)
+
+
+def in_one_register(address: str) -> str:
+    """The instruction that keeps an address from becoming part of the access."""
+    return f'call ptr asm "", "=r,0"(ptr {address})'
+
+
+def apart(ty: str, value: str) -> str:
+    """The instruction that keeps a vector from becoming part of the store."""
+    return f'call {ty} asm "", "=x,0"({ty} {value})'
 
 
 def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
@@ -77,7 +197,7 @@ def load(e: LlvmEmitter, s: Instr) -> str:
             e.where[s.result.id] = where
             x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
         elif lanes > 1:
-            x = known_masks.load(e, where, mem, e.of(mask), lanes) or _masked_load(e, "load", where, mem, mask, lanes)
+            x = load_in_pieces(e, where, mem, e.of(mask), lanes) or _masked_load(e, "load", where, mem, mask, lanes)
         else:
             x = _guarded_load(e, ty, where, mem, mask)
     if mem.dtype.kind == "b":
@@ -129,7 +249,7 @@ def store(e: LlvmEmitter, s: Instr) -> str:
     if mask is None:
         e.line(plain)
     elif lanes > 1:
-        if not known_masks.store(e, x, where, mem, e.of(mask), lanes):
+        if not store_in_pieces(e, x, where, mem, e.of(mask), lanes):
             _masked_store(e, "store", x, where, mem, e.of(mask), lanes)
     else:
         n = e.fresh()

@@ -9,11 +9,97 @@ from ...ir.errors import BuildError
 from ...program.ops import COMPARISONS, PAGE, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
-from . import half, lanes, narrowing
-from .division import divmod_, fdiv, quot, unsupported
-from .emitter import LlvmEmitter
-from .scale import root_guess, scale2
-from .types import SCALAR, constant, suffix, type_of, vector
+from . import llvm_half
+from .division import divmod_, fdiv, quot, root_guess, scale2, unsupported
+from .llvm_emitter import SCALAR, LlvmEmitter, constant, suffix, type_of, vector
+from .llvm_emitter import splat as constant_splat
+
+# vectors of bytes -----------------------------------------------------------------------------------------------------
+# Vectors of 32-bit integers as bytes, where LLVM takes each register apart: AVX2 packs two registers at a time.
+
+
+LANES = 32
+"""Bytes of a register: four registers of 32-bit integers."""
+_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
+"""Where packs of halves of registers leave each group of four bytes."""
+
+
+def packs_bytes(e: LlvmEmitter, src: DType, to: DType, lanes: int) -> bool:
+    """Whether a conversion to bytes is one of whole registers that are packed."""
+    return e.target.packs_bytes and src.size == 4 and to.is_int and to.size == 1 and lanes >= LANES and lanes & (lanes - 1) == 0
+
+
+def bytes_of(e: LlvmEmitter, x: str, src: DType, lanes: int) -> str:
+    """The lowest byte of each element: what packing would limit to a byte is cut to one before."""
+    ty = f"<{lanes} x i32>"
+    if src.is_float:
+        x = e.emit(f"fptosi <{lanes} x float> {x} to {ty}")
+    whole = [_packed(e, ty, x, first) for first in range(0, lanes, LANES)]
+    while len(whole) > 1:
+        count = lanes // len(whole)
+        picks = ", ".join(f"i32 {i}" for i in range(2 * count))
+        pairs = zip(whole[::2], whole[1::2], strict=True)
+        whole = [e.emit(f"shufflevector <{count} x i8> {a}, <{count} x i8> {b}, <{2 * count} x i32> <{picks}>") for a, b in pairs]
+    return whole[0]
+
+
+def _packed(e: LlvmEmitter, ty: str, x: str, first: int) -> str:
+    """32 bytes of as many elements from `first` on."""
+    words, shorts, chars = "<8 x i32>", "<16 x i16>", "<32 x i8>"
+    cut = []
+    for at in range(first, first + LANES, 8):
+        picks = ", ".join(f"i32 {at + i}" for i in range(8))
+        part = e.emit(f"shufflevector {ty} {x}, {ty} poison, <8 x i32> <{picks}>")
+        cut.append(e.emit(f"and {words} {part}, splat (i32 255)"))
+    to_shorts, to_chars = "@llvm.x86.avx2.packusdw", "@llvm.x86.avx2.packuswb"
+    e.declare(to_shorts, f"declare {shorts} {to_shorts}({words}, {words})")
+    e.declare(to_chars, f"declare {chars} {to_chars}({shorts}, {shorts})")
+    low, high = (e.emit(f"call {shorts} {to_shorts}({words} {a}, {words} {b})") for a, b in (cut[:2], cut[2:]))
+    found = e.emit(f"bitcast {chars} {e.emit(f'call {chars} {to_chars}({shorts} {low}, {shorts} {high})')} to {words}")
+    order = ", ".join(f"i32 {i}" for i in _ORDER)
+    return e.emit(f"bitcast {words} {e.emit(f'shufflevector {words} {found}, {words} poison, <8 x i32> <{order}>')} to {chars}")
+
+
+# lanes ----------------------------------------------------------------------------------------------------------------
+# Operations on lanes as LLVM instructions.
+
+
+def lane_splat(e: LlvmEmitter, s: Instr) -> str:
+    """A scalar in every lane."""
+    (a,), out = s.args, s.out
+    assert out is not None
+    x, scalar, ty = e.of(a), type_of(a), type_of(out)
+    if not x.startswith("%"):
+        return constant_splat(scalar, x)
+    first = e.emit(f"insertelement {ty} poison, {scalar} {x}, i32 0")
+    return e.emit(f"shufflevector {ty} {first}, {ty} poison, <{out.lanes} x i32> zeroinitializer")
+
+
+def lane_extract(e: LlvmEmitter, s: Instr) -> str:
+    """One lane."""
+    (a,) = s.args
+    return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {s.number}")
+
+
+def lane_every(e: LlvmEmitter, s: Instr) -> str:
+    """Whether all lanes of a condition hold: processors gather the lanes' signs in one instruction."""
+    (a,) = s.args
+    bits = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i{a.lanes}")
+    return e.emit(f"icmp eq i{a.lanes} {bits}, -1")
+
+
+def lane_insert(e: LlvmEmitter, s: Instr) -> str:
+    """A vector with one lane replaced."""
+    a, x = s.args
+    return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {s.number}")
+
+
+def lane_shuffle(e: LlvmEmitter, s: Instr) -> str:
+    """Lanes of one vector or two, in another order."""
+    a, b = s.args
+    picks = ", ".join(f"i32 {i}" for i in s.picks)
+    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
+
 
 _BINARY = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul"},
@@ -187,18 +273,18 @@ def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
         return x
     a, b = vector(SCALAR[src.name], lanes), vector(SCALAR[to.name], lanes)
     if src.narrow:
-        wide = half.widen(e, x, src.name, lanes)
+        wide = llvm_half.widen(e, x, src.name, lanes)
         return convert(e, wide, src.compute, to, lanes)
     if to.narrow:
-        narrow = half.round_to_odd(e, x, lanes) if src.name == "float64" else convert(e, x, src, to.compute, lanes)
-        return half.narrow(e, narrow, to.name, lanes)
+        narrow = llvm_half.round_to_odd(e, x, lanes) if src.name == "float64" else convert(e, x, src, to.compute, lanes)
+        return llvm_half.narrow(e, narrow, to.name, lanes)
     if to.kind == "b":
         zero = constant(0, src, lanes)
         return e.emit(f"{'fcmp une' if src.is_float else 'icmp ne'} {a} {x}, {zero}")
     if src.is_float and to.is_float:
         return e.emit(f"{'fpext' if to.size > src.size else 'fptrunc'} {a} {x} to {b}")
-    if narrowing.packs(e, src, to, lanes):
-        return narrowing.bytes_of(e, x, src, lanes)
+    if packs_bytes(e, src, to, lanes):
+        return bytes_of(e, x, src, lanes)
     if src.is_float:
         return e.emit(f"{'fptosi' if to.kind == 'i' else 'fptoui'} {a} {x} to {b}")
     if to.is_float:
@@ -287,10 +373,10 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "bitcast": _bitcast,
     "aligned": _aligned,
     "apart": _apart,
-    "splat": lanes.splat,
-    "extract": lanes.extract,
-    "every": lanes.every,
-    "insert": lanes.insert,
-    "shuffle": lanes.shuffle,
+    "splat": lane_splat,
+    "extract": lane_extract,
+    "every": lane_every,
+    "insert": lane_insert,
+    "shuffle": lane_shuffle,
     "dot": _dot,
 }

@@ -5,19 +5,136 @@ and result are known to fit (`program.facts.Intervals`)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from ...ir.dtypes import DType, bool_, index, int32, int64
+from ...ir.dtypes import DType, bool_, float32, index, int32, int64
 from ...ir.errors import BuildError
 from ...program.facts import INT32, inside
 from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, PAGE, READS, TWIN_ONLY, WRITES
 from ...program.ops import OPS as PROGRAM_OPS
 from ...program.program import Instr, Val
 from ...targets.languages import Language
-from . import conversions, lanes, memory
-from .dialect import atom
-from .emitter import CFamilyEmitter, Table
-from .types import MASKS, UNSIGNED, form, unsigned
+from . import c_memory
+from .c_emitter import CFamilyEmitter, Table, atom
+from .c_half import narrow, round_to_odd, widen
+from .c_types import MASKS, UNSIGNED, form, unsigned
+
+# lanes ----------------------------------------------------------------------------------------------------------------
+# Operations that move elements between lanes: splat, extract, insert, shuffle.
+
+
+def lane_splat(e: CFamilyEmitter, s: Instr) -> None:
+    """A scalar in every lane."""
+    e.remember_splat(s.result, s.args[0])
+
+
+def lane_extract(e: CFamilyEmitter, s: Instr) -> None:
+    """One lane."""
+    (a,), i, out = s.args, s.number, s.result
+    x = (e.bools(a) if a.dtype is bool_ else e.lanes(a))[i]
+    if re.fullmatch(r"[\w.]+" if e.widest == 1 else r"\w+", x) and (a.dtype is bool_ or e.form(a, a.lanes) is e.form(out)):
+        e.alias(out, [x])
+    else:
+        e.define(out, [x if a.dtype is bool_ else e.convert(x, e.form(a, a.lanes), e.form(out), 1)])
+
+
+def lane_every(e: CFamilyEmitter, s: Instr) -> None:
+    """Whether all lanes of a condition hold."""
+    e.define(s.result, [" & ".join(e.bools(s.args[0]))])
+
+
+def lane_insert(e: CFamilyEmitter, s: Instr) -> None:
+    """A vector with one lane replaced."""
+    a, x = s.args
+    lanes = [*_movable(e, a), *_movable(e, x)]
+    lanes[s.number] = lanes.pop()
+    _place(e, s.result, lanes)
+
+
+def lane_shuffle(e: CFamilyEmitter, s: Instr) -> None:
+    """Lanes of two vectors in any order."""
+    lanes = [x for v in s.args for x in _movable(e, v)]
+    _place(e, s.result, [lanes[i] for i in s.picks])
+
+
+def _movable(e: CFamilyEmitter, v: Val) -> list[str]:
+    """Every element in the form that elements change places in; bools as conditions."""
+    if v.dtype is bool_:
+        return e.bools(v)
+    full, to = form(v.dtype), e.moves_as(form(v.dtype))
+    if v.id in e.uniform:
+        return [e.uniform[v.id] if to is full else e.reinterpret(e.uniform[v.id], full, to, 1)] * v.lanes
+    out = []
+    for x, w in zip(e.of(v), e.widths(v), strict=True):
+        x = x if to is full else e.reinterpret(x, full, to, w)
+        out += [x] if w == 1 else [e.lane(x, i) for i in range(w)]
+    return out
+
+
+def _place(e: CFamilyEmitter, out: Val, lanes: list[str]) -> None:
+    """Define a vector (or a scalar) by its elements."""
+    if e.widest == 1 and all(re.fullmatch(r"[\w.]+", x) for x in lanes):
+        e.alias(out, lanes)
+        return
+    mask = int32 if out.dtype is bool_ and out.lanes > 1 else None
+    f = mask or e.form(out, out.lanes)
+    to = f if mask or out.dtype is bool_ else e.moves_as(f)
+    exprs, at = [], 0
+    for w in e.widths(out):
+        some = lanes[at : at + w]
+        text = some[0] if w == 1 else e.pack([f"-({e.type(f)}){atom(x)}" for x in some] if mask else some, to)
+        exprs.append(text if to is f else e.reinterpret(text, to, f, w))
+        at += w
+    e.define(out, exprs, mask)
+
+
+# conversions ----------------------------------------------------------------------------------------------------------
+# Conversions of a Program in C-like languages: `cast` and `bitcast`.
+
+
+def cast(e: CFamilyEmitter, s: Instr) -> None:
+    """The same number as another type."""
+    out = s.result
+    (a,) = s.args
+    if a.dtype is out.dtype:
+        e.alias(out, e.of(a))
+        return
+    exprs = [convert(e, x, a.dtype, e.form(a, w), out.dtype, e.form(out, w), w) for x, w in zip(e.of(a), e.widths(a), strict=True)]
+    mask = MASKS[e.form(a, 2).size] if out.dtype is bool_ else None
+    e.define(out, exprs, mask)
+
+
+def convert(e: CFamilyEmitter, x: str, src: DType, have: DType, dst: DType, want: DType, width: int) -> str:
+    """`x` of type `src` (in the form `have`) as `dst` (in the form `want`), as `cast` documents."""
+    if src.narrow:
+        wide = widen(e, x, src.name, width)
+        return convert(e, wide, float32, float32, dst, want, width)
+    if dst.narrow:
+        if src.name == "float64":
+            return narrow(e, round_to_odd(e, x, width), dst.name, width)
+        return narrow(e, convert(e, x, src, have, float32, float32, width), dst.name, width)
+    if dst is bool_:
+        return f"{x} != {e.literal(0, have)}"
+    if src is bool_ and width > 1:
+        same = MASKS[want.size]
+        return e.convert(f"({e.convert(x, have, same, width)} & {e.literal(1, same)})", same, want, width)
+    return e.convert(x, have, want, width)
+
+
+def bitcast(e: CFamilyEmitter, s: Instr) -> None:
+    """The same bits as another type."""
+    out = s.result
+    (a,) = s.args
+    if a.dtype.size != out.dtype.size or a.lanes != out.lanes or bool_ in (a.dtype, out.dtype):
+        raise BuildError(f"bitcast of {a.type} to {out.type} is not an operation of Programs")
+    have, want = form(a.dtype), form(out.dtype)
+    exprs = []
+    for x, w in zip(e.as_form(a, have), e.widths(a), strict=True):
+        bits = x if have is want else e.reinterpret(x, have, want, w)
+        exprs.append(e.convert(bits, want, e.form(out, w), w))
+    e.define(out, exprs)
+
 
 # elementwise ------------------------------------------------------------------------------------------------
 # What writes an element-wise operation in C-like languages, piece by piece, and integers that wrap.
@@ -363,21 +480,21 @@ _EVERY: Table = {
     "exp2": _exp2,
     "root_guess": _root_guess,
     "select": _select,
-    "cast": conversions.cast,
-    "bitcast": conversions.bitcast,
+    "cast": cast,
+    "bitcast": bitcast,
     "aligned": _aligned,
     "apart": _apart,
     "dot": _dot,
-    "splat": lanes.splat,
-    "extract": lanes.extract,
-    "every": lanes.every,
-    "insert": lanes.insert,
-    "shuffle": lanes.shuffle,
-    **dict.fromkeys(READS - MATRIX_LOADS, memory.load),
+    "splat": lane_splat,
+    "extract": lane_extract,
+    "every": lane_every,
+    "insert": lane_insert,
+    "shuffle": lane_shuffle,
+    **dict.fromkeys(READS - MATRIX_LOADS, c_memory.load),
     **dict.fromkeys(MATRIX_LOADS, _ldmatrix),
     "mma": _mma,
-    **dict.fromkeys(WRITES, memory.store),
-    "prefetch": memory.prefetch,
+    **dict.fromkeys(WRITES, c_memory.store),
+    "prefetch": c_memory.prefetch,
     "barrier": _barrier,
     "shfl_xor": _shuffle_xor,
     "copy_async": _copy_async,

@@ -7,8 +7,7 @@ The 8-bit floats are converted as float16 is."""
 from __future__ import annotations
 
 from ...ir.dtypes import FORMATS, FloatFormat
-from .emitter import LlvmEmitter
-from .types import splat, vector
+from .llvm_emitter import LlvmEmitter, splat, vector
 
 
 def _i(value: int, lanes: int, scalar: str = "i32") -> str:

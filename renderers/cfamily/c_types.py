@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from ...ir.dtypes import DType, bool_, float32, int8, int16, int32, int64, uint8, uint16, uint32, uint64
-from ..llvm.types import literal as llvm_literal
+from ..llvm.llvm_emitter import literal as llvm_literal
 
 MASKS = {1: int8, 2: int16, 4: int32, 8: int64}
 """Forms of bools in vectors, by size."""

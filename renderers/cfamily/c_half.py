@@ -1,6 +1,6 @@
 """Conversions of the storage types in C-like languages, in integer code unless the language has an instruction for it.
 
-The arithmetic is that of `renderers.llvm.half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
+The arithmetic is that of `renderers.llvm.llvm_half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
 float32; the 8-bit floats are converted as float16 is. A conversion is a function of a vector, so that kernels stay short."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import FORMATS, DType, FloatFormat, dtype, float32, float64, int32, int64, uint8, uint32
-from .emitter import CFamilyEmitter
-from .types import form
+from .c_emitter import CFamilyEmitter
+from .c_types import form
 
 
 def widen(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
