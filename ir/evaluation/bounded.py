@@ -3,12 +3,13 @@
 `bounded(kernel)` is what `error_bound.Errors` computes, written as a kernel, so that a device can compute the reference of a kernel that takes
 long in NumPy. It knows sums, maxima, arithmetic, some functions of floats, and integers that no float decides (matmuls, convolutions, forces,
 distances, decoded weights, gathers and what follows them); for everything else it is None, and NumPy evaluates. The formulas are those of
-`error_bound`, whose sources it names."""
+`error_bound`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, prod
+from types import SimpleNamespace
 
 from ..body import Reduce, Store, Value
 from ..buffer import load, load_parts
@@ -18,15 +19,23 @@ from ..kernel import Kernel
 from ..node import ABOUT, COMPARE, Node, axes_of, const, ref, walk
 from ..operators import rebuild, where
 from .algebra import narrows
-from .error_bound import FUNCTION_ULP, MANTISSA, SMALLEST
+from .error_bound import (
+    FUNCTION_ULP,
+    MANTISSA,
+    SMALLEST,
+    chosen_error,
+    extreme_error,
+    function_error,
+    last_place,
+    or_zero,
+    product_error,
+    quotient_error,
+    sum_error,
+    total,
+)
 from .reference import SLACK
 from .stores import apart, unrounded
 from .values import factors_of
-
-# bounded node -----------------------------------------------------------------------------------------------
-# A float expression in float64 beside the error that a correct result may have, and what arithmetic makes of both.
-#
-# The formulas are those of `error_bound`, as expressions of a kernel instead of arrays.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,21 @@ class UnknownError(Exception):
 
 
 FUNCTIONS = {"exp": exp, "tanh": tanh, "erf": erf, "sqrt": sqrt, "log": log}
+NODES = SimpleNamespace(
+    maximum=maximum, minimum=minimum, absolute=absolute, sqrt=sqrt, exp=exp, tanh=tanh, where=where,
+    exp_error=lambda v, e: where(e > 1.0, where(v.eq(0.0), 0.0, v * expm1(e)), (1.0 + e) * e * v),
+    by_size=lambda e, small, large: where(e < 1.0, small(), large()),
+)  # fmt: skip
+"""Functions of expressions, for the formulas; each element's own error decides which formula it has."""
+
+
+def number(x: float) -> Node:
+    """A constant in float64."""
+    return const(x, float64)
 
 
 def unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
-    """Functions whose error grows by their slope. Where `error_bound` chooses a formula by the largest error of all, this does so for each
-    element: what is above 1 has the formula for large errors."""
+    """A function of a float."""
     x, e = a.value, a.error
     if op in ("neg", "abs"):
         return BoundedNode(-x if op == "neg" else absolute(x), e)
@@ -54,17 +73,7 @@ def unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
         raise UnknownError
     v = FUNCTIONS[op](x)
     if e is not None:
-        least = maximum(0.0, absolute(x) - SLACK * e)
-        if op == "log":
-            e = e / maximum(absolute(x) - e, SMALLEST["float32"])
-        elif op == "sqrt":
-            e = minimum(e / maximum(v, SMALLEST["float32"]), sqrt(e))
-        elif op == "exp":
-            e = where(e > 1.0, where(v.eq(0.0), 0.0, v * expm1(e)), (1.0 + e) * e * v)
-        elif op == "tanh":
-            e = where(e < 1.0, e * minimum(1.0, 1.0 - v * v + e), e * (1.0 - tanh(least) * tanh(least)))
-        else:
-            e = where(e < 1.0, e * minimum(1.1284, 1.1284 * exp(-x * x) + e), e * (1.1284 * exp(-(least * least))))
+        e = function_error(NODES, op, x, v, e, SLACK)
     made = paired(v, e, (1.0 if op == "sqrt" else FUNCTION_ULP) * of.eps, SMALLEST.get(of.name, 0.0))
     return _open(made, of) if op == "exp" else made
 
@@ -79,32 +88,10 @@ def _open(a: BoundedNode, of: DType) -> BoundedNode:
 
 
 def quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
-    """A division, whose divisor may come as near to zero as its error says."""
-    v, ey = a.value / b.value, b.error
-    if a.error is None and ey is None:
-        return rounded(v, None, of)
-    e = or_zero(a.error) if ey is None else absolute(v) * ey + or_zero(a.error)
-    return _open(rounded(v, e * (1.0 / maximum(absolute(b.value) - or_zero(ey), SMALLEST["float32"])), of), of)
-
-
-def number(x: float) -> Node:
-    """A constant in float64."""
-    return const(x, float64)
-
-
-def or_zero(e: Node | None) -> Node:
-    """The error, as an expression."""
-    return number(0.0) if e is None else e
-
-
-def total(*errors: Node | None) -> Node | None:
-    """The sum of errors, or None where all are exact."""
-    known = [e for e in errors if e is not None]
-    out = known[0] if known else None
-    for e in known[1:]:
-        assert out is not None
-        out = out + e
-    return out
+    """A division."""
+    v = a.value / b.value
+    e = quotient_error(NODES, v, b.value, a.error, b.error)
+    return rounded(v, None, of) if e is None else _open(rounded(v, e, of), of)
 
 
 def paired(value: Node, error: Node | None, eps: float, smallest: float) -> BoundedNode:
@@ -208,9 +195,8 @@ class _Values:
         s = self._sum(v.name, v, "add", r.axes, term)
         squares = self._sum(v.name + _SQUARES, v, "add", r.axes, term * term)
         count = prod(_extent(a) for a in r.axes)
-        grown = (sqrt(squares) + absolute(s)) * (eps * count**0.5) + count * SMALLEST[r.dtype.name]
-        if terms is not None:
-            grown = grown + self._sum(v.name + _TERMS, v, "add", r.axes, terms)
+        added = None if terms is None else self._sum(v.name + _TERMS, v, "add", r.axes, terms)
+        grown = sum_error(NODES, s, squares, added, count, eps, r.dtype)
         self.body.append(Value(v.name + ERROR, v.axes, grown, float64))
         self._known[v.name] = True
 
@@ -222,13 +208,8 @@ class _Values:
             p = self.of(r.expr)
             return p.value, p.error, v.dtype.eps
         x, y = self._two([(axes_of(f), self.of(f)) for f in factors], v.dtype)
-        parts = []
-        if x.error is not None:
-            parts.append(x.error * (absolute(y.value) + or_zero(y.error)))
-        if y.error is not None:
-            parts.append(absolute(x.value) * y.error)
         eps = max([v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)])
-        return x.value * y.value, total(*parts), eps
+        return x.value * y.value, product_error(NODES, x.value, y.value, x.error, y.error), eps
 
     def _two(self, factors: list[tuple[set[Node], BoundedNode]], of: DType) -> tuple[BoundedNode, BoundedNode]:
         """Factors multiplied together, the smallest result first, until two are left: as `values` does it."""
@@ -268,13 +249,11 @@ class _Values:
         if n.op == ABOUT:
             to, times = n.arg
             a = self.of(n.src[0])
-            return paired(a.value, a.error, times * to.eps / (2 * SLACK), times * SMALLEST[to.name] / SLACK)
+            return paired(a.value, a.error, *last_place(to, SLACK, times / 2))
         if n.op == "where":
             condition = self._plain(n.src[0])
             a, b = self.of(n.src[1]), self.of(n.src[2])
-            known = a.error is not None or b.error is not None
-            error = where(condition, or_zero(a.error), or_zero(b.error)) if known else None
-            return BoundedNode(where(condition, a.value, b.value), error)
+            return BoundedNode(where(condition, a.value, b.value), chosen_error(NODES, condition, a.error, b.error))
         if len(n.src) == 1:
             return unary(n.op, self.of(n.src[0]), n.src[0].dtype)
         return self._binary(n.op, self.of(n.src[0]), self.of(n.src[1]), n.dtype)
@@ -295,7 +274,7 @@ class _Values:
         x, y, ex, ey = a.value, b.value, a.error, b.error
         if op in ("max", "min"):
             value = maximum(x, y) if op == "max" else minimum(x, y)
-            return BoundedNode(value, None if ex is None and ey is None else maximum(or_zero(ex), or_zero(ey)))
+            return BoundedNode(value, extreme_error(NODES, ex, ey))
         if op in ("add", "sub"):
             return rounded(x + y if op == "add" else x - y, total(ex, ey), of)
         if op == "div":
@@ -305,12 +284,9 @@ class _Values:
         return self._product(a, b, of)
 
     def _product(self, a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
-        x, y, ex, ey = a.value, b.value, a.error, b.error
-        parts = [] if ex is None else [ex * (absolute(y) + or_zero(ey))]
-        if ey is not None:
-            parts.append(ey * absolute(x))
-        made = rounded(x * y, total(*parts), of)
-        if parts or of.size < 8:
+        e = product_error(NODES, a.value, b.value, a.error, b.error)
+        made = rounded(a.value * b.value, e, of)
+        if e is not None or of.size < 8:
             return made
         # as in `error_bound`: exact zeros are multiplied exactly
         return BoundedNode(made.value, where(made.value.eq(0.0), number(0.0), or_zero(made.error)))
@@ -326,8 +302,7 @@ class _Values:
         value = a.value.cast(to).cast(float64)
         if a.error is None:
             return BoundedNode(value, None)
-        # as in `error_bound`: one unit in the last place, which SLACK must not multiply
-        made = paired(value, a.error, to.eps / SLACK, 2 * SMALLEST[to.name] / SLACK)
+        made = paired(value, a.error, *last_place(to, SLACK))
         return BoundedNode(value, where(a.error > 0.0, or_zero(made.error), 0.0))
 
 

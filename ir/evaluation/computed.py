@@ -17,7 +17,7 @@ from ..dtypes import OVERFLOW, DType, bool_
 from ..functions import SINE_END
 from ..node import PAIRED
 from .algebra import Algebra, Array, narrows
-from .error_bound import Errors, Pair, _zero, beyond, doubt_of_two
+from .error_bound import Errors, Pair, beyond, or_zero
 from .npmath import ProductLayout, contract, narrowed
 
 Mask = Array | None
@@ -123,12 +123,12 @@ class Kinds(Algebra):
     # what is known of an operand ----------------------------------------------------------------------------------
     def _reach(self, p: Pair) -> Array:
         """The largest magnitude that a computed value may have."""
-        return np.asarray(np.abs(p.value) + self.slack * _zero(p.error), np.float64)
+        return np.asarray(np.abs(p.value) + self.slack * or_zero(p.error), np.float64)
 
     def _finite_reach(self, p: Pair) -> Array:
         return np.where(np.isfinite(p.value), self._reach(p), 0.0)
 
-    def _zero(self, k: Kind) -> Mask:
+    def or_zero(self, k: Kind) -> Mask:
         """Where it is exactly 0, its sign known."""
         return less(either(k.pair.value == 0), k.unsure)
 
@@ -136,7 +136,7 @@ class Kinds(Algebra):
         """Where it may be 0 or of either sign, and that it is one of these is not known."""
         value, e = k.pair.value, k.pair.error
         near = np.zeros(value.shape, bool) if e is None else (np.abs(value) <= self.slack * e) & (e > 0)
-        return less(either(near, None if k.unsure is None else k.unsure & (value == 0)), self._zero(k))
+        return less(either(near, None if k.unsure is None else k.unsure & (value == 0)), self.or_zero(k))
 
     def _exact(self, k: Kind) -> Array:
         return np.isfinite(k.pair.value) if k.pair.error is None else np.isfinite(k.pair.value) & (k.pair.error == 0)
@@ -185,7 +185,7 @@ class Kinds(Algebra):
         loose, unsure, x = a.loose, a.unsure, a.pair.value
         nil = either(pair.value == 0)
         if op in ("log", "log1p", "sqrt"):
-            loose = either(loose, np.abs(x + 1.0) <= self.slack * _zero(a.pair.error) if op == "log1p" else self._near(a))
+            loose = either(loose, np.abs(x + 1.0) <= self.slack * or_zero(a.pair.error) if op == "log1p" else self._near(a))
         if op in ("sin", "cos") and dtype.size == 8:
             loose = either(loose, np.isfinite(x) & (np.abs(x) >= SINE_END))
         if op in ("exp", "expm1"):
@@ -195,7 +195,7 @@ class Kinds(Algebra):
         elif op == "log":
             unsure = nil
         elif op != "neg":
-            unsure = less(nil, self._zero(a))  # only 0 itself gives a 0 whose sign is sure
+            unsure = less(nil, self.or_zero(a))  # only 0 itself gives a 0 whose sign is sure
         return self._made(pair, less(loose, either(np.isnan(x) & ~full(a.loose, x))), unsure, dtype, op in _DISTINCT)
 
     def binary(self, op: str, a: Kind, b: Kind, dtype: DType) -> Kind:
@@ -222,7 +222,7 @@ class Kinds(Algebra):
         then neither is a product that it could be fused with."""
         exact = self._exact(a) & self._exact(b)
         signed = less(less(exact, a.unsure), b.unsure)  # (of an exact 0 the sign may be unsure all the same: that of an extreme)
-        sure = either(signed, None if (x := self._zero(a)) is None or (y := self._zero(b)) is None else x & y)
+        sure = either(signed, None if (x := self.or_zero(a)) is None or (y := self.or_zero(b)) is None else x & y)
         return None, less(either(value == 0), sure), exact
 
     def _mul(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
@@ -230,16 +230,16 @@ class Kinds(Algebra):
         for x, y in ((a, b), (b, a)):
             wild = either(~np.isfinite(y.pair.value))
             if wild is not None:
-                zero = self._zero(x) if self.skips else None
+                zero = self.or_zero(x) if self.skips else None
                 loose = either(loose, both(self._near(x), wild), both(zero, wild))
-        zeros = [both(self._zero(x), ~full(self._near(y), y.pair.value)) for x, y in ((a, b), (b, a))]
+        zeros = [both(self.or_zero(x), ~full(self._near(y), y.pair.value)) for x, y in ((a, b), (b, a))]
         return loose, less(either(value == 0), either(*zeros)), False
 
     def _div(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
         near = self._near(b)
         # 0/0, or something that is nearly 0
         nearly = both(self._near(a), either(b.pair.value == 0))
-        known = ~full(self._near(a), a.pair.value) & (full(self._zero(a), a.pair.value) | np.isinf(b.pair.value))
+        known = ~full(self._near(a), a.pair.value) & (full(self.or_zero(a), a.pair.value) | np.isinf(b.pair.value))
         return either(near, nearly), less(either(value == 0), either(known)), True
 
     def _of_two(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
@@ -324,7 +324,7 @@ class Kinds(Algebra):
         loose: Mask = None
         for p, q, swap in ((x, y, False), (y, x, True)):
             wild = either(~np.isfinite(q.pair.value))
-            met = [(p.loose, np.ones(q.pair.value.shape, bool)), (self._near(p), wild), (self._zero(p) if self.skips else None, wild)]
+            met = [(p.loose, np.ones(q.pair.value.shape, bool)), (self._near(p), wild), (self.or_zero(p) if self.skips else None, wild)]
             for m, n in met:
                 if m is not None and n is not None:
                     pair = (n, m) if swap else (m, n)
@@ -434,3 +434,9 @@ class Computed(Kinds):
 
 def _given(k: Kind, dtype: DType) -> Kind:
     return replace(k, made=k.pair.value if dtype.is_float else None)
+
+
+def doubt_of_two(value: Array, exact: Array, near: Array) -> tuple[Array, Array]:
+    """(loose, unsure) of a power or a quotient rounded down. What is computed of `exact` operands is sure; special results of others, and
+    those of what may be zero (`near`), are not."""
+    return (~np.isfinite(value) | near) & ~exact, (value == 0) & ~exact

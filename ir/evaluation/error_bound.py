@@ -9,8 +9,11 @@ Infinite values carry no error; an integer has one only where rounded floats cou
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,21 +23,110 @@ from ..node import PAIRED
 from .algebra import BINARY, UNARY, Algebra, Array, narrows
 from .npmath import COUNTS, INTEGER, ProductLayout, exp_error
 
+SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
+    name: f.least / 2 for name, f in FORMATS.items()
+}
+"""The absolute rounding of subnormal results."""
+_LEAST = SMALLEST["float32"]
+"""What a divisor is kept above."""
+
+# formulas ---------------------------------------------------------------------------------------------------------
+# What operations make of the errors of their operands (None: exact), over arrays here and over expressions of a kernel in `bounded`: `m` has
+# the functions of either. `slack` is what the bound will be multiplied by.
+
+
+def _by_largest(e: Array, small: Callable[[], Array], large: Callable[[], Array]) -> Array:
+    return small() if e.max(initial=0.0) < 1.0 else large()
+
+
+ARRAYS = SimpleNamespace(
+    maximum=np.maximum, minimum=np.minimum, absolute=np.abs, sqrt=np.sqrt, exp=np.exp, tanh=np.tanh, where=np.where,
+    exp_error=exp_error, by_size=_by_largest,
+)  # fmt: skip
+"""Functions of arrays. `exp_error(v, e)`: at least v·(exp(e) − 1). `by_size(e, small, large)`: one formula for errors below 1, and one for
+others; of an array the largest error decides for all."""
+
+
+def or_zero(e: Any) -> Any:
+    """An error as a number."""
+    return 0.0 if e is None else e
+
+
+def total(*errors: Any) -> Any:
+    """The sum of errors; None where all are exact."""
+    known = [e for e in errors if e is not None]
+    return reduce(operator.add, known) if known else None
+
+
+def extreme_error(m: Any, ex: Any, ey: Any) -> Any:
+    """That of max(x, y) and min(x, y)."""
+    return None if ex is None and ey is None else m.maximum(or_zero(ex), or_zero(ey))
+
+
+def chosen_error(m: Any, condition: Any, ex: Any, ey: Any) -> Any:
+    """That of x where a condition holds, else y."""
+    return None if ex is None and ey is None else m.where(condition, or_zero(ex), or_zero(ey))
+
+
+def product_error(m: Any, x: Any, y: Any, ex: Any, ey: Any) -> Any:
+    """That of x · y, before it is rounded."""
+    return total(None if ex is None else ex * (m.absolute(y) + or_zero(ey)), None if ey is None else ey * m.absolute(x))
+
+
+def quotient_error(m: Any, v: Any, y: Any, ex: Any, ey: Any) -> Any:
+    """That of v = x / y, before it is rounded; y may come as near to zero as its error says."""
+    if ex is None and ey is None:
+        return None
+    e = or_zero(ex) if ey is None else m.absolute(v) * ey + or_zero(ex)
+    return e * (1.0 / m.maximum(m.absolute(y) - or_zero(ey), _LEAST))
+
+
+def sum_error(m: Any, s: Any, squares: Any, terms: Any, count: int, eps: float, dtype: DType) -> Any:
+    """That of the sum s of `count` terms, whose `squares` and errors (`terms`) add up to those."""
+    grown = (m.sqrt(squares) + m.absolute(s)) * (eps * count**0.5) + count * SMALLEST[dtype.name]
+    return grown if terms is None else grown + terms
+
+
+def function_error(m: Any, op: str, x: Any, v: Any, e: Any, slack: float) -> Any:
+    """What v = op(x) inherits of an x that is off by `e`: by the function's slope, where that is steepest."""
+    if op in ("exp", "expm1"):
+        return m.exp_error(v if op == "exp" else v + 1.0, e)
+    if op in ("log", "log1p"):
+        return e / m.maximum((m.absolute(x) if op == "log" else 1.0 + x) - e, _LEAST)
+    if op == "sqrt":
+        return m.minimum(e / m.maximum(v, _LEAST), m.sqrt(e))
+    if op in ("sin", "cos"):
+        return m.minimum(e, 2.0)
+    # the smallest magnitude that a computed x may have, where functions that end flat are steepest
+    least = m.maximum(0.0, m.absolute(x) - slack * e)
+    if op == "atan":
+        return e / (1.0 + least * least)
+    if op == "tanh":
+        return m.by_size(e, lambda: e * m.minimum(1.0, 1.0 - v * v + e), lambda: e * (1.0 - m.tanh(least) * m.tanh(least)))
+    return m.by_size(e, lambda: e * m.minimum(1.1284, 1.1284 * m.exp(-x * x) + e), lambda: e * (1.1284 * m.exp(-(least * least))))
+
+
+def last_place(to: DType, slack: float, units: float = 1.0) -> tuple[float, float]:
+    """(relative, absolute) error of units in the last place of a type, which `slack` must not multiply."""
+    return units * to.eps / slack, 2 * units * SMALLEST[to.name] / slack
+
+
+# functions of two -------------------------------------------------------------------------------------------------
 LARGEST_QUOTIENT = 2.0**53
 """From here on a quotient that is rounded down, and what it leaves, are not computed exactly."""
-_LEAST_POSITIVE = 2.0**-149
 Steps = Callable[[Array, Array, Callable[[Array], Array]], Array]
 
 
 def error_of_two(op: str, v: Array, values: tuple[Array, Array], errors: tuple[Any, Any], steps: Steps) -> Array:
-    """The error that `v`, `op` of two values with errors, inherits. `steps`: how far a step function can move."""
+    """The error that `v`, a power or a quotient rounded down of two values with errors, inherits. `steps`: how far a step function can
+    move."""
     (x, y), (ex, ey) = values, errors
     if op == "pow":
-        base = np.maximum(np.abs(x) - ex, _LEAST_POSITIVE)
-        slope = np.abs(np.log(np.maximum(np.abs(x), _LEAST_POSITIVE))) * ey + np.abs(y) * ex / base
+        base = np.maximum(np.abs(x) - ex, _LEAST)
+        slope = np.abs(np.log(np.maximum(np.abs(x), _LEAST))) * ey + np.abs(y) * ex / base
         return exp_error(np.abs(v), np.array(np.broadcast_to(slope, v.shape)))
     quotient = x / y
-    moved = steps(quotient, np.asarray((np.abs(quotient) * ey + ex) / np.maximum(np.abs(y) - ey, _LEAST_POSITIVE)), np.floor)
+    moved = steps(quotient, np.asarray((np.abs(quotient) * ey + ex) / np.maximum(np.abs(y) - ey, _LEAST)), np.floor)
     return np.asarray(moved if op == "floor_div" else ex + np.abs(quotient) * ey + np.abs(y) * moved)
 
 
@@ -43,49 +135,7 @@ def beyond(op: str, x: Array, y: Array) -> Array | None:
     return None if op == "pow" else np.asarray(np.abs(x / y) >= LARGEST_QUOTIENT)
 
 
-def doubt_of_two(value: Array, exact: Array, near: Array) -> tuple[Array, Array]:
-    """(loose, unsure) of a result. What is computed of `exact` operands is sure; special results of others, and those of what may be zero
-    (`near`), are not."""
-    return (~np.isfinite(value) | near) & ~exact, (value == 0) & ~exact
-
-
-# slopes -----------------------------------------------------------------------------------------------------
-# The error that a function's result inherits from its operand: by the function's slope, where that is steepest.
-
-
-_LEAST = 2.0**-149
-
-
-def inherited(op: str, at: tuple[Array, Array], e: Array, slack: float) -> Array:
-    """The error of v = op(x), `at` = (x, v), of an x that is off by `e`. `slack`: what the bound will be multiplied by."""
-    x, v = at
-    if op in ("exp", "expm1"):
-        return exp_error(v if op == "exp" else v + 1.0, e)
-    if op in ("log", "log1p"):
-        return np.asarray(e / np.maximum((np.abs(x) if op == "log" else 1.0 + x) - e, _LEAST))
-    if op == "sqrt":
-        return np.asarray(np.minimum(e / np.maximum(v, _LEAST), np.sqrt(e)))
-    if op in ("sin", "cos"):
-        return np.asarray(np.minimum(e, 2.0))
-    if op == "atan":
-        return np.asarray(e / (1.0 + _least(x, e, slack) ** 2))
-    small = e.max(initial=0.0) < 1.0
-    if op == "tanh":
-        return np.asarray(e * np.minimum(1.0, 1.0 - v * v + e) if small else e * (1.0 - np.tanh(_least(x, e, slack)) ** 2))
-    slope = 1.1284 * np.exp(-x * x) + e if small else 1.1284 * np.exp(-(_least(x, e, slack) ** 2))
-    return np.asarray(e * (np.minimum(1.1284, slope) if small else slope))
-
-
-def _least(x: Array, e: Array, slack: float) -> Array:
-    """The smallest magnitude that a computed x may have, where functions that end flat are steepest."""
-    return np.asarray(np.maximum(0.0, np.abs(x) - slack * e))
-
-
-# error bound ------------------------------------------------------------------------------------------------
-SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
-    name: f.least / 2 for name, f in FORMATS.items()
-}
-"""The absolute rounding of subnormal results."""
+# the algebra ------------------------------------------------------------------------------------------------------
 _COMPARE = ("lt", "le", "eq", "ne")
 MANTISSA = {8: 53, 4: 24, 2: 8, 1: 3}
 """Bits of whole numbers that every float of so many bytes holds."""
@@ -100,20 +150,6 @@ class Pair:
 
     value: Array
     error: Array | None
-
-
-def _total(*errors: Array | None) -> Array | None:
-    known = [e for e in errors if e is not None]
-    if not known:
-        return None
-    out = known[0]
-    for e in known[1:]:
-        out = out + e
-    return out
-
-
-def _zero(e: Array | None) -> Any:
-    return 0.0 if e is None else e
 
 
 class Errors(Algebra):
@@ -177,7 +213,7 @@ class Errors(Algebra):
         if op in _STEPS:
             return Pair(v, None if e is None else self._steps(x, e, _STEPS[op]))
         if e is not None:
-            e = inherited(op, (x, v), e, self.slack)
+            e = function_error(ARRAYS, op, x, v, e, self.slack)
         return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else FUNCTION_ULP)
 
     def _steps(self, x: Array, e: Array, f: Callable[[Array], Array]) -> Array:
@@ -190,18 +226,20 @@ class Errors(Algebra):
         v = self.exact.binary(op, x, y, dtype)
         known = ex is not None or ey is not None
         if op in _COMPARE:
-            return Pair(v, np.abs(x - y) <= 2 * self.slack * (_zero(ex) + _zero(ey)) if known else None)
+            return Pair(v, np.abs(x - y) <= 2 * self.slack * (or_zero(ex) + or_zero(ey)) if known else None)
         if op in INTEGER:
             if dtype is bool_:
-                return Pair(v, np.broadcast_to(np.logical_or(_zero(ex), _zero(ey)), v.shape) if known else None)
+                return Pair(v, np.broadcast_to(np.logical_or(or_zero(ex), or_zero(ey)), v.shape) if known else None)
             # an integer that rounding may have moved can come out as anything
-            return Pair(v, np.where(np.broadcast_to(_zero(ex) + _zero(ey), v.shape) > 0, 2.0 ** (8 * dtype.size), 0.0) if known else None)
+            return Pair(
+                v, np.where(np.broadcast_to(or_zero(ex) + or_zero(ey), v.shape) > 0, 2.0 ** (8 * dtype.size), 0.0) if known else None
+            )
         if op in ("max", "min"):
-            return self._pair(v, np.maximum(_zero(ex), _zero(ey)) if known else None)
+            return self._pair(v, extreme_error(ARRAYS, ex, ey))
         if op in ("add", "sub"):
-            return self._rounded(v, _total(ex, ey), dtype)
+            return self._rounded(v, total(ex, ey), dtype)
         if op == "mul":
-            e = _total(None if ex is None else ex * (np.abs(y) + _zero(ey)), None if ey is None else ey * np.abs(x))
+            e = product_error(ARRAYS, x, y, ex, ey)
             made = self._rounded(v, e, dtype)
             # exact zeros are multiplied exactly; the least subnormal number instead takes float64 a hundred cycles wherever it goes
             return (
@@ -210,18 +248,15 @@ class Errors(Algebra):
         if op in PAIRED:
             over = beyond(op, x, y)
             self.overflowed |= over is not None and bool(over.any())  # `certainty` knows
-            e = error_of_two(op, v, (x, y), (_zero(ex), _zero(ey)), self._steps) if known else None
+            e = error_of_two(op, v, (x, y), (or_zero(ex), or_zero(ey)), self._steps) if known else None
             return self._rounded(v, e, dtype, FUNCTION_ULP if op == "pow" else 1.0)
-        if known:
-            e = _zero(ex) if ey is None else np.abs(v) * ey + _zero(ex)
-            return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), SMALLEST["float32"])), dtype)
-        return self._rounded(v, None, dtype)
+        return self._rounded(v, quotient_error(ARRAYS, v, y, ex, ey), dtype)
 
     def where(self, cond: Pair, a: Pair, b: Pair, dtype: DType) -> Pair:
         v = np.where(cond.value, a.value, b.value)
-        e = None if a.error is None and b.error is None else np.where(cond.value, _zero(a.error), _zero(b.error))
+        e = chosen_error(ARRAYS, cond.value, a.error, b.error)
         if cond.error is not None:
-            gap = np.abs(np.subtract(a.value, b.value, dtype=np.float64)) / self.slack + np.maximum(_zero(a.error), _zero(b.error))
+            gap = np.abs(np.subtract(a.value, b.value, dtype=np.float64)) / self.slack + np.maximum(or_zero(a.error), or_zero(b.error))
             e = np.where(cond.error, gap, 0.0 if e is None else e)
         return self._pair(v, e)
 
@@ -238,8 +273,8 @@ class Errors(Algebra):
             self.overflowed |= bool(np.any(np.isfinite(x) & ~np.isfinite(v)))
             if e is None:
                 return Pair(v, None)
-            # what lies near the middle between two numbers may go to either: one unit in the last place, which `slack` must not multiply
-            made = self._pair(v, e, to.eps / self.slack, 2 * SMALLEST[to.name] / self.slack, to)
+            # what lies near the middle between two numbers may go to either: one unit in the last place
+            made = self._pair(v, e, *last_place(to, self.slack), to)
             assert made.error is not None
             return Pair(v, np.where(np.broadcast_to(e, made.error.shape) > 0, made.error, 0.0))
         if to.is_float and source.is_int and 8 * source.size > MANTISSA[to.size]:
@@ -247,8 +282,8 @@ class Errors(Algebra):
         return self._pair(v, e)
 
     def about(self, a: Pair, to: DType, times: int) -> Pair:
-        # exactly half a unit in the last place each time, which `slack` must not multiply
-        return self._pair(a.value, a.error, times * to.eps / (2 * self.slack), times * SMALLEST[to.name] / self.slack, to)
+        # exactly half a unit in the last place each time
+        return self._pair(a.value, a.error, *last_place(to, self.slack, times / 2), to)
 
     def mask(self, keep: Array, a: Pair) -> Pair:
         return self.map(a, lambda x: np.where(keep, x, x.dtype.type(0)))
@@ -261,25 +296,21 @@ class Errors(Algebra):
             squares = np.sum(np.square(x, dtype=np.float64), axis=axes) if dtype.is_float else None
             return s, squares, None if e is None else np.sum(e, axis=axes)
         if combine == "mul":
-            return s, np.prod(np.abs(x) + _zero(e), axis=axes), None
+            return s, np.prod(np.abs(x) + or_zero(e), axis=axes), None
         return s, None, None if e is None else np.max(e, axis=axes, initial=0.0)
 
     def join(self, combine: str, a: Any, b: Any) -> Any:
         s = BINARY[combine](a[0], b[0])
         if combine == "add":
-            return s, None if a[1] is None else a[1] + b[1], _total(a[2], b[2])
+            return s, None if a[1] is None else a[1] + b[1], total(a[2], b[2])
         if combine == "mul":
             return s, a[1] * b[1], None
-        return s, None, None if a[2] is None and b[2] is None else np.maximum(_zero(a[2]), _zero(b[2]))
+        return s, None, None if a[2] is None and b[2] is None else np.maximum(or_zero(a[2]), or_zero(b[2]))
 
     def finish(self, combine: str, state: Any, count: int, dtype: DType, eps: float) -> Pair:
         s, extra, e = state
         if combine == "add" and dtype.is_float:
-            grown = np.sqrt(np.maximum(extra, 0.0))
-            grown += np.abs(s)
-            grown *= eps * np.sqrt(count)
-            grown += count * SMALLEST[dtype.name]
-            return self._pair(s, grown if e is None else grown + e, of=dtype)
+            return self._pair(s, sum_error(ARRAYS, s, extra, e, count, eps, dtype), of=dtype)
         if combine == "mul" and dtype.is_float:
             return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + SMALLEST[dtype.name]), of=dtype)
         return self._pair(s, e)
@@ -290,9 +321,9 @@ class Errors(Algebra):
         squares = self.exact.product(u * u, v * v, layout, dtype) if dtype.is_float else None
         e: Array | None = None
         if x.error is not None:
-            e = self.exact.product(x.error, np.abs(v) + _zero(y.error), layout, dtype)
+            e = self.exact.product(x.error, np.abs(v) + or_zero(y.error), layout, dtype)
         if y.error is not None:
-            e = _total(e, self.exact.product(np.abs(u), y.error, layout, dtype))
+            e = total(e, self.exact.product(np.abs(u), y.error, layout, dtype))
         return s, squares, e
 
     def scan(self, combine: str, a: Pair, position: int, dtype: DType) -> Pair:
@@ -305,7 +336,7 @@ class Errors(Algebra):
             grown = np.sqrt(np.cumsum(s * s, axis=position)) + np.sqrt(count * np.cumsum(x * x, axis=position))
             e = dtype.eps * grown + count * SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position))
             return self._pair(s, e, of=dtype)
-        reach = np.cumprod(np.abs(x) + _zero(e), axis=position)
+        reach = np.cumprod(np.abs(x) + or_zero(e), axis=position)
         return self._pair(s, np.maximum(reach - np.abs(s), 0.0) + count * (dtype.eps * np.abs(s) + SMALLEST[dtype.name]))
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -315,7 +346,7 @@ class Errors(Algebra):
     def assign(self, out: Pair, key: Any, q: Pair) -> None:
         out.value[key] = q.value
         assert out.error is not None
-        out.error[key] = _zero(q.error)
+        out.error[key] = or_zero(q.error)
 
     def accumulator(self, size: int, combine: str, dtype: DType) -> Any:
         return self.exact.accumulator(size, combine, dtype), np.full(size, float(combine == "mul")), np.zeros(size), np.zeros(size)
@@ -326,11 +357,11 @@ class Errors(Algebra):
         np.add.at(count, at, 1.0)
         if combine == "add":
             np.add.at(extra, at, np.square(q.value, dtype=np.float64))
-            np.add.at(e, at, _zero(q.error))
+            np.add.at(e, at, or_zero(q.error))
         elif combine == "mul":
-            np.multiply.at(extra, at, np.abs(q.value) + _zero(q.error))
+            np.multiply.at(extra, at, np.abs(q.value) + or_zero(q.error))
         else:
-            np.maximum.at(e, at, _zero(q.error))
+            np.maximum.at(e, at, or_zero(q.error))
 
     def scattered(self, state: Any, combine: str, dtype: DType) -> Pair:
         """Elements of a 16-bit output that several writes share may have been rounded to it after each."""
