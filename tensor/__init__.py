@@ -13,6 +13,6 @@ from .gradients.grad import vjp as vjp
 from .gradients.vmap import vmap as vmap
 from .graph.symbolic_sizes import Var as Var
 from .handle import compute as compute
-from .memory.account import memory_cap as memory_cap
+from .running.buffers import memory_cap as memory_cap
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map

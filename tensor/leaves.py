@@ -12,7 +12,7 @@ from .graph.node import TensorNode, make
 from .graph.primitives import const
 from .graph.promotion import DEFAULT_FLOAT, default_of
 from .graph.source_lines import user_line, with_line
-from .memory import buffers
+from .running import buffers
 from .running.realise import realise
 
 if TYPE_CHECKING:

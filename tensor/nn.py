@@ -5,30 +5,23 @@ and is no different from the same expression written out."""
 
 from __future__ import annotations
 
-from .lift import lifted
-from .ops import activations as A
+from .lift import all_lifted, lifted
 from .ops import convolution as C
-from .ops import convolution as P
-from .ops import indexing as I
-from .ops import linalg as L
-from .ops import losses as S
-from .ops import norms as N
-from .ops import random as Z
+from .ops import neural as N
+from .ops import random as R
+from .ops.indexing import embedding as _embedding
+from .ops.linalg import linear as _linear
 
-relu, leaky_relu, elu, sigmoid, silu = lifted(A.relu), lifted(A.leaky_relu), lifted(A.elu), lifted(A.sigmoid), lifted(A.silu)
-softplus, mish, softsign, hardswish = lifted(A.softplus), lifted(A.mish), lifted(A.softsign), lifted(A.hardswish)
-gelu, softmax, log_softmax = lifted(A.gelu), lifted(A.softmax), lifted(A.log_softmax)
+relu, leaky_relu, elu, sigmoid, silu, softplus = all_lifted(N.relu, N.leaky_relu, N.elu, N.sigmoid, N.silu, N.softplus)
+mish, softsign, hardswish, gelu, softmax, log_softmax = all_lifted(N.mish, N.softsign, N.hardswish, N.gelu, N.softmax, N.log_softmax)
 
-layer_norm, rms_norm, group_norm = lifted(N.layer_norm), lifted(N.rms_norm), lifted(N.group_norm)
-instance_norm, batch_norm, normalize = lifted(N.instance_norm), lifted(N.batch_norm), lifted(N.normalize)
-batch_statistics = lifted(N.batch_statistics)
+layer_norm, rms_norm, group_norm, instance_norm = all_lifted(N.layer_norm, N.rms_norm, N.group_norm, N.instance_norm)
+batch_norm, batch_statistics, normalize = all_lifted(N.batch_norm, N.batch_statistics, N.normalize)
 
-conv, conv_transpose = lifted(C.conv), lifted(C.conv_transpose)
-max_pool, avg_pool, global_avg_pool = lifted(P.max_pool), lifted(P.avg_pool), lifted(P.global_avg_pool)
-linear, embedding = lifted(L.linear), lifted(I.embedding)
+cross_entropy, nll_loss, one_hot, mse_loss, l1_loss = all_lifted(N.cross_entropy, N.nll_loss, N.one_hot, N.mse_loss, N.l1_loss)
+huber_loss, bce_loss, bce_with_logits, kl_divergence = all_lifted(N.huber_loss, N.bce_loss, N.bce_with_logits, N.kl_divergence)
 
-cross_entropy, nll_loss, one_hot = lifted(S.cross_entropy), lifted(S.nll_loss), lifted(S.one_hot)
-mse_loss, l1_loss, huber_loss = lifted(S.mse_loss), lifted(S.l1_loss), lifted(S.huber_loss)
-bce_loss, bce_with_logits, kl_divergence = lifted(S.bce_loss), lifted(S.bce_with_logits), lifted(S.kl_divergence)
+conv, conv_transpose, max_pool, avg_pool = all_lifted(C.conv, C.conv_transpose, C.max_pool, C.avg_pool)
+global_avg_pool, linear, embedding = lifted(C.global_avg_pool), lifted(_linear), lifted(_embedding)
 
-dropout, uniform, normal, randint, bernoulli = (lifted(f) for f in (Z.dropout, Z.uniform, Z.normal, Z.randint, Z.bernoulli))
+dropout, uniform, normal, randint, bernoulli = all_lifted(R.dropout, R.uniform, R.normal, R.randint, R.bernoulli)

@@ -13,12 +13,12 @@ from .graph.symbolic_sizes import SymbolicSize, size
 from .handle import TensorHandle, node_of
 from .leaves import leaf
 from .lift import all_lifted, in_place, lifted, operator
-from .ops import activations as A
 from .ops import elementwise as E
 from .ops import indexing as I
 from .ops import joining as J
 from .ops import linalg as L
 from .ops import movement as M
+from .ops import neural as A
 from .ops import reduction as R
 from .ops import sorting as S
 from .ops.creation import tril, triu

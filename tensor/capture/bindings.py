@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..graph.source_lines import user_line
-from ..memory.buffers import BufferCell
+from ..running.buffers import BufferCell
 from ..tensor import Tensor
 
 DEPTH, MOST = 5, 2000

@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.index_maps import Shape
 from ..graph.source_lines import at, user_line
-from ..memory.buffers import TensorBuffer
+from ..running.buffers import TensorBuffer
 from ..tensor import Tensor
 from ..trees import Structure, flatten, unflatten
 

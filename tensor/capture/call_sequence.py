@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
 from ..graph.node import HostCall
-from ..memory import buffers
-from ..memory.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
-from ..memory.pools import rooms_of
+from ..running import buffers
+from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
 from ..running.observers import WATCH, timed
+from ..running.pools import rooms_of
 from .memory_plan import PlacedCalls, Spot
 
 if TYPE_CHECKING:

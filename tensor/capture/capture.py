@@ -13,7 +13,7 @@ from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.node import HostCall, Slot, TensorNode, make, walk
-from ..memory.buffers import BufferCell, TensorBuffer
+from ..running.buffers import BufferCell, TensorBuffer
 from ..running.current_capture import Capture, SizeCheck, capturing, outside
 from ..running.realise import realise
 from ..tensor import Tensor

@@ -3,163 +3,27 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...ir.given import check
-from ...ir.index import upper
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
-from ...ir.rewrite import apart
 from ...log import logger
-from ...search.background import BackgroundTuner
-from ...search.parallel_builds import BuildPlace
-from ..fusion.call_list import CallList, KernelCall, call_list
 from ..graph.captured_numbers import exact_number
-from ..graph.index_checks import check_of
-from ..graph.node import interned_in
 from ..graph.symbolic_sizes import SymbolicSize, concrete
-from ..memory.account import mb
-from ..memory.buffers import BufferSpec
-from ..memory.pools import rooms_of
 from ..running.current_capture import current
 from ..running.current_capture import thread as _current
-from ..running.observers import WATCH, timed
-from ..running.realise import detached
-from . import warm_start as warm
 from .bindings import bindings_of
 from .call_arguments import Arguments, CallLayout, Static, read
-from .call_sequence import CallSequence, LinkedCall
-from .capture import ArraySource, CapturedGraph, capture
-from .compiled_function import CompiledFunction
+from .capture import CapturedGraph, capture
+from .compiled_function import CompiledFunction, report
+from .graph_compiler import compiled
 from .jit_options import JitOptions, JitSettings, collect
-from .kernel_lookup import FoundKernel, looked_up, looked_up_again
-from .memory_plan import placed
-
-if TYPE_CHECKING:
-    from ...devices import Limits
-
-
-# compile ----------------------------------------------------------------------------------------------------
-# From a captured graph to a program: found on disk, or partitioned, pulled, looked up, built and placed.
-
-
-# tuning -----------------------------------------------------------------------------------------------------
-# Tuning the kernels of a captured function: now, or beside the program; and writing down those that need it.
-
-
-DEFAULT_S = 30.0
-LEAST_S = 1.0
-"""Seconds that a kernel gets at least."""
-
-
-def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
-    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
-    from ...search import parse_seconds
-
-    total = parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
-    wanted = [k for k in kernels if not k.exact and k.kernel is not None]
-    weights = [k.calls * (k.flops + 8 * k.nbytes) + 1 for k in wanted]
-    return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
-
-
-def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
-    """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
-    was found is in the cache; Ctrl-C keeps that, and ends the call."""
-    from ...search import tune
-
-    todo = shares(kernels, options)
-    end = time.monotonic() + sum(s for _, s in todo)
-    done = 0
-    for k, seconds in todo:
-        if done and time.monotonic() + LEAST_S > end:
-            break
-        assert k.kernel is not None
-        tune(apart(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
-        done += 1
-    return done
-
-
-def tune_beside(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
-    """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
-    todo = shares(program.kernels, options)
-    if not todo:
-        return None
-
-    def done(i: int) -> None:
-        k = todo[i][0]
-        program.change(k, looked_up_again(k, program.device, place))
-
-    return BackgroundTuner([apart(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
-
-
-# place ------------------------------------------------------------------------------------------------------
-# Where a captured function's kernels are looked up, built and run.
-
-
-def place_of(device: str, options: JitOptions) -> BuildPlace:
-    """The place that options name. Raises DeviceError, UsageError."""
-    from ...cache import Cache
-    from ...cache import open as opened
-    from ...devices import get
-    from ...plan import Artefacts
-
-    found = get(device)
-    found.check()
-    threads = options.threads or found.threads
-    found.check_threads(threads)
-    if isinstance(options.cache, Cache):
-        return BuildPlace(found, threads, options.cache, Artefacts.default(), options.cache.location)
-    return BuildPlace(found, threads, opened(options.cache), Artefacts.default(), None if options.cache is None else str(options.cache))
-
-
-# compile ----------------------------------------------------------------------------------------------------
-COLD = ("require", "tune", "background", "record")
-"""Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
-
-
-def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
-    """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
-    place = place_of(graph.device, options)
-    with interned_in({}):  # nodes of its own: the constants of others may have memory
-        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
-    sources = [graph.leaves[id(n)] for n in leaves]
-    key = warm.key_of_graph(outs, graph, sources, donated, place)
-    found = None if options.checks else warm.load(key, place, outs, graph)
-    if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
-        plan, linked, kernels, nodes = found
-        specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
-        return CompiledFunction(
-            name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True
-        )
-    with timed("graph", name):
-        made = call_list(outs) if outs else CallList([], 0, [], ())
-    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
-    plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
-    by_call, kernels = looked_up(calls, graph.device, place, options)
-    if options.tune == "tune" and tune_now(kernels, place, options):
-        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
-        by_call = {i: changed[id(k)] for i, k in by_call.items()}
-        kernels = [changed[id(k)] for k in kernels]
-        key = warm.key_of_graph(outs, graph, sources, donated, place)
-    linked = [
-        LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
-        if isinstance(c, KernelCall)
-        else LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call)
-        for i, c in enumerate(calls)
-    ]
-    warm.save(key, place, outs, made.nodes, plan, linked, by_call)
-    specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
-    program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
-    if options.tune == "background":
-        program.tuner = tune_beside(program, place, options)
-    return program
-
 
 # symbols ----------------------------------------------------------------------------------------------------
 # Symbolic sizes of captured functions: which dimensions of which arguments they are, and their values at a call.
@@ -274,75 +138,6 @@ def check_symbols(symbols: Any, names: tuple[str, ...], function: Callable[..., 
         for s in (s for n in sizes for s in walk(n.node) if s.op == "sym"):
             if ranges.setdefault(s.arg.name, s) is not s:
                 raise UsageError(f"jit(symbols=...): {s.arg.name} has the ranges {ix.bounds(ranges[s.arg.name])} and {ix.bounds(s)}")
-
-
-# report -----------------------------------------------------------------------------------------------------
-# What a captured function runs: a line a kernel.
-
-
-REPEATS = 20
-"""Calls that are timed of a kernel, the best of which counts."""
-
-
-def report(name: str, programs: Sequence[CompiledFunction], measure: bool) -> str:
-    """A text about every program: what it was captured for, its kernels (heaviest first) and its memory."""
-    if not programs:
-        return f"{name}: not called yet"
-    return "\n\n".join(_program(p, measure) for p in programs)
-
-
-def _program(p: CompiledFunction, measure: bool) -> str:
-    from ...devices import get
-
-    device = get(p.device)
-    limits = device.limits()
-    rows = [("kernel", "calls", "schedule", "from", *(("time", "% of roofline") if measure else ()))]
-    for k in p.kernels:
-        said = f"{k.origin}, {k.standing}" if k.standing and k.standing != "verified" else k.origin
-        rows.append((k.name, str(k.calls), k.opts, said, *(_timed(k, p, limits) if measure else ())))
-    memory = p.plan.memory
-    used = f"intermediates {mb(memory.peak)} in one arena, {mb(memory.total)} apart"
-    updated = sum(s.fresh is None for s in p.plan.states)
-    states = f"; {updated} of {len(p.plan.states)} updated tensors in place" if p.plan.states else ""
-    hosted = sum(c.host is not None for c in p.calls)
-    numpy = f", {hosted} calls of NumPy's code" if hosted else ""
-    shapes = ", ".join(f"{n.dtype}{list(n.shape)}" for n in p.graph.slots)
-    head = f"{p.name}({shapes}) on {p.device}: {len(p.calls) - hosted} kernels, {len(p.kernels)} of them distinct{numpy}"
-    return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
-
-
-def _timed(k: FoundKernel, p: CompiledFunction, limits: Limits | None) -> tuple[str, str]:
-    seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
-    if limits is None or not seconds or not k.nbytes:
-        return f"{1e6 * seconds:.3g} us", ""
-    least = max(k.flops / limits.peak(k.executable.threads), k.nbytes / limits.bandwidth(k.executable.threads))
-    return f"{1e6 * seconds:.3g} us", f"{100 * least / seconds:.0f} %"
-
-
-def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:
-    """Seconds of the quickest of some calls, on memory of zeros. `symbols`: the values of symbolic sizes, which are the largest
-    in memory."""
-    from math import prod
-
-    from ...ir.dtypes import uint8
-    from ..memory import buffers
-
-    arrays = []
-    for param in k.executable.signature.params:
-        b = buffers.new((max(prod(_extents(param.shape)) * param.dtype.size, 1),), uint8, device, ("", 0))
-        buffers.fill(b, 0)
-        arrays.append(b)
-    vars = [(symbols or {})[s] for s in k.executable.signature.symbols]
-    return min(k.executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
-
-
-def _extents(shape: Iterable[Any]) -> list[int]:
-    return [upper(d) for d in shape]
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
 
 # decorator --------------------------------------------------------------------------------------------------

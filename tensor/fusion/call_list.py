@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...ir import index as ix
 from ...ir.checks.written_once import writes_whole
@@ -110,68 +110,6 @@ def _key(
     return tuple(rows), tuple(number[id(r)] for r in group.roots), group.head is not None, bool(group.folded), order
 
 
-# proof ------------------------------------------------------------------------------------------------------
-# What is read was written: a list of calls is accepted only if each array is written once, whole, before it is read.
-#
-# A kernel proves when it is made that no index leaves the dimensions of its parameters. So where a parameter has as
-# many elements as the array behind it, and the array was written whole, every element that is read has a value. The
-# kernels of a list come out of several decisions of the partition, and nothing else compares what one stores with what
-# another one reads. A list that fails is a fault of this tool: an error, and no result.
-
-
-class ListedStep(NamedTuple):
-    """A call of a list: its name, its kernel (None: NumPy's code, which writes whole arrays), and the places of its arrays."""
-
-    name: str
-    kernel: Kernel | None
-    inputs: Sequence[int]
-    outputs: Sequence[int]
-
-
-def prove(steps: Sequence[ListedStep], leaves: int, nodes: Sequence[TensorNode], outs: Sequence[int]) -> None:
-    """Raise InternalError where a step reads, or the list leaves, what no step before has written whole and in that type.
-    `leaves`: how many arrays come from outside; `nodes`: by place, a node of the array's shape and type; `outs`: results."""
-    written = set(range(leaves))
-    for name, kernel, inputs, outputs in steps:
-        for p in inputs:
-            if p not in written:
-                raise _fault(f"{name} reads", nodes[p], "before any kernel has written it")
-        for p in outputs:
-            if p in written:
-                raise _fault(f"{name} writes", nodes[p], "which has its values already")
-        if kernel is not None:
-            _prove_kernel(kernel, [nodes[p] for p in inputs], [nodes[p] for p in outputs])
-        written.update(outputs)
-    for p in outs:
-        if p not in written:
-            raise _fault("no kernel writes the result", nodes[p])
-
-
-def _prove_kernel(kernel: Kernel, reads: list[TensorNode], writes: list[TensorNode]) -> None:
-    """Whether a kernel's parameters are the arrays that it is called with, and it writes all of those that it stores."""
-    for b, n in (*zip(kernel.inputs, reads, strict=True), *zip(kernel.outputs, writes, strict=True)):
-        if b.dtype is not n.dtype or _count(b.shape) is not _count(extents(n.shape)):
-            raise _fault(f"{kernel.name} takes {b.dtype}{list(b.shape)} for", n)
-    for b, n in zip(kernel.outputs, writes, strict=True):
-        if not any(s.buffer is b and writes_whole(s) for s in kernel.stores):
-            raise _fault(f"{kernel.name} does not write every element of", n)
-
-
-def _count(shape: tuple[int | Node, ...]) -> Node:
-    """How many elements a shape has: equal counts are one node."""
-    out = const(1)
-    for n in shape:
-        out = ix.mul(out, as_node(n))
-    return out
-
-
-def _fault(what: str, n: TensorNode, more: str = "") -> InternalError:
-    return InternalError(
-        f"internal error: {what} {n.dtype}{list(n.shape)}{at(n.line)}{f', {more}' if more else ''}; "
-        "no result is given, since it could be wrong: please report the function"
-    )
-
-
 # calls ------------------------------------------------------------------------------------------------------
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -189,6 +127,11 @@ class KernelCall:
     rules: tuple[P.Rule, ...]
     folded: bool = False
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.kernel.name
+
 
 @dataclass(frozen=True)
 class NumpyCall:
@@ -199,6 +142,11 @@ class NumpyCall:
     outputs: tuple[Place, ...]
     nodes: tuple[TensorNode, ...]
     rules: tuple[P.Rule, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.call.name
 
 
 Call = KernelCall | NumpyCall
@@ -248,7 +196,7 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
 
 def call_list(outs: Sequence[TensorNode]) -> CallList:
     """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory. Raises
-    InternalError where what a kernel reads is not proved to be written (`proof`)."""
+    InternalError where what a kernel reads is not proved to be written (`prove`)."""
     banned: dict[int, str] = {}
     while True:
         parted = P.partition(outs, banned)
@@ -284,21 +232,63 @@ def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKer
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
     reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
     found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
-    prove_list(found)
+    prove(found)
     return found
-
-
-def prove_list(made: CallList) -> None:
-    """Raise InternalError where something of a list is read that was not written."""
-    steps = [
-        ListedStep(c.kernel.name, c.kernel, c.inputs, c.outputs)
-        if isinstance(c, KernelCall)
-        else ListedStep(c.call.name, None, c.inputs, c.outputs)
-        for c in made.calls
-    ]
-    prove(steps, made.leaves, made.nodes, made.outs)
 
 
 def _memory(n: TensorNode) -> int:
     """What tells arrays apart: leaves on one memory are one array."""
     return id(n.data) if n.data is not None else id(n)
+
+
+# proof ------------------------------------------------------------------------------------------------------
+# What is read was written: a list of calls is accepted only if each array is written once, whole, before it is read.
+#
+# A kernel proves when it is made that no index leaves the dimensions of its parameters. So where a parameter has as
+# many elements as the array behind it, and the array was written whole, every element that is read has a value. The
+# kernels of a list come out of several decisions of the partition, and nothing else compares what one stores with what
+# another one reads. A list that fails is a fault of this tool: an error, and no result.
+
+
+def prove(made: CallList) -> None:
+    """Raise InternalError where a call reads, or the list leaves, what no call before has written whole and in that type. (NumPy's code
+    writes whole arrays.)"""
+    nodes, written = made.nodes, set(range(made.leaves))
+    for c in made.calls:
+        for p in c.inputs:
+            if p not in written:
+                raise _fault(f"{c.name} reads", nodes[p], "before any kernel has written it")
+        for p in c.outputs:
+            if p in written:
+                raise _fault(f"{c.name} writes", nodes[p], "which has its values already")
+        if isinstance(c, KernelCall):
+            _prove_kernel(c.kernel, [nodes[p] for p in c.inputs], [nodes[p] for p in c.outputs])
+        written.update(c.outputs)
+    for p in made.outs:
+        if p not in written:
+            raise _fault("no kernel writes the result", nodes[p])
+
+
+def _prove_kernel(kernel: Kernel, reads: list[TensorNode], writes: list[TensorNode]) -> None:
+    """Whether a kernel's parameters are the arrays that it is called with, and it writes all of those that it stores."""
+    for b, n in (*zip(kernel.inputs, reads, strict=True), *zip(kernel.outputs, writes, strict=True)):
+        if b.dtype is not n.dtype or _count(b.shape) is not _count(extents(n.shape)):
+            raise _fault(f"{kernel.name} takes {b.dtype}{list(b.shape)} for", n)
+    for b, n in zip(kernel.outputs, writes, strict=True):
+        if not any(s.buffer is b and writes_whole(s) for s in kernel.stores):
+            raise _fault(f"{kernel.name} does not write every element of", n)
+
+
+def _count(shape: tuple[int | Node, ...]) -> Node:
+    """How many elements a shape has: equal counts are one node."""
+    out = const(1)
+    for n in shape:
+        out = ix.mul(out, as_node(n))
+    return out
+
+
+def _fault(what: str, n: TensorNode, more: str = "") -> InternalError:
+    return InternalError(
+        f"internal error: {what} {n.dtype}{list(n.shape)}{at(n.line)}{f', {more}' if more else ''}; "
+        "no result is given, since it could be wrong: please report the function"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from ...ir.dtypes import DType, bool_, float16, float32, float64, int8, int16, int32, int64, uint64
 from ...ir.errors import KernelError
 from .symbolic_sizes import SymbolicSize
 
@@ -71,8 +71,3 @@ def sum_type(a: DType) -> DType:
     if a.is_float or a.size == 8:
         return a
     return uint64 if a.kind == "u" else int64
-
-
-__all__ = [
-    "DEFAULT_FLOAT", "DEFAULT_INT", "Scalar", "bfloat16", "default_of", "dtype", "of_scalar", "promote", "sum_type", "to_float", "uint8", "uint16", "uint32",
-]  # fmt: skip

@@ -1,1 +1,1 @@
-"""Realising graphs now: compiled programs, what observers see of calls, assignment."""
+"""Running graphs: memory of tensors, realising now, what is being captured, who watches calls, assignment."""

@@ -15,8 +15,8 @@ from ..graph.index_maps import broadcast
 from ..graph.node import TensorNode, leaf
 from ..graph.primitives import rounded, view
 from ..graph.source_lines import at, user_line
-from ..memory import buffers
-from ..memory.buffers import MOVES, TensorBuffer
+from . import buffers
+from .buffers import MOVES, TensorBuffer
 from .current_capture import current
 from .realise import realise
 

@@ -4,6 +4,7 @@ Lists are remembered by the graph without the memory of its leaves (`detached`),
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,16 +15,15 @@ from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
 from ..fusion.call_list import Call, CallList, NumpyCall, call_list, key_of, leaves_of
 from ..graph import index_maps as maps
-from ..graph import numpy_evaluation as small
 from ..graph.index_checks import CHECK, check_of
 from ..graph.node import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
-from ..memory import buffers
+from . import buffers
 from .compiled_kernels import bound
 from .current_capture import check_values, current
 from .observers import WATCH, timed
 
 if TYPE_CHECKING:
-    from ..memory.buffers import TensorBuffer
+    from .buffers import TensorBuffer
 
 
 def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorNode]]:
@@ -66,6 +66,8 @@ def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> T
     return new
 
 
+SMALL = 1 << 13
+"""Elements of all nodes of a graph, at which a kernel begins to be worth its compilation."""
 KEPT = 512
 """Call lists that are remembered."""
 
@@ -98,6 +100,19 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
     return next(iter(found), default)
 
 
+def _small(outs: Sequence[TensorNode], device: str) -> bool:
+    """Whether NumPy computes a graph: on the device `cpu`, where its nodes have at most `SMALL` elements together. Captured functions
+    always run kernels, and TILEWRIGHT_SMALL=0 turns this off."""
+    if device != "cpu" or os.environ.get("TILEWRIGHT_SMALL", "1") == "0":
+        return False
+    total = 0
+    for n in walk(outs):
+        total += n.size if n.data is None else 0
+        if total > SMALL:
+            return False
+    return True
+
+
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values. Raises UsageError where they are not known, as while a function is
     captured, and OutOfRangeError where an index is."""
@@ -110,9 +125,11 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     if any(n.data is None for n in leaves):
         check_values(wanted)
     device = device_of(leaves, device)
-    if small.fits(wanted, device):
+    if _small(wanted, device):
+        from .numpy_evaluation import compute
+
         with timed("numpy", "small graph", device):
-            small.compute(wanted, device)
+            compute(wanted, device)
         return
     check = check_of(wanted)
     made = listed([*wanted, *check])

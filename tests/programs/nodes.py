@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.node import TensorNode, walk
+from tilewright.tensor.running import numpy_evaluation as small
 
 from . import noisy
 from .oracle import Expected, summed_up, use
@@ -75,7 +75,7 @@ def _value(n: TensorNode, src: list[Any]) -> Any:
     if n.op == "host":
         exact = noisy._now().number < 0  # no rounding, so that what is sorted is sorted as differences see it
         return of(n, n.arg.function(*[r if exact and x.dtype.is_float else r.astype(x.dtype.np) for r, x in zip(raw, n.src)]))
-    return of(n, small._EVALUATE[n.op](n, raw))
+    return of(n, small.EVALUATE[n.op](n, raw))
 
 
 def _converted(x: Any, to: str) -> Any:
@@ -88,10 +88,10 @@ def _converted(x: Any, to: str) -> Any:
 
 def _scattered(n: TensorNode, src: list[Any]) -> Any:
     """As NumPy's evaluation does it, with the noise of its sums."""
-    found = of(n, small._EVALUATE["scatter"](n, [np.asarray(s) for s in src]))
+    found = of(n, small.EVALUATE["scatter"](n, [np.asarray(s) for s in src]))
     if n.arg.combine != "add" or not n.dtype.is_float:
         return found
-    sizes = np.asarray(small._EVALUATE["scatter"](n, [np.abs(np.asarray(src[0])), *[np.asarray(s) for s in src[1:]]]))
+    sizes = np.asarray(small.EVALUATE["scatter"](n, [np.abs(np.asarray(src[0])), *[np.asarray(s) for s in src[1:]]]))
     kind = n.dtype.name
     amplitude = noisy._sum_eps(kind, 64) * sizes + noisy.EPS[kind] * np.abs(np.asarray(found))
     return of(n, noisy._now().result(np.asarray(found), kind, amplitude))

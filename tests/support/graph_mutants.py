@@ -95,7 +95,7 @@ def forget() -> None:
 
 
 PULL, REGIONS, TRANSPOSES = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.transposes:"
-UNPROVED = (("fusion.call_list:prove", "written = set(range(leaves))", "return"),)
+UNPROVED = (("fusion.call_list:prove", "nodes, written = made.nodes, set(range(made.leaves))", "return"),)
 PLACES, PROGRAM = "capture.memory_plan:_Places.", "capture.compiled_function:CompiledFunction."
 
 PARTITION: dict[str, Fault] = {
@@ -188,7 +188,7 @@ CAPTURE: dict[str, Fault] = {
     "a tensor from outside stays where it was": Fault("capture.call_sequence:_NativeSegment.patch", "if changed:", "if False:", ("moved outside",)),
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
     "one memory by two names": Fault(f"{PROGRAM}_apart", "if i not in own and (", "if False and (", ("two names",)),
-    "records of other numbers are one": Fault("fusion.graph_text:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
+    "records of other numbers are one": Fault("capture.warm_start:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
     "a record forgets in what type arrays are": Fault("capture.warm_start:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
     "a record swaps its kernels' operands": Fault("capture.warm_start:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
     "programs of all sizes are one": Fault(f"{PROGRAM}sized", "key = tuple(values.values())", "key = ()", ("sized",)),

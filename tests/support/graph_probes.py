@@ -16,8 +16,8 @@ from capture_probes import CAPTURED
 from read_in_parts import READERS, STATISTICS
 from tilewright import Tensor, xp
 from tilewright.tensor.gradients.reverse import gradients
-from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.primitives import const
+from tilewright.tensor.running import numpy_evaluation as small
 from viewed_heads import HEADS, SOURCES, VIEWS, by_kernels, drawn
 
 X = np.random.default_rng(5).uniform(1, 2, (9, 6)).astype(np.float32)

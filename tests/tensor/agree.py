@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from tilewright.tensor import Tensor
-from tilewright.tensor.graph import numpy_evaluation as small
+from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import realise
 
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from differences import check
 from tilewright.tensor.graph.node import TensorNode
-from tilewright.tensor.ops import activations as A
 from tilewright.tensor.ops import convolution as P
 from tilewright.tensor.ops import convolution as V
 from tilewright.tensor.ops import creation as C
@@ -19,9 +18,10 @@ from tilewright.tensor.ops import indexing as I
 from tilewright.tensor.ops import indexing as U
 from tilewright.tensor.ops import joining as J
 from tilewright.tensor.ops import linalg as L
-from tilewright.tensor.ops import losses as S
 from tilewright.tensor.ops import movement as M
-from tilewright.tensor.ops import norms as W
+from tilewright.tensor.ops import neural as A
+from tilewright.tensor.ops import neural as S
+from tilewright.tensor.ops import neural as W
 from tilewright.tensor.ops import random as Z
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as T

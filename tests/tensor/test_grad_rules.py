@@ -21,7 +21,7 @@ from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
-from tilewright.tensor.ops.activations import relu
+from tilewright.tensor.ops.neural import relu
 from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import Tensor
-
-pytestmark = pytest.mark.many
+from tilewright import jit, xp
+from tilewright.tensor import Tensor
+from tilewright.tensor.running import numpy_evaluation as small
 
 
 def ramp(*shape: int) -> np.ndarray:
@@ -22,6 +24,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
+@pytest.mark.many
 def test_a_second_call_replays() -> None:
     calls = []
 
@@ -37,6 +40,7 @@ def test_a_second_call_replays() -> None:
     np.testing.assert_allclose(second.numpy(), np.tanh((ramp(4, 6) + 1) @ ramp(6, 5)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.many
 def test_replay_gives_the_bits_of_the_first_call() -> None:
     f = tw.jit(lambda x: [x.softmax(-1), (x @ x.mT).sum(0)])
     x = Tensor(ramp(8, 8))
@@ -44,6 +48,7 @@ def test_replay_gives_the_bits_of_the_first_call() -> None:
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.many
 def test_other_shapes_are_captured_anew_or_refused() -> None:
     f = tw.jit(lambda x: x * 2.0)
     assert [f(Tensor(ramp(n))).shape for n in (3, 4, 3)] == [(3,), (4,), (3,)]
@@ -54,6 +59,7 @@ def test_other_shapes_are_captured_anew_or_refused() -> None:
         g(Tensor(ramp(4)))
 
 
+@pytest.mark.many
 def test_numbers_are_constants_until_they_change() -> None:
     f = tw.jit(lambda x, a: x * a)
     x = ramp(5)
@@ -63,6 +69,7 @@ def test_numbers_are_constants_until_they_change() -> None:
     assert [p.graph.numbers.positions for p in f.programs] == [(), (0,)]
 
 
+@pytest.mark.many
 def test_parameters_keep_the_promotion_of_numbers() -> None:
     def rate(x: Tensor, lr: float, t: int) -> Tensor:
         return x * (lr / (1.0 - 0.9**t)) + t
@@ -76,6 +83,7 @@ def test_parameters_keep_the_promotion_of_numbers() -> None:
     assert len(f.programs) == 2
 
 
+@pytest.mark.many
 def test_numbers_whose_values_are_needed_stay_constants() -> None:
     f = tw.jit(lambda x, n, a: x.reshape(n, -1).sum(1) * a)
     for n, a in ((2, 1.0), (3, 2.0), (6, 3.0), (2, 4.0)):
@@ -83,6 +91,7 @@ def test_numbers_whose_values_are_needed_stay_constants() -> None:
     assert all(0 in p.graph.numbers.read or 0 not in p.graph.numbers.positions for p in f.programs)
 
 
+@pytest.mark.many
 def test_trees_of_arguments_and_results() -> None:
     @tw.jit
     def f(p: dict, xs: list, flag: bool, *, name: str) -> dict:
@@ -95,6 +104,7 @@ def test_trees_of_arguments_and_results() -> None:
     assert f({"w": Tensor(ramp(3))}, [Tensor(ramp(3)), Tensor(ramp(3))], False, name="b")["name"] == "b"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("how", ["item", "bool", "numpy", "compare"])
 def test_values_are_not_known_while_capturing(how: str) -> None:
     ways = {
@@ -108,6 +118,7 @@ def test_values_are_not_known_while_capturing(how: str) -> None:
         f(Tensor(ramp(4)))
 
 
+@pytest.mark.many
 def test_reading_a_tensor_from_outside_is_refused() -> None:
     scale = Tensor(ramp(1))
     f = tw.jit(lambda x: x * scale.item())
@@ -115,6 +126,7 @@ def test_reading_a_tensor_from_outside_is_refused() -> None:
         f(Tensor(ramp(4)))
 
 
+@pytest.mark.many
 def test_tensors_that_leave_a_capture_have_no_values() -> None:
     kept = []
     f = tw.jit(lambda x: kept.append(x * 2.0) or x * 3.0)
@@ -123,6 +135,7 @@ def test_tensors_that_leave_a_capture_have_no_values() -> None:
         kept[0].numpy()
 
 
+@pytest.mark.many
 def test_tensors_from_outside_are_read_at_every_call() -> None:
     w = Tensor(ramp(4))
     f = tw.jit(lambda x: x + w * 2.0)
@@ -133,6 +146,7 @@ def test_tensors_from_outside_are_read_at_every_call() -> None:
     assert (f(Tensor(ramp(4))).numpy() == ramp(4) + 4).all()
 
 
+@pytest.mark.many
 def test_what_was_computed_outside_is_no_constant_inside() -> None:
     """An equal expression that was computed before has values, which an assignment makes old."""
     w = Tensor(ramp(4))
@@ -145,6 +159,7 @@ def test_what_was_computed_outside_is_no_constant_inside() -> None:
     assert (twice.numpy() == ramp(4) * 2).all()
 
 
+@pytest.mark.many
 def test_lazy_tensors_from_outside_keep_their_values() -> None:
     w = Tensor(ramp(4))
     twice = w * 2.0
@@ -154,6 +169,7 @@ def test_lazy_tensors_from_outside_keep_their_values() -> None:
     assert (f(Tensor(ramp(4))).numpy() == ramp(4) * 3).all()
 
 
+@pytest.mark.many
 def test_an_exception_while_capturing_changes_nothing() -> None:
     w = Tensor(ramp(4))
     fail = [True]
@@ -173,6 +189,7 @@ def test_an_exception_while_capturing_changes_nothing() -> None:
     assert (w.numpy() == ramp(4) * 2).all()
 
 
+@pytest.mark.many
 def test_captured_functions_call_captured_functions() -> None:
     inner = tw.jit(lambda x: x * 2.0)
     outer = tw.jit(lambda x: inner(x) + 1.0)
@@ -180,6 +197,7 @@ def test_captured_functions_call_captured_functions() -> None:
     assert len(outer.programs) == 1 and not inner.programs
 
 
+@pytest.mark.many
 def test_methods() -> None:
     class Scale:
         def __init__(self, by: float) -> None:
@@ -192,6 +210,7 @@ def test_methods() -> None:
     assert [float(Scale(b).__call__(Tensor(np.ones(4, np.float32))).numpy()[0]) for b in (2.0, 3.0)] == [2.0, 3.0]
 
 
+@pytest.mark.many
 def test_threads_share_a_captured_function() -> None:
     f = tw.jit(lambda x: (x * 2.0).softmax(-1))
     want = f(Tensor(ramp(16, 16))).numpy().copy()
@@ -210,6 +229,7 @@ def test_threads_share_a_captured_function() -> None:
     assert not wrong
 
 
+@pytest.mark.many
 def test_empty_and_unused_arguments() -> None:
     f = tw.jit(lambda x, y: (x * 2.0, x.sum()))
     a, b = f(Tensor(np.zeros((0, 3), np.float32)), Tensor(ramp(2)))
@@ -217,6 +237,7 @@ def test_empty_and_unused_arguments() -> None:
     assert tw.jit(lambda: 3)() == 3
 
 
+@pytest.mark.many
 def test_options_are_checked() -> None:
     with pytest.raises(tw.UsageError, match="tune='fast'"):
         tw.jit(tune="fast")
@@ -224,6 +245,7 @@ def test_options_are_checked() -> None:
         tw.jit(lambda x: x, donate="y")
 
 
+@pytest.mark.many
 def test_a_report_has_a_line_for_each_kernel() -> None:
     f = tw.jit(lambda x, w: (x @ w).relu().softmax(-1))
     assert "not called yet" in f.report()
@@ -232,12 +254,14 @@ def test_a_report_has_a_line_for_each_kernel() -> None:
     assert "matmul" in text and "softmax" in text and "start" in text and "us" in text
 
 
+@pytest.mark.many
 def test_kernels_that_were_not_tuned_can_be_asked_for() -> None:
     f = tw.jit(lambda x, w: (x @ w).softmax(-1), tune="record")
     f(Tensor(ramp(8, 8)), Tensor(ramp(8, 8)))
     assert [k.name for k in f.missing()] == ["matmul", "softmax"]
 
 
+@pytest.mark.many
 def test_memoryviews_are_arrays() -> None:
     x = ramp(2, 3)
     f = tw.jit(lambda x: x * 2.0)
@@ -246,3 +270,75 @@ def test_memoryviews_are_arrays() -> None:
     assert (f(Tensor(x)).numpy() == x * 2).all() and len(f.programs) == 1
     assert (Tensor(x) + memoryview(x)).numpy().tolist() == (x + x).tolist() and Tensor(memoryview(x)).dtype.name == "float32"
     assert Tensor(memoryview(x.astype(np.float64))).dtype.name == "float64"
+
+
+INF = float("inf")
+where = xp.where
+Pattern = Callable[[Any, Any, Any, Any, Any], Any]
+
+
+def weights(s: Any) -> Any:
+    return (s - s.max(-1, keepdims=True)).exp()
+
+
+def numbers(p: Any) -> Any:
+    return where(p != p, 0.0, p)
+
+
+PATTERNS: dict[str, Pattern] = {
+    "rows": lambda s, v, c, m, b: where(c, 0.0, (s + b).softmax(-1)) @ v,
+    "elements": lambda s, v, c, m, b: where(m, (s + b).softmax(-1), 0.0) @ v,
+    "dropout": lambda s, v, c, m, b: where(m, (s + b).softmax(-1) * 1.25, 0.0) @ v,
+    "safe softmax": lambda s, v, c, m, b: where(m, where(m, s + b, -INF).softmax(-1), 0.0) @ v,
+    "elements in rows": lambda s, v, c, m, b: where(c, 0.0, where(m, (s + b).softmax(-1), 0.0)) @ v,
+    "rows in elements": lambda s, v, c, m, b: where(m, where(c, 0.0, (s + b).softmax(-1)), 0.0) @ v,
+    "large negative scores": lambda s, v, c, m, b: where(m, s + b, -1e9).softmax(-1) @ v,
+    "infinite scores": lambda s, v, c, m, b: where(m, s + b, -INF).softmax(-1) @ v,
+    "around the product": lambda s, v, c, m, b: where(c, 0.0, where(m, s, -INF).softmax(-1) @ v),
+    "of what is read": lambda s, v, c, m, b: (s + b).softmax(-1) @ where(v > 0, v, 0.0),
+    "rows that see nothing": lambda s, v, c, m, b: (
+        where(where(m, s, -INF).max(-1, keepdims=True) == -INF, 0.0, where(m, s, -INF).softmax(-1)) @ v
+    ),
+    "no numbers": lambda s, v, c, m, b: numbers(where(m, s + b, -INF).softmax(-1)) @ v,
+    "differences": lambda s, v, c, m, b: where(m, (s + b) - (s + b).max(-1, keepdims=True), 0.0).sum(-1),
+    "largest difference": lambda s, v, c, m, b: where(m, (s + b) - (s + b).max(-1, keepdims=True), -INF).max(-1),
+    "squares": lambda s, v, c, m, b: where(m, ((s + b) - (s + b).mean(-1, keepdims=True)) ** 2, 0.0).sum(-1),
+    "causal and dropout": lambda s, v, c, m, b: (
+        where(m, where(xp.arange(s.shape[1]) <= xp.arange(s.shape[0]).reshape(-1, 1), s + b, -INF).softmax(-1), 0.0) @ v
+    ),
+}
+
+
+def operands(keys: int) -> list[np.ndarray]:
+    """q, k, v, a condition for rows, one for elements, a bias: rows of −∞, of NaN and with ∞, under conditions and not."""
+    r = np.random.default_rng(1)
+    q, k, v = (r.standard_normal((n, 8)).astype(np.float32) for n in (16, keys, keys))
+    rows, elements = r.random((16, 1)) < 0.5, r.random((16, keys)) < 0.7
+    bias = np.zeros((16, keys), np.float32)
+    elements[0], elements[1], elements[2] = False, True, np.arange(keys) == keys // 2
+    bias[3], bias[4, ::3], bias[5, 1], bias[6], bias[7, : keys // 2], bias[8, 2], bias[9], bias[10, 0], bias[11] = (
+        -INF, -INF, np.nan, np.nan, -INF, np.nan, -INF, INF, -INF,
+    )  # fmt: skip
+    elements[5, 1] = elements[10, 0] = False
+    elements[6] = elements[8] = elements[9] = False
+    rows[[0, 6, 11]], rows[3] = True, False
+    return [q, k, v, rows, elements, bias]
+
+
+def kinds(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(x), 3, np.where(np.isinf(x), np.where(x > 0, 1, 2), 0))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_guard_stays(name: str) -> None:
+    for keys in (37, 200):
+        given = [Tensor(a) for a in operands(keys)]
+
+        def f(q: Any, k: Any, v: Any, c: Any, m: Any, b: Any) -> Any:
+            return PATTERNS[name](q @ k.mT, v, c, m, b)
+
+        got = jit(f)(*given).numpy()
+        (want,) = small.evaluate([f(*given).node])
+        np.testing.assert_array_equal(kinds(got), kinds(want))
+        finite = kinds(want) == 0
+        np.testing.assert_allclose(got[finite], want[finite], rtol=1e-4, atol=1e-5)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilewright import Tensor
 from tilewright.tensor.capture.memory_plan import ALIGN, Lifetime, arena, chunks, rounded
-from tilewright.tensor.memory import buffers
-from tilewright.tensor.memory import pools as devices
-from tilewright.tensor.memory.account import ACCOUNT, TensorMemoryError
+from tilewright.tensor.running import buffers
+from tilewright.tensor.running import pools as devices
+from tilewright.tensor.running.buffers import ACCOUNT, TensorMemoryError
 
 from tests.tensor.test_jit import own_home, ramp
 

@@ -12,11 +12,11 @@ from tilewright import Tensor
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.lift import lifted
-from tilewright.tensor.ops import activations as A
 from tilewright.tensor.ops import convolution as C
 from tilewright.tensor.ops import convolution as P
-from tilewright.tensor.ops import losses as L
-from tilewright.tensor.ops import norms as N
+from tilewright.tensor.ops import neural as A
+from tilewright.tensor.ops import neural as L
+from tilewright.tensor.ops import neural as N
 
 from tests.tensor.agree import Agree
 

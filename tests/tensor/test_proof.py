@@ -14,10 +14,10 @@ from tilewright.ir.operators import substitute
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion import call_list as calls
 from tilewright.tensor.fusion import pull
-from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list, prove_list
-from tilewright.tensor.graph import numpy_evaluation as small
+from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list, prove
 from tilewright.tensor.partition import loop_axes as places
 from tilewright.tensor.partition import regions
+from tilewright.tensor.running import numpy_evaluation as small
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> CallList:
     p = x / x.sum(0)
     found = call_list([(p[:, :20] * 2).node, (p[:, 20:] * 2).node])
     assert len(found.calls) == 3
-    prove_list(found)
+    prove(found)
     return found
 
 
@@ -39,17 +39,17 @@ def changed(made: CallList, n: int, **fields: Any) -> CallList:
 
 def test_kernels_run_after_what_they_read(made: CallList) -> None:
     with pytest.raises(InternalError, match=r"reads float32\[70\].* before any kernel has written it; no result is given"):
-        prove_list(replace(made, calls=made.calls[::-1]))
+        prove(replace(made, calls=made.calls[::-1]))
 
 
 def test_every_result_is_written(made: CallList) -> None:
     with pytest.raises(InternalError, match="no kernel writes the result"):
-        prove_list(replace(made, calls=made.calls[:1]))
+        prove(replace(made, calls=made.calls[:1]))
 
 
 def test_nothing_is_written_twice(made: CallList) -> None:
     with pytest.raises(InternalError, match="which has its values already"):
-        prove_list(replace(made, calls=[*made.calls, made.calls[1]]))
+        prove(replace(made, calls=[*made.calls, made.calls[1]]))
 
 
 def test_kernels_write_whole_arrays(made: CallList) -> None:
@@ -60,12 +60,12 @@ def test_kernels_write_whole_arrays(made: CallList) -> None:
     part = replace(store, indices=(short,), axes=(short,), expr=substitute(store.expr, {store.axes[0]: short}))
     kernel = replace(call.kernel, stores=(part,))
     with pytest.raises(InternalError, match=r"does not write every element of float32\[70\]"):
-        prove_list(changed(made, 0, kernel=kernel))
+        prove(changed(made, 0, kernel=kernel))
 
 
 def test_parameters_are_the_arrays(made: CallList) -> None:
     with pytest.raises(InternalError, match="takes float32"):
-        prove_list(changed(made, 1, inputs=made.calls[1].inputs[::-1]))
+        prove(changed(made, 1, inputs=made.calls[1].inputs[::-1]))
 
 
 @pytest.mark.parametrize("captured", [False, True])

@@ -17,10 +17,10 @@ from random_graphs import Graphs, identity
 from tilewright.devices import get
 from tilewright.ir.errors import DeviceError
 from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list
-from tilewright.tensor.graph import numpy_evaluation as small
 from tilewright.tensor.graph.node import walk
-from tilewright.tensor.memory import buffers
 from tilewright.tensor.partition.heads import is_contraction
+from tilewright.tensor.running import buffers
+from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import realise
 
 FEW, STEPS = 5, 8

@@ -3,15 +3,21 @@ captured functions."""
 
 from __future__ import annotations
 
+import itertools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+import tilewright as tw
 from tilewright import jit, nn, xp
+from tilewright.ir import UsageError, bfloat16, float8_e4m3, float8_e5m2, float16, float32
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.tensor import Tensor, grad
 from tilewright.tensor.graph.node import walk
+from tilewright.tensor.graph.promotion import promote
 
 NARROW = ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"]
 X = np.array([1.0001, 70000.0, -3.4e38, 1e-8, 2049.0, 0.3, -1.7, np.inf, np.nan, 500.0, -0.0], np.float32)
@@ -208,3 +214,85 @@ def test_a_functions_own_numbers_are_not_rounded(what: str, size: int, monkeypat
     for run in (f, jit(f)):
         got = run(Tensor(x.astype(dtype_of("bfloat16").np))).numpy().astype(np.float64)
         np.testing.assert_allclose(got, want, rtol=2.0**-8 if "gradient" in what else 2.0**-9)
+
+
+ARRAYS = (np.array(2.0), np.arange(3.0), np.arange(6.0).reshape(2, 3), np.arange(24.0).reshape(2, 3, 4))
+PARTS = (True, np.array(True), np.array(False), 0, slice(None), slice(1, 2), None, ..., np.array([1, 0]), np.array([[0], [1]]))
+
+
+def given(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(Tensor(k) if isinstance(k, np.ndarray) else k for k in key)
+
+
+def read(x: Any, key: tuple[Any, ...]) -> Any:
+    try:
+        return np.asarray(x[key])
+    except (IndexError, tw.UsageError):
+        return None
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_reading_and_writing(rank: int) -> None:
+    x = ARRAYS[rank]
+    keys = [k for r in (1, 2, 3) for k in itertools.product(PARTS, repeat=r)]
+    for key in (k for k in keys if any(p is True or getattr(p, "dtype", None) == np.bool_ for p in k)):
+        want, got = read(x, key), read(Tensor(x), given(key))
+        assert (want is None) == (got is None), key
+        if want is None:
+            continue
+        assert want.shape == got.shape and (want == got).all(), key
+        y, z = x.copy(), Tensor(x.copy())
+        y[key] = 7.0
+        z[given(key)] = 7.0
+        assert (z.numpy() == y).all(), key
+
+
+def test_values_must_fit_where_nothing_is_written() -> None:
+    x = Tensor(np.zeros((2, 3), np.float32))
+    with pytest.raises(tw.UsageError, match="does not"):
+        x[False] = Tensor(np.zeros((4, 3), np.float32))
+    assert xp.ones((2, 3))[xp.asarray(False)].shape == (0, 2, 3) and x.index_put((False, Tensor([0])), 1.0).numpy().sum() == 0
+
+
+def test_a_captured_function_does_not_know_a_mask() -> None:
+    f = tw.jit(lambda x: x[x.sum() > 0])
+    with pytest.raises(tw.UsageError, match="being captured"):
+        f(Tensor(np.ones(3, np.float32)))
+
+
+TYPES = {"float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TYPES)
+def test_values_and_arithmetic(name: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(TYPES[name]) for shape in ((5, 24), (24, 7)))
+    x, y = Tensor(a), Tensor(b)
+    assert x.dtype.name == name and x.numpy().dtype == a.dtype and np.shares_memory(x.numpy(), a)
+    wide = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose((x.astype("float32") @ y.astype("float32")).numpy(), wide, rtol=1e-5, atol=1e-5)
+    assert ((x @ y).numpy() == wide.astype(TYPES[name])).mean() > 0.9  # a sum in another order may round to a neighbour
+    np.testing.assert_array_equal((x * 2.0).numpy(), (a.astype(np.float32) * 2).astype(TYPES[name]))
+    np.testing.assert_array_equal(x[1:3, ::2].numpy(), a[1:3, ::2])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)).numpy(), a)
+
+
+@pytest.mark.slow
+def test_casts() -> None:
+    x = Tensor([1.0, 2.1, 500.0, -3e5])
+    np.testing.assert_array_equal(x.astype("fp8").numpy().astype(np.float32), [1, 2, np.nan, np.nan])
+    np.testing.assert_array_equal(x.astype("float8_e5m2").numpy().astype(np.float32), [1, 2, 512, -np.inf])
+
+
+def test_types_of_results() -> None:
+    assert promote(float8_e4m3, float8_e5m2) is float32  # neither holds the other
+    assert promote(float8_e4m3, bfloat16) is bfloat16 and promote(float16, float8_e5m2) is float16
+    assert xp.isdtype(float8_e4m3, "real floating") and xp.finfo(float8_e4m3).max == 448.0 and xp.finfo("float8_e5m2").max == 57344.0
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UsageError, match="which is another type than float8_e4m3"):
+        Tensor(np.zeros(3, ml_dtypes.float8_e4m3))  # the one with infinities
+    with pytest.raises(UsageError, match="DLPack of a float8_e4m3 tensor"):
+        Tensor(np.zeros(3, ml_dtypes.float8_e4m3fn)).__dlpack__()

@@ -8,11 +8,10 @@ from math import inf, nan
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import Tensor, nn, xp
+from tilewright import grad, nn, vmap, xp
+from tilewright.tensor import Tensor
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import reduction
-
-pytestmark = pytest.mark.many
 
 cumulative_max, cumulative_min = lifted(reduction.cumulative_max), lifted(reduction.cumulative_min)
 
@@ -131,6 +130,7 @@ ROWS: dict[str, Row] = {
 }  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ROWS)
 def test_gradients_are_those_of_pytorch(name: str) -> None:
     f, at, want = ROWS[name]
@@ -139,6 +139,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     np.testing.assert_allclose(tw.jit(lambda x: gradient(x))(row(*at)).numpy(), want, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["relu", "clip", "sigmoid", "norm", "max_ties", "std", "max_pool"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_other_types_and_batches(name: str, dtype: str) -> None:
@@ -152,6 +153,7 @@ def test_other_types_and_batches(name: str, dtype: str) -> None:
     np.testing.assert_allclose(summed, 2 * np.array(want, dtype), rtol=1e-3)
 
 
+@pytest.mark.many
 def test_a_parameter_is_a_bound_as_a_constant_is() -> None:
     x = row(0.0, 1.0, 2.0)
     for f in (lambda x, k: x.clip(0.0, k), lambda x, k: xp.maximum(x, k), lambda x, k: x.clip(min=k), lambda x, k: nn.leaky_relu(x - k, k)):
@@ -160,6 +162,7 @@ def test_a_parameter_is_a_bound_as_a_constant_is() -> None:
             assert g(x, k).tolist() == tw.grad(lambda x, k=k, f=f: f(x, k).sum())(x).tolist()
 
 
+@pytest.mark.many
 def test_bounds_that_are_tensors_have_gradients() -> None:
     x, lo, hi = row(0.0, 1.0, 2.0, 3.0, 9.0), row(1.0, 1.0, 1.0, 1.0, 4.0), row(2.0, 2.0, 2.0, 2.0, 3.0)
     got = tw.grad(lambda x, lo, hi: x.clip(lo, hi).sum(), argnums=(0, 1, 2))(x, lo, hi)
@@ -168,6 +171,7 @@ def test_bounds_that_are_tensors_have_gradients() -> None:
     assert one.tolist() == 2.0
 
 
+@pytest.mark.many
 def test_second_derivatives_and_checkpoints() -> None:
     x = row(-1.0, 0.5, 2.0)
     s = 1 / (1 + np.exp(-x.numpy()))
@@ -177,3 +181,28 @@ def test_second_derivatives_and_checkpoints() -> None:
     np.testing.assert_allclose(again.numpy(), tw.grad(lambda x: (x.relu() * x.sigmoid()).clip(0.1, 1.5).sum())(x).numpy())
     moved = tw.jvp(lambda x: x.clip(0.0, 1.0), [x], [row(1.0, 2.0, 3.0)])[1]
     assert moved.tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_an_extreme_of_what_is_computed_passes_its_gradient_on(monkeypatch: pytest.MonkeyPatch, extreme: str, dtype: str) -> None:
+    """The extreme may be stored rounded, and the elements be computed again in a wider type. The columns' extremes are chosen to be
+    apart, so that each has one place."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x = np.random.default_rng(3).standard_normal((40, 3, 5)).astype(np.float32)
+    found, exact = (
+        grad(lambda t: getattr(nn.layer_norm(t), extreme)(axis=1).sum().astype("float32"))(Tensor(x).astype(kind).realise())
+        .astype("float32")
+        .numpy()
+        for kind in (dtype, "float32")
+    )
+    assert np.mean(np.abs(found - exact) > 0.1 * np.abs(exact).max()) < 0.05
+
+
+@pytest.mark.parametrize("to", ["bfloat16", "float16"])
+def test_vmap_keeps_a_conversion(to: str) -> None:
+    x = Tensor(np.linspace(1, 2, 12, dtype=np.float32).reshape(4, 3))
+    there = vmap(lambda row: row.astype(to))(x)
+    back = vmap(lambda row: row.astype(to).astype("float32"))(x)
+    assert there.dtype.name == to
+    assert np.array_equal(back.numpy(), x.astype(to).numpy().astype(np.float32)) and not np.array_equal(back.numpy(), x.numpy())

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import Tensor, xp
+from tilewright import grad, xp
+from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.running.realise import realise
 
-pytestmark = pytest.mark.many
 Shape = tuple[int, ...]
 ROWS, SMALL_ROWS = (2048, 1024), (7, 13)
 HEADS, SMALL_HEADS = (2, 8, 512, 64), (1, 2, 6, 8)
@@ -284,6 +284,7 @@ def several(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
 def test_kernels(name: str) -> None:
     w = CASES[name]
@@ -291,6 +292,7 @@ def test_kernels(name: str) -> None:
     assert len(call_list([o.node for o in outs]).calls) == w.kernels
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
 def test_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By kernels, also where an input holds NaN and another infinity."""
@@ -311,6 +313,7 @@ def test_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_allclose(found.numpy().astype("d"), want, rtol=1e-5, atol=1e-5 * top, err_msg=name)
 
 
+@pytest.mark.many
 def test_segments_are_summed_by_one_scatter() -> None:
     values, segments = rng_rows(40, 6), np.random.default_rng(2).integers(0, 5, 40)
     out = Tensor(np.zeros((5, 6), "f")).scatter_add(Tensor(segments, range=(0, 4)), Tensor(values))
@@ -321,3 +324,25 @@ def test_segments_are_summed_by_one_scatter() -> None:
 
 def rng_rows(*shape: int) -> Any:
     return np.random.default_rng(3).standard_normal(shape).astype("f")
+
+
+def test_products_of_vectors_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of (x xᵀ) y: sums of three factors, of which now one, now another is outside of the sum."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x, y = np.array([[1.0], [2.0], [-3.0]], np.float32), np.array([[2.0, 0.0, 1.0]], np.float32)
+    weights = np.array([[0.5], [-1.0], [4.0]], np.float32)
+    found = grad(lambda x, y: ((x @ x.mT) @ y.mT * Tensor(weights)).sum(), (0, 1))(Tensor(x), Tensor(y))
+    dx, dy = (f.numpy() for f in found)
+    outer = weights @ y
+    assert np.allclose(dx, (outer + outer.T) @ x) and np.allclose(dy, (x @ x.T @ weights).T)
+
+
+@pytest.mark.parametrize("n", [3, 17])
+def test_square_products_either_way_round(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    rng = np.random.default_rng(n)
+    a, b = (rng.integers(-3, 4, (n, n)).astype(np.float32) for _ in range(2))
+    x, y = Tensor(a), Tensor(b)
+    for left, right, want in ((x, y, a @ b), (y, x, b @ a), (x.mT, y, a.T @ b), (y, x.mT, b @ a.T), (x, y.mT, a @ b.T)):
+        assert np.array_equal((left @ right).numpy(), want)
+        assert np.array_equal((left @ right + x).numpy(), want + a)

@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor
 from tilewright.plan import Artefacts
-from tilewright.tensor.capture import jit as jit_compile
+from tilewright.tensor.capture import graph_compiler
 from tilewright.tensor.running import compiled_kernels as programs
 
 from tests.tensor.test_jit import own_home, ramp
@@ -46,7 +46,7 @@ def test_the_second_process_pulls_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     first = tw.jit(function)
     want = run(first, monkeypatch)
     assert not first.programs[0].warm
-    monkeypatch.setattr(jit_compile, "call_list", lambda outs: pytest.fail("a graph was partitioned"))
+    monkeypatch.setattr(graph_compiler, "call_list", lambda outs: pytest.fail("a graph was partitioned"))
     second = tw.jit(function)
     assert (run(second, monkeypatch) == want).all()
     assert second.programs[0].warm and "from disk" in second.report() and "matmul" in second.report()

@@ -1,0 +1,134 @@
+"""From a captured graph to a compiled function: found on disk, or partitioned, pulled, looked up, built and placed; and its kernels
+tuned, now or in the background."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.rewrite import apart
+from ...search.background import BackgroundTuner
+from ...search.parallel_builds import BuildPlace
+from ..fusion.call_list import CallList, KernelCall, call_list
+from ..graph.index_checks import check_of
+from ..graph.node import interned_in
+from ..running.buffers import BufferSpec
+from ..running.observers import WATCH, timed
+from ..running.pools import rooms_of
+from ..running.realise import detached
+from . import warm_start as warm
+from .call_sequence import CallSequence, LinkedCall
+from .capture import ArraySource, CapturedGraph
+from .compiled_function import CompiledFunction
+from .jit_options import JitOptions
+from .kernel_lookup import FoundKernel, looked_up, looked_up_again
+from .memory_plan import placed
+
+if TYPE_CHECKING:
+    pass
+
+
+def place_of(device: str, options: JitOptions) -> BuildPlace:
+    """The place that options name. Raises DeviceError, UsageError."""
+    from ...cache import Cache
+    from ...cache import open as opened
+    from ...devices import get
+    from ...plan import Artefacts
+
+    found = get(device)
+    found.check()
+    threads = options.threads or found.threads
+    found.check_threads(threads)
+    if isinstance(options.cache, Cache):
+        return BuildPlace(found, threads, options.cache, Artefacts.default(), options.cache.location)
+    return BuildPlace(found, threads, opened(options.cache), Artefacts.default(), None if options.cache is None else str(options.cache))
+
+
+# tuning -----------------------------------------------------------------------------------------------------------
+DEFAULT_S = 30.0
+LEAST_S = 1.0
+"""Seconds that a kernel gets at least."""
+
+
+def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
+    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
+    from ...search import parse_seconds
+
+    total = parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
+    wanted = [k for k in kernels if not k.exact and k.kernel is not None]
+    weights = [k.calls * (k.flops + 8 * k.nbytes) + 1 for k in wanted]
+    return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
+
+
+def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
+    """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
+    was found is in the cache; Ctrl-C keeps that, and ends the call."""
+    from ...search import tune
+
+    todo = shares(kernels, options)
+    end = time.monotonic() + sum(s for _, s in todo)
+    done = 0
+    for k, seconds in todo:
+        if done and time.monotonic() + LEAST_S > end:
+            break
+        assert k.kernel is not None
+        tune(apart(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
+        done += 1
+    return done
+
+
+def tune_beside(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
+    """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
+    todo = shares(program.kernels, options)
+    if not todo:
+        return None
+
+    def done(i: int) -> None:
+        k = todo[i][0]
+        program.change(k, looked_up_again(k, program.device, place))
+
+    return BackgroundTuner([apart(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
+
+
+# compiling ----------------------------------------------------------------------------------------------------------
+COLD = ("require", "tune", "background", "record")
+"""Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
+
+
+def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
+    """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
+    place = place_of(graph.device, options)
+    with interned_in({}):  # nodes of its own: the constants of others may have memory
+        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
+    sources = [graph.leaves[id(n)] for n in leaves]
+    key = warm.key_of_graph(outs, graph, sources, donated, place)
+    found = None if options.checks else warm.load(key, place, outs, graph)
+    if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
+        plan, linked, kernels, nodes = found
+        specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
+        return CompiledFunction(
+            name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True
+        )
+    with timed("graph", name):
+        made = call_list(outs) if outs else CallList([], 0, [], ())
+    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
+    plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+    by_call, kernels = looked_up(calls, graph.device, place, options)
+    if options.tune == "tune" and tune_now(kernels, place, options):
+        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
+        by_call = {i: changed[id(k)] for i, k in by_call.items()}
+        kernels = [changed[id(k)] for k in kernels]
+        key = warm.key_of_graph(outs, graph, sources, donated, place)
+    linked = [
+        LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
+        if isinstance(c, KernelCall)
+        else LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call)
+        for i, c in enumerate(calls)
+    ]
+    warm.save(key, place, outs, made.nodes, plan, linked, by_call)
+    specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
+    program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
+    if options.tune == "background":
+        program.tuner = tune_beside(program, place, options)
+    return program

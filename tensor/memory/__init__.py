@@ -1,1 +1,0 @@
-"""Memory of tensors: buffers on every device, pooled, counted and capped."""

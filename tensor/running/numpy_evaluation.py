@@ -1,0 +1,202 @@
+"""Small graphs computed by NumPy, node by node: a kernel of ten elements would take longer to compile than to wait for.
+
+Types are those of the kernels: 16-bit floats are computed in float32 and rounded where a result is stored. Elementary functions and the
+order of sums may differ from a kernel's in the last bits, as two schedules of one kernel do. The same code is the reference of the
+tests. (It is imported when a small graph is first computed, since NumPy takes long to import.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...ir.dtypes import DType, bool_
+from ...ir.errors import KernelError
+from ...ir.evaluation.algebra import BINARY, UFUNC, UNARY
+from ...ir.evaluation.npmath import floor_quotient, narrowed
+from ...ir.node import Node
+from ..graph.index_checks import IndexMark
+from ..graph.index_maps import IndexMap
+from ..graph.node import Loaded, TensorNode, walk
+from . import buffers
+
+Array = np.ndarray[Any, Any]
+
+
+def compute(outs: Sequence[TensorNode], device: str = "cpu") -> None:
+    """Give every node of `outs` memory with its values."""
+    for n, value in zip(outs, evaluate(outs), strict=True):
+        buffer = buffers.new(n.shape, n.dtype, device, n.line)
+        with np.errstate(all="ignore"):
+            np.copyto(buffer.array, value, casting="unsafe")
+        n.data = buffer
+
+
+def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
+    """The values of nodes whose leaves have memory, each of its node's type."""
+    done: dict[int, Array] = {}
+    with np.errstate(all="ignore"):
+        for n in walk(outs):
+            if n.data is not None:
+                done[id(n)] = _converted(n.data.array, n.dtype.compute)
+            else:
+                done[id(n)] = EVALUATE[n.op](n, [done[id(s)] for s in n.src])
+        return [_converted(done[id(o)], o.dtype) for o in outs]
+
+
+def _converted(x: Array, dtype: DType) -> Array:
+    return x if x.dtype == dtype.np else x.astype(dtype.np)
+
+
+# by operation -----------------------------------------------------------------------------------------------------
+def _number(n: TensorNode, src: list[Array]) -> Array:
+    return np.asarray(n.arg if n.op == "const" else n.arg[1], n.dtype.compute.np)
+
+
+def _cast(n: TensorNode, src: list[Array]) -> Array:
+    if isinstance(n.arg, IndexMark):
+        n.arg.look(src[0], n.line)
+    return src[0].astype(n.dtype.compute.np, copy=False)
+
+
+def _elementwise(n: TensorNode, src: list[Array]) -> Array:
+    if n.arg == "rounded":
+        return narrowed(np.asarray(src[0], np.float64), n.dtype).astype(n.dtype.compute.np)
+    return np.asarray(operator(n.arg)(*src), n.dtype.compute.np)
+
+
+def _combined(n: TensorNode, src: list[Array]) -> Array:
+    """A reduction or a scan."""
+    combine, dims = n.arg
+    ufunc = UFUNC[combine].reduce if n.op == "reduce" else UFUNC[combine].accumulate
+    return np.asarray(ufunc(src[0], axis=dims, dtype=src[0].dtype))
+
+
+def _gather(n: TensorNode, src: list[Array]) -> Array:
+    source, *index = src
+    if not n.size or not source.size:
+        return np.zeros(n.shape, source.dtype)
+    table = _places(n.arg.axes, n.shape)
+    at = [
+        np.clip(index[i.place].astype(np.int64) if isinstance(i, Loaded) else index_value(i, table), 0, max(size - 1, 0))
+        for i, size in zip(n.arg.indices, source.shape)
+    ]
+    return np.broadcast_to(source[tuple(at)], n.shape)
+
+
+def _scatter(n: TensorNode, src: list[Array]) -> Array:
+    values, *index = src
+    out = np.full(n.shape, identity(n.arg.combine, n.dtype), values.dtype)
+    if not values.size or not out.size:
+        return out
+    table, inside, at = _places(n.arg.axes, values.shape), np.ones(values.shape, bool), []
+    for i, size in zip(n.arg.indices, n.shape):
+        place = index[i.place].astype(np.int64) if isinstance(i, Loaded) else np.broadcast_to(index_value(i, table), values.shape)
+        inside &= (place >= 0) & (place < size)
+        at.append(np.broadcast_to(place, values.shape))
+    if not at:
+        inside = np.broadcast_to(inside, values.shape)
+    UFUNC[n.arg.combine].at(out, tuple(a[inside] for a in at), values[inside])
+    return out
+
+
+def identity(combine: str, dtype: DType) -> Any:
+    """What a combine leaves as it is."""
+    if combine in ("add", "mul"):
+        return 0 if combine == "add" else 1
+    if dtype is bool_:
+        return combine == "min"
+    lo, hi = (float("-inf"), float("inf")) if dtype.is_float else dtype.limits
+    return lo if combine == "max" else hi
+
+
+def _host(n: TensorNode, src: list[Array]) -> Array:
+    given = [_converted(s, x.dtype) for s, x in zip(src, n.src)]
+    return np.asarray(n.arg.function(*given)).astype(n.dtype.compute.np, copy=False)
+
+
+EVALUATE: dict[str, Callable[[TensorNode, list[Any]], Any]] = {
+    "const": _number,
+    "given": _number,
+    "iota": lambda n, src: np.arange(n.shape[0], dtype=np.int64),
+    "cast": _cast,
+    "after": lambda n, src: src[0],
+    "elementwise": _elementwise,
+    "view": lambda n, src: viewed(src[0], n.arg),
+    "reduce": _combined,
+    "scan": _combined,
+    "gather": _gather,
+    "scatter": _scatter,
+    "host": _host,
+}
+"""By operation: what a node and the values of its sources give."""
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **UNARY, **BINARY, "not": np.invert, "where": np.where, "shl": np.left_shift, "shr": np.right_shift, "floordiv": floor_quotient,
+    "remainder": np.remainder, "copysign": np.copysign, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan2": np.arctan2,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+}  # fmt: skip
+
+
+def operator(op: str) -> Callable[..., Any]:
+    """What an elementwise operator is in NumPy. Raises KernelError."""
+    if op not in OPERATORS:
+        raise KernelError(f"the operator {op} is unknown to NumPy's evaluation")
+    return OPERATORS[op]
+
+
+# index maps -------------------------------------------------------------------------------------------------------
+def viewed(x: Array, by: IndexMap) -> Array:
+    """`x` through an index map."""
+    if by.reshape and by.mask is None:
+        return x.reshape(by.shape)
+    if prod(by.shape) == 0 or x.size == 0:
+        return np.zeros(by.shape, x.dtype)
+    if by.plain is not None:
+        at = [0 if p is None else slice(by.shape[p]) for p in by.plain]
+        kept = [p for p in by.plain if p is not None]
+        if len(set(kept)) == len(kept):
+            order = np.argsort(kept, kind="stable")
+            rows = x[tuple(at)].transpose(order)
+            shape = tuple(by.shape[d] if d in kept else 1 for d in range(len(by.shape)))
+            return np.broadcast_to(rows.reshape(shape), by.shape)
+    table = _places(by.axes, by.shape)
+    places = [index_value(i, table) for i in by.indices]
+    if by.mask is None:
+        return np.broadcast_to(x[tuple(places)], by.shape)
+    inside = np.broadcast_to(index_value(by.mask, table), by.shape)
+    safe = tuple(np.clip(p, 0, n - 1) for p, n in zip(places, x.shape))
+    return np.where(inside, x[safe], np.zeros((), x.dtype))
+
+
+def _places(axes: Sequence[Node], shape: Sequence[int]) -> dict[Node, Any]:
+    """The placeholders as index ranges that broadcast against each other."""
+    rank = len(shape)
+    table = {}
+    for d, (a, n) in enumerate(zip(axes, shape)):
+        if a.op == "axis":
+            table[a] = np.arange(n).reshape([n if e == d else 1 for e in range(rank)])
+    return table
+
+
+def index_value(i: Node, table: dict[Node, Any]) -> Any:
+    """An index expression, or a condition on indices, over placeholders."""
+    found = table.get(i)
+    if found is not None:
+        return found
+    if i.op == "const":
+        return np.asarray(i.arg)
+    src = [index_value(s, table) for s in i.src]
+    if i.op == "sum":
+        factors, constant = i.arg
+        out = sum((c * s for c, s in zip(factors, src, strict=True)), start=np.asarray(constant))
+    elif i.op == "prod":
+        out = prod(src)
+    elif i.op in ("div", "mod"):
+        out = operator("floordiv" if i.op == "div" else "remainder")(*src, *([i.arg] if len(src) == 1 else []))
+    else:
+        out = operator(i.op)(*src)
+    table[i] = out
+    return out
