@@ -91,22 +91,17 @@ def one(python: str, script: str, *words: str) -> dict[str, Any]:
 def duel(path: Path, check: str, a: dict[str, str], b: dict[str, str]) -> float:
     """The time of configuration `a` over that of `b`, in paired rounds; 1.0 where they are one configuration."""
     from tilewright.search.budget import Budget
+    from tilewright.search.task import TuneRequest
     from tilewright.sources import t1
-    from tilewright.sources import tuning as references
-    from tilewright.sources.building import SourceTask
     from tilewright.sources.configurations import schedule
-    from tilewright.sources.resolving import resolved
-    from tilewright.sources.tuning import SourceMeasurer
+    from tilewright.sources.source_task import resolved
 
     if a == b:
         return 1.0
     what = resolved(t1.read(path, check=check).spec, "", {})
-    with tempfile.TemporaryDirectory() as folder:
-        task = SourceTask(what.spec, Path(folder))
-        references.compute(task, what.device, what.threads, (0, 1))
-        with SourceMeasurer(task, what, Budget(None), 0) as m:
-            made = dict(m.build([schedule(what.spec, what.spec.at(x)) for x in (a, b)]))
-            return float(m.duel(made[0], made[1], rounds=8).ratio)  # type: ignore[arg-type]
+    with what.measurer(TuneRequest(Budget(None))) as m:
+        made = dict(m.build([schedule(what.spec, what.spec.at(x)) for x in (a, b)]))
+        return float(m.duel(made[0], made[1], rounds=8).ratio)  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -6,35 +6,33 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from ..cache.objectives import TIME
-from ..cache.ranking import Standing
 from ..ir import given
-from ..ir.errors import CacheMiss, OptError, UsageError
 from ..log import logger
-from ..opts.opt import parse
-from . import objective as aims
+from . import objective as objectives
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .interrupts import Deadline, SignalWatch, late_s, release
-from .machine_limits import DoubtedLimits
+from .kernel_task import KernelTask
+from .machine_limits import DoubtedLimits, know_limits
 from .progress import Progress, shown
 from .result import INTERRUPTED, Job, Result
-from .space import OptEngine, Space
-from .task import Measuring, TuningTask, begin_helpers, measurer_of, recorder_of
+from .task import MODES, Measuring, Mode, OnInterrupt, Task, TuneRequest
 from .tuning_run import TuningRun
-from .warm_start import GLANCE, Effort, answer, front_of, known, starts_of
+from .warm_start import known
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Row
+    from ..cache import Cache
     from ..devices import Device
     from ..ir.buffer import Extent
     from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
-    from ..plan import Plan
+    from .candidate_measurer import CandidateMeasurer
+    from .space import Space
     from .strategies.optuna_study import StudyKeeper
 
 
@@ -61,11 +59,6 @@ def seldom_collected() -> Iterator[None]:
 
 # api --------------------------------------------------------------------------------------------------------
 log = logger("search")
-
-Mode = Literal["use", "require", "record", "tune", "refresh"]
-MODES: tuple[str, ...] = get_args(Mode)
-_PREPARING = "the search was being prepared"
-OnInterrupt = Literal["raise", "return"]
 
 
 def tune(
@@ -116,40 +109,23 @@ def tune(
     MeasureError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     given.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
-    started = time.monotonic() if since is None else since
-    limit, strategy = Budget.make(budget, trials, stop_at, patience), _checked(mode, start, retune, strategy, study)
-    aims.check(objective, strategy, study, limit)
-    (show := shown(progress)).phase("preparing")
-    with Deadline(limit.seconds, started, _PREPARING), SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store, seldom_collected():
-        task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
-        release()
-        asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
-        result = _tune(
-            task, store, limit, strategy, start, random_seed, mode, retune or mode == "refresh", show, started, study, asked, measuring
-        )
-    if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
-        raise Interrupted(result)
-    return result
-
-
-def _checked(mode: str, start: str, retune: bool, strategy: str | None, study: str | None) -> str:
-    """The strategy's full name; UsageError where what was asked for makes no sense."""
-    if start not in ("auto", "none"):
-        _read(start)  # whether it applies is told when the kernel is known
-    if mode == "require" and retune:
-        raise UsageError("require answers from the cache and retune searches again: use one of them")
-    name = strategies.check(strategy if strategy is not None or study is None else "optuna:tpe")
-    if study and not name.startswith("optuna:"):
-        raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
-    return name
-
-
-def _read(start: str) -> None:
-    """UsageError where what a search begins with is no schedule."""
-    try:
-        parse(start)
-    except OptError as e:
-        raise UsageError(f"start must be auto, none or a schedule: {e}") from e
+    request = TuneRequest.make(
+        budget,
+        trials,
+        stop_at,
+        patience,
+        strategy=strategy,
+        mode=mode,
+        retune=retune,
+        start=start,
+        study=study,
+        random_seed=random_seed,
+        started=time.monotonic() if since is None else since,
+        progress=shown(progress),
+        measuring=measuring,
+    )
+    objectives.check(objective, request.strategy or strategies.DEFAULT, study, request.budget)
+    return carried_out(request, lambda: KernelTask(kernel, shape, dtype, device, threads, vars, allow, objective), cache, interrupt)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -160,6 +136,26 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
+def carried_out(
+    request: TuneRequest,
+    task: Callable[[], Task],
+    cache: str | os.PathLike[str] | Cache | None,
+    interrupt: OnInterrupt,
+    doing: str = "the search was being prepared",
+) -> Result:
+    """The answer to a request about what `task` makes, within its time and under Ctrl-C, from a cache that is opened for it unless it is open.
+    `doing`: what is under way while the task is made."""
+    request.progress.phase("preparing")
+    limits = Deadline(request.budget.seconds, request.started, doing)
+    with limits, SignalWatch((signal.SIGINT,)) as watch, opened(cache) as store, seldom_collected():
+        made = task()
+        release()
+        result = tuned(made, store, request)
+    if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
+        raise Interrupted(result)
+    return result
+
+
 def cached(
     kernel: str | Kernel,
     shape: Mapping[str, int] | None,
@@ -167,126 +163,88 @@ def cached(
     device: str | Device,
     threads: int | None,
     cache: Cache,
-    asked: Budget | None,
+    wanted: Budget | None,
     objective: str = TIME,
 ) -> Result | None:
-    """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked`
+    """The cache's answer where it will do without a search: verified here, and by a search as thorough as `wanted`
     (see `Effort.covers`). Raises what `tune` does."""
-    started = time.monotonic()
-    task = TuningTask(kernel, shape, dtype, device, threads, objective=objective)
-    found = _look(task, cache)
-    if found is None or found.standing is not Standing.verified or not covered(found.row, asked):
+    request = TuneRequest(Budget())
+    task = KernelTask(kernel, shape, dtype, device, threads, objective=objective)
+    cache.will_write = True
+    found = task.look(cache)
+    if found is None or not found.checked or not found.covers(wanted):
         return None
-    return answer(task.job("", "auto", 0, Budget()), found, time.monotonic() - started, front_of(task, cache))
+    return found.result(task.job("", request), request.seconds)
 
 
-def _tune(
-    task: TuningTask,
-    cache: Cache,
-    budget: Budget,
-    strategy: str,
-    start: str,
-    random_seed: int,
-    mode: str,
-    again: bool,
-    show: Progress,
-    started: float,
-    study: str | None,
-    asked: Budget | None,
-    measuring: Measuring | None,
-) -> Result:
-    if mode == "require":
-        from ..plan import resolve
+def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
+    """The cache's answer to a task, or that of a search, as the request wants it. Raises CacheMiss, and what the task and its measurer do."""
+    show, required = request.progress, request.mode == "require"
+    strategy = task.strategy(request)
+    if not required:
+        cache.will_write = True
+    found = task.look(cache, required)
+    only_checked = found is not None and not request.again and (request.mode == "record" or found.covers(request.wanted))
+    if found is not None and (required or (only_checked and found.checked)):
+        log.info("%s: cached, and will do", task.name)
+        result = found.result(task.job(strategy, request), request.seconds)
+        show.done(result)
+        return result
+    log.info("%s: %s", task.name, "not in the cache" if found is None else "cached, and checked here" if only_checked else "searched again")
+    aim = objectives.measurable(task.key.objective, task.device, request.measuring is not None)
+    task.check()
+    if request.measuring is None:
+        know_limits(task.device, request.budget.seconds, lambda: show.phase("measuring this machine's limits, once"))
+        from ..measure.processes import process
 
-        about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
-        known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
-        found = answer(task.job(strategy, start, random_seed, budget), known_, time.monotonic() - started, front_of(task, cache))
-        show.done(found)
-        return found
-    plan = _look(task, cache)
-    enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
-    log.info(
-        "%s: %s",
-        task.name,
-        "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
-    )
-    known_here = plan is not None and enough and plan.standing is Standing.verified
-    fresh = not known_here and measuring is None and begin_helpers()
-    job = task.job(strategy, start, random_seed, budget)
-    if plan is not None and known_here:
-        found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
-        show.done(found)
-        return found
-    aim = aims.measurable(job.objective, task.device, measuring is not None)
-    kept: dict[str, Any] = {"study": _study(task, job, study, budget)} if study and mode != "record" else {}
-    space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
-    if fresh and start != "none":
-        space.starts()  # while the process that makes the measurer's does its imports
+        begun = process.begin()  # what forks the measurer's helpers has imports of its own to do
+    job = task.job(strategy, request)
+    space = task.space()
+    if request.measuring is None and begun and request.start != "none":
+        space.starts()  # meanwhile
+    cache.ensure_writable()
+    searcher = None if request.mode == "record" or only_checked else task.searcher(strategy)
+    keeper = _study(task, job, space, request) if request.study and searcher is not None else None
     # then the measurer, so that its processes start while the rest is prepared
-    with (measuring or measurer_of)(task, budget, random_seed, bool(kept)) as measurer:
-        cache.ensure_writable()
-        recorder = recorder_of(task, cache, space, job, last_s=late_s(budget.seconds))
-        earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
-        starts = starts_of(task, space, cache, recorder.loose, job, start)
+    with (request.measuring or _own)(task, request, keeper is not None) as measurer:
+        recorder = task.recorder(cache, space, job)
+        recorder.last_s = min(recorder.last_s, late_s(request.budget.seconds))
+        starts = task.starts(cache, space, job)
         chosen = None
-        if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the start schedules
-            kept |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
-            chosen = strategies.create(strategy, space, seed=random_seed, start=[s.opts for s in starts] if start != "none" else [], **kept)
+        if searcher is not None:
+            more = {"start": [s.opts for s in starts] if request.start != "none" else [], **searcher}
+            more |= {} if keeper is None else {"study": keeper}
+            more |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
+            chosen = strategies.create(strategy, space, seed=request.random_seed, **more)
         try:
-            more: dict[str, Any] = {"known": known(cache, task.key, task.canonical), "earlier": earlier}
-            more["doubted"] = DoubtedLimits(task, recorder, measurer, budget) if measuring is None else None
-            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, **more).run()
+            known_here = known(cache, task.key, task.canonical)
+            doubted = DoubtedLimits(task, recorder, measurer, request.budget) if request.measuring is None else None
+            earlier = None if found is None else found.effort
+            meter = Meter(request.budget, request.started)
+            more = {"known": known_here, "earlier": earlier, "doubted": doubted}
+            return task.worded(TuningRun(space, measurer, chosen, starts, job, meter, show, recorder, **more).run())
         finally:
             if chosen is not None:
                 chosen.close()
 
 
-def _look(task: TuningTask, cache: Cache) -> Plan | None:
-    """The cache's own answer, if its options still mean what was measured."""
-    cache.will_write = True
-    from ..plan import resolve
-
-    about: dict[str, Any] = {"policy": task.key.policy, "objective": task.key.objective}
-    try:  # without an answer no start schedule is wanted yet: helpers can start while start schedules are made
-        return resolve(task.kernel, task.device, task.threads, cache, exact_only=True, own_only=True, **about)
-    except CacheMiss:
-        return None
+def _own(task: Task, request: TuneRequest, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
+    return task.measurer(request, hashed)
 
 
-def covered(row: Row | None, asked: Budget | None) -> bool:
-    """Whether the search behind a row was as thorough as `asked`. One that says nothing of it counts as thorough."""
-    effort = None if row is None else Effort.of(row)
-    return effort is None or effort.covers(asked)
-
-
-def _study(task: TuningTask, job: Job, url: str, budget: Budget) -> StudyKeeper:
-    """The study of this kernel on this device, open."""
-    from ..heuristics import templates
-    from ..kernels import short_name
+def _study(task: Task, job: Job, space: Space, request: TuneRequest) -> StudyKeeper:
+    """The study of this task, open."""
     from .strategies.optuna_study import StudyKeeper
 
-    shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
-    name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))
-    about = {
-        "kernel": job.kernel,
-        "shape": shape,
-        "dtype": job.dtype,
-        "device": job.device,
-        "threads": job.threads,
-        "target": task.key.target,
-    }
-    keeper = StudyKeeper(
-        url,
-        name,
-        templates(task.kernel, task.device.target, task.threads, task.effects),
-        {**about, "compiler": task.key.compiler, "flops": job.flops},
-    )
-    keeper.last_s = min(keeper.last_s, late_s(budget.seconds))
+    assert request.study is not None
+    name, about = task.study_of(job)
+    keeper = StudyKeeper(request.study, name, space.templates(), about)
+    keeper.last_s = min(keeper.last_s, late_s(request.budget.seconds))
     return keeper
 
 
-def _opened(cache: str | os.PathLike[str] | Cache | None) -> AbstractContextManager[Cache]:
-    """A cache that was given open stays open."""
+def opened(cache: str | os.PathLike[str] | Cache | None) -> AbstractContextManager[Cache]:
+    """A cache, opened; one that was given open stays open."""
     from contextlib import nullcontext
 
     from .. import cache as caches

@@ -106,6 +106,10 @@ class Budget:
         return ", ".join(parts) or "no limit"
 
 
+GLANCE = Budget(seconds=10.0, trials=20)
+"""What a search must have had, one or the other, to answer whoever names no budget."""
+
+
 class Meter:
     """A budget being spent."""
 

@@ -7,9 +7,13 @@ search (`DoubtedLimits`)."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..devices import base
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
 from ..log import logger
 from ..measure.processes import process
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from .candidate_measurer import CandidateMeasurer
     from .result import Job
     from .run_state import RunState
-    from .task import TuningTask
+    from .task import Task
 
 
 MODULE = "tilewright.search.machine_limits"
@@ -32,6 +36,8 @@ USUAL_S = 5.0
 """Seconds that measuring all limits thoroughly takes, about."""
 SHARE = 0.15
 """Of a search's budget, at most, is for them."""
+BACKGROUND = 15
+"""Processes that are so nice measure no limits."""
 LONGEST_S = 60.0
 """Seconds that it may take on a machine that is very busy."""
 
@@ -69,6 +75,20 @@ def measured(device: Device, seconds: float = USUAL_S, limit_s: float = LONGEST_
     return device.limits()
 
 
+def know_limits(device: Device, budget_s: float | None, begin: Callable[[], None]) -> None:
+    """Measure the limits of a device where that never happened, in a part of a budget: without them a result has no share of the
+    roofline, and the model ranks by guesses. `begin` is called before. A search works without them, so trouble is a warning."""
+    if device.limits() is not None or type(device).limits is base.Device.limits:
+        return
+    if os.nice(0) >= BACKGROUND:
+        return  # it would measure what others leave
+    begin()
+    try:
+        measured(device, part_of(budget_s), longest_of(budget_s))
+    except DeviceError as error:
+        warnings.warn(str(error), stacklevel=3)
+
+
 def serve(channel: Channel, setup: Any) -> None:
     """Measure, and say '' or what went wrong."""
     from .. import devices
@@ -93,7 +113,7 @@ _LONGEST = 5.0
 class DoubtedLimits:
     """Those of one search, whose rows say what the machine's limits are."""
 
-    def __init__(self, task: TuningTask, recorder: CacheRecorder, measurer: CandidateMeasurer, budget: Budget) -> None:
+    def __init__(self, task: Task, recorder: CacheRecorder, measurer: CandidateMeasurer, budget: Budget) -> None:
         self._task, self._recorder, self._measurer = task, recorder, measurer
         self._seconds = AGAIN_S if budget.seconds is None else min(AGAIN_S, 0.5 * SHARE * budget.seconds)
         self._done = False

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ..cache.rows import PINNED
 from ..ir.errors import CacheError, OptError, VerifyError
 from .budget import Budget
-from .space import OptEngine, Space
-from .task import measurer_of, recorder_of
+from .task import TuneRequest
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
     from ..measure import Built, Measurement, Measurer
     from ..opts.opt import Opt
-    from .task import TuningTask
+    from .kernel_task import KernelTask
 
 STRATEGY = "pin"
 """What rows say of the strategy that found them."""
@@ -41,7 +40,7 @@ class PinnedSchedule:
     replaced: Row | None = None
 
 
-def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 0) -> PinnedSchedule:
+def pin(task: KernelTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 0) -> PinnedSchedule:
     """Verify a schedule and make it the answer. Raises OptError where it does not apply or has effects that are not
     allowed, VerifyError where it is not right (or does not build, or return), CacheError where the cache cannot be
     written; then nothing has changed."""
@@ -57,15 +56,15 @@ def pin(task: TuningTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 
     refused = sorted(scheduled.effects - task.effects)
     if refused:
         raise OptError(f"this schedule has the effect {', '.join(refused)}; allow it by --allow {refused[0].lower()}")
-    budget = Budget(None, 2)
-    space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
+    request = TuneRequest(Budget(None, 2), random_seed=random_seed)
+    space = task.space()
     untuned = next(iter(space.starts()), ())
-    with measurer_of(task, budget, random_seed, False, 1) as m:
+    with task.measurer(request, builders=1) as m:
         cache.ensure_writable()
         code = dict(m.build([opts, untuned]))
         measured = _right(m, code[0])
         gain, start_s = _beside(m, code)
-        recorder = recorder_of(task, cache, space, task.job(STRATEGY, "auto", random_seed, budget))
+        recorder = task.recorder(cache, space, task.job(STRATEGY, request))
         before = pinned(cache, task.key)
         final = {PINNED: True, "confirmed": True, "checks": list(measured.checks), "gain": gain, "paired": gain is not None}
         recorder.winner(measured, untuned, start_s, final)

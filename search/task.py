@@ -1,188 +1,197 @@
-"""What one tuning run is about: a kernel on a device, with its inputs, limits and keys; its measurer, and the recorder of its measurements."""
+"""What a search is asked for (`TuneRequest`) and what it is about (`Task`), whether that is a kernel or a source of a user's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from ..cache.objectives import TIME
-from ..cache.objectives import objective as named_objective
-from ..cache.rows import OBJECTIVE
-from ..ir.errors import UsageError
-from .budget import Budget, written
-from .cache_recorder import LAST_PATIENCE_S, CacheRecorder
-from .objective import Aim
-from .result import Job
+from ..ir.errors import OptError, UsageError
+from ..opts.opt import parse
+from . import strategy as strategies
+from .budget import GLANCE, Budget
+from .progress import Progress, Silent
+from .warm_start import Effort
 
 if TYPE_CHECKING:
-    from ..cache import Cache
+    from ..cache import Cache, Key, Row
     from ..devices import Device
-    from ..ir.buffer import Extent
-    from ..ir.dtypes import DTypeLike
-    from ..ir.kernel import Kernel
-    from ..measure import Measurer
+    from ..ir.normal_form import Canonical
     from ..measure.roofline import Roofline
+    from .cache_recorder import CacheRecorder
     from .candidate_measurer import CandidateMeasurer
+    from .result import Job, Result
+    from .run_state import Start
     from .space import Space
 
+Mode = Literal["use", "require", "record", "tune", "refresh"]
+MODES: tuple[str, ...] = get_args(Mode)
+OnInterrupt = Literal["raise", "return"]
+Measuring = Callable[[Any, "TuneRequest", bool], AbstractContextManager["CandidateMeasurer"]]
+"""What makes a measurer of (task, request, whether outputs are hashed)."""
 
-class TuningTask:
-    """A kernel on a device, resolved: what identifies it in the cache and what is shown of it."""
 
-    def __init__(
-        self,
-        kernel: str | Kernel,
-        shape: Mapping[str, Extent] | None,
-        dtype: DTypeLike | str | None,
-        device: str | Device,
-        threads: int | None,
-        vars: Mapping[str, int] | None = None,
-        allow: Iterable[str] = (),
-        objective: str | Sequence[str] = TIME,
-    ) -> None:
-        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objectives.objective` reads it."""
-        from .. import devices, kernels
-        from ..cache.keys import allowed, policy
-        from ..ir.dtypes import dtype as dtype_of
-        from ..ir.normal_form import normalise
-        from ..plan.identity import canonical_of, key_of
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """How a search is to be made, as `tune` and `tune_source` take it by name. `strategy`: a full name, '' for the task's own choice.
+    `wanted`: what the search behind a cached answer must have had, for the answer to do (None: nothing). `again`: the cache's answer does
+    not do. `started`: the moment on `time.monotonic` from which the budget counts. `measuring`: what makes the measurer, where that is not
+    the task's own. `command`: the command that repeats the search, where the task's own words do not."""
 
-        if isinstance(kernel, str):
-            self.kernel = kernels.make(kernel, shape, dtype)
-            self.name = kernel
-            sizes = (shape or {}) if kernels.is_path(kernel) else kernels.get(kernel).complete(shape)
-        else:
-            self.kernel, self.name = kernel, kernel.name
-            sizes = shape or {}
-        self.shape = {k: v for k, v in sizes.items() if isinstance(v, int)}
-        # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
-        self.kernel = normalise(self.kernel)
-        self.dtype = dtype_of(dtype).name if dtype is not None else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
-        self.device = devices.get(device)
-        self.device.check()
-        self.threads = int(threads or self.device.threads)
-        self.device.check_threads(self.threads)
-        self.vars = symbol_values(self.kernel, vars or {})
-        self.canonical = canonical_of(self.kernel)
-        self.effects = allowed(allow)
-        self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects), named_objective(objective))
+    budget: Budget = field(default_factory=Budget)
+    wanted: Budget | None = None
+    strategy: str = ""
+    start: str = "auto"
+    random_seed: int = 0
+    mode: Mode = "use"
+    again: bool = False
+    study: str | None = None
+    started: float = field(default_factory=time.monotonic)
+    progress: Progress = field(default_factory=Silent)
+    measuring: Measuring | None = None
+    command: str = ""
+
+    @classmethod
+    def make(
+        cls,
+        budget: str | float | Budget | None = None,
+        trials: int | None = None,
+        stop_at: float | None = None,
+        patience: int | None = None,
+        *,
+        strategy: str | None = None,
+        mode: Mode = "use",
+        retune: bool = False,
+        start: str = "auto",
+        study: str | None = None,
+        **more: Any,
+    ) -> TuneRequest:
+        """From the arguments of `tune`; `more` are fields. Raises UsageError where they contradict each other, or a name is not there."""
+        limit = Budget.make(budget, trials, stop_at, patience)
+        if start not in ("auto", "none"):
+            try:
+                parse(start)  # whether it applies is told when the kernel is known
+            except OptError as e:
+                raise UsageError(f"start must be auto, none or a schedule: {e}") from e
+        if mode == "require" and retune:
+            raise UsageError("require answers from the cache and retune searches again: use one of them")
+        name = "" if strategy is None and not study else strategies.check("optuna:tpe" if strategy is None else strategy)
+        if study and not name.startswith("optuna:"):
+            raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
+        wanted = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
+        again = retune or mode == "refresh"
+        return cls(limit, wanted, name, start, mode=mode, again=again, study=study, **more)
 
     @property
-    def reference(self) -> Kernel | None:
-        """The kernel to whose error bound results are held, where it is not the kernel itself."""
-        from ..measure.checking.verify import reference_kernel
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
 
-        found = reference_kernel(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
-        return None if found is self.kernel else found
+    @property
+    def deadline_s(self) -> float:
+        """Seconds that a call of a candidate may take: one endless loop must not cost the whole budget."""
+        return 10.0 if self.budget.seconds is None else min(10.0, max(2.0, self.budget.seconds / 6))
 
-    def roofline(self) -> Roofline | None:
-        """What bounds the kernel here; None where the machine's limits are not known."""
-        from ..measure.roofline import roofline
-
-        limits = self.device.limits()
-        lossy = "DOWNCONVERT" in self.effects
-        return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target, lossy=lossy)
-
-    def job(self, strategy: str, start: str, random_seed: int, budget: Budget) -> Job:
-        """The description a result carries."""
-        from ..cache.keys import allowed
-        from ..heuristics.contraction_order import necessary
-        from ..ir.cost import cost
-
-        work = cost(necessary(self.kernel), self.vars)
-        roof = self.roofline()
-        return Job(
-            kernel=self.name,
-            shape=self.shape,
-            dtype=self.dtype,
-            device=self.device.name,
-            threads=self.threads,
-            strategy=strategy,
-            flops=work.flops,
-            bytes=work.bytes,
-            roofline_s=roof.seconds if roof else None,
-            random_seed=int(random_seed),
-            start=start,
-            budget="" if budget.seconds is None else written(budget.seconds),
-            trials=budget.trials,
-            allow=tuple(sorted(self.effects - allowed())),
-            objective=self.key.objective,
-        )
-
-
-def symbol_values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
-    """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not
-    there or out of range."""
-    known = {s.arg.name: s.arg for s in kernel.symbols}
-    for name in given:
-        if name not in known:
-            raise UsageError(f"{kernel.name} has no symbol {name!r}{'; its symbols are ' + ', '.join(known) if known else ''}")
-    out = {}
-    for name, symbol in known.items():
-        value = given.get(name, (symbol.lo + symbol.hi) // 2)
-        if not symbol.lo <= value <= symbol.hi:
-            raise UsageError(f"symbol {name} is {value}; its range is {symbol.lo} to {symbol.hi}")
-        out[name] = value
-    return out
+    @property
+    def build_deadline_s(self) -> float:
+        """Seconds that a build may take: a third of the budget, within 5 s and what the largest kernels need."""
+        return BUILD_S if self.budget.seconds is None else min(BUILD_S, max(5.0, self.budget.seconds / 3))
 
 
 BUILD_S = 30.0
 """Seconds that a build may take where there is no limit on all."""
-Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["CandidateMeasurer"]]
-"""What makes a measurer of (task, budget, seed of the inputs, whether outputs are hashed)."""
 
 
-def deadline_s(budget: Budget) -> float:
-    """Seconds that a call of a candidate may take: one endless loop must not cost the whole budget."""
-    return 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+@dataclass(frozen=True, slots=True)
+class CachedAnswer:
+    """The cache's answer to a task. `usable`: as an answer, and not only to go on from. `checked`: it was verified on this machine, twice;
+    else it is checked and timed here before it answers. `result` makes the result from a job and the seconds that the look-up took."""
+
+    row: Row
+    result: Callable[[Job, float], Result]
+    usable: bool = True
+    checked: bool = True
+
+    @property
+    def effort(self) -> Effort | None:
+        """How thorough the search behind it was, where it says so."""
+        return Effort.of(self.row)
+
+    def covers(self, wanted: Budget | None) -> bool:
+        """Whether that search was as thorough as is `wanted`. One that says nothing of it counts as thorough."""
+        return self.usable and (self.effort is None or self.effort.covers(wanted))
 
 
-def build_deadline_s(budget: Budget) -> float:
-    """Seconds that a build may take: a third of the budget, within 5 s and what the largest kernels need."""
-    return BUILD_S if budget.seconds is None else min(BUILD_S, max(5.0, budget.seconds / 3))
+class Task(Protocol):
+    """What can be tuned on a device. `search.api.tuned` calls each of these once, in this order, and only as far as it gets."""
 
+    @property
+    def device(self) -> Device: ...
 
-def begin_helpers() -> bool:
-    """Start the process that forks a measurer's helpers: it has imports of its own to do while this one does its. Whether that has
-    begun only now."""
-    from ..measure.processes import process
+    @property
+    def threads(self) -> int: ...
 
-    return process.begin()
+    @property
+    def name(self) -> str:
+        """As people call it."""
+        ...
 
+    @property
+    def key(self) -> Key:
+        """What identifies it in the cache."""
+        ...
 
-def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, builders: int | None = None) -> Measurer:
-    """What measures a task's candidates, here."""
-    from ..measure import Measurer
+    @property
+    def canonical(self) -> Canonical:
+        """Between its own names and those that the cache's option lists have."""
+        ...
 
-    told: dict[str, Any] = {"seed": seed, "vars": task.vars, "hash_outputs": hashed, "reference": task.reference}
-    told["deadline_s"], told["build_deadline_s"] = deadline_s(budget), build_deadline_s(budget)
-    told["energy"] = Aim(task.key.objective).energy
-    return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
+    def strategy(self, request: TuneRequest) -> str:
+        """The full name of the strategy. Raises UsageError for one that cannot search this."""
+        ...
 
+    def job(self, strategy: str, request: TuneRequest) -> Job:
+        """The description that a result carries."""
+        ...
 
-def recorder_of(
-    task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None, last_s: float = LAST_PATIENCE_S
-) -> CacheRecorder:
-    """What writes a task's measurements into a cache. `facts`: more provenance of each row; `last_s`: seconds that the last write may wait."""
-    from ..ir.normal_form import loose
+    def look(self, cache: Cache, required: bool = False) -> CachedAnswer | None:
+        """The cache's answer; None where it has none. `required`: then CacheMiss is raised, also for one that is not usable."""
+        ...
 
-    roof = task.roofline()
-    return CacheRecorder(
-        cache,
-        task.key,
-        task.canonical,
-        loose(task.kernel),
-        job,
-        effects=lambda o: frozenset(space.engine.apply(o).effects),
-        provenance={
-            "machine": task.device.fingerprint(),
-            "seed": job.random_seed,
-            **({"vars": task.vars} if task.vars else {}),
-            **({"roofline": roof.facts} if roof else {}),
-            **({OBJECTIVE: task.key.objective} if task.key.objective != TIME else {}),
-            **(facts or {}),
-        },
-        earlier={row.schedule for row in cache.answers(task.key)},
-        last_s=min(last_s, LAST_PATIENCE_S),
-    )
+    def check(self) -> None:
+        """Raise what would be raised when it is measured, as far as that is known before anything takes time."""
+        ...
+
+    def roofline(self) -> Roofline | None:
+        """What bounds it here; None where that, or the machine's limits, are not known."""
+        ...
+
+    def space(self) -> Space:
+        """What is searched."""
+        ...
+
+    def measurer(self, request: TuneRequest, hashed: bool = False) -> AbstractContextManager[CandidateMeasurer]:
+        """What measures its candidates, here. `hashed`: outputs are hashed, for a study."""
+        ...
+
+    def recorder(self, cache: Cache, space: Space, job: Job) -> CacheRecorder:
+        """What writes its measurements into a cache."""
+        ...
+
+    def starts(self, cache: Cache, space: Space, job: Job) -> Sequence[Start]:
+        """What is measured first: what it is without tuning, then what the cache remembers."""
+        ...
+
+    def searcher(self, strategy: str) -> Mapping[str, Any] | None:
+        """What `strategies.create` is told beyond the space; None where there is nothing to search."""
+        ...
+
+    def study_of(self, job: Job) -> tuple[str, Mapping[str, Any]]:
+        """A study's name, and what is shown with it."""
+        ...
+
+    def worded(self, result: Result) -> Result:
+        """The result in the words for such a task."""
+        ...

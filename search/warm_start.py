@@ -13,25 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache.ranking import Standing, energy_of, scratch_of
 from ..ir.errors import OptError
-from ..opts import apply
-from ..opts.opt import parse
 from .budget import Budget
 from .objective import Aim
-from .run_state import Start
 from .strategy import seconds
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
     from ..ir.normal_form import Canonical
     from ..measure import Measurement
-    from ..plan import Plan
     from .result import Job, Result
     from .space import Schedule, Space
-    from .task import TuningTask
 
 
-GLANCE = Budget(seconds=10.0, trials=20)
-"""What a search must have had, one or the other, to answer whoever names no budget."""
 _ENOUGH = 0.95
 """A search that had this share of the seconds asked for had them: it ends a little before its budget."""
 
@@ -132,25 +125,21 @@ def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) ->
     return list(found.values())
 
 
-def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ...] = ()) -> Result:
-    """The cached row of an exact plan as a result; of two objectives with the members of the `front`."""
+def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standing | None = None, **more: Any) -> Result:
+    """A cached row as a result; `opts` are its options in the kernel's names, `standing` what is known of it here, and `more` are fields of
+    the result."""
     from ..opts import parse
     from . import result as results
 
-    row = plan.row
-    assert row is not None and plan.standing is not None
-    provenance = row.facts
+    facts = row.facts
     effort = Effort.of(row)
-    said = [
-        f"found in the cache (measured {row.when}",
-        *([f"after {effort}"] if effort else []),
-        *([NOTES[plan.standing]] if plan.standing in NOTES else []),
-    ]
-    start_opts = provenance.get("start_opts")
-    gain = provenance.get("gain")
+    note = "" if standing is None else NOTES.get(standing, "")
+    said = [f"found in the cache (measured {row.when}", f"after {effort}" if effort else "", note]
+    start_opts = facts.get("start_opts")
+    gain = facts.get("gain")
     return results.make(
         job,
-        opts=plan.opts,
+        opts=opts,
         t_min=row.t_min,
         t_med=row.t_med,
         n=row.n,
@@ -158,26 +147,26 @@ def answer(job: Job, plan: Plan, seconds: float, front: tuple[dict[str, Any], ..
         start_s=row.start_s,
         gain=gain if isinstance(gain, float) else None,
         verified=row.verified,
-        confirmed=bool(provenance.get("confirmed", False)),
-        standing=str(plan.standing),
+        confirmed=bool(facts.get("confirmed", False)),
+        standing="" if standing is None else str(standing),
         pinned=row.pinned,
         origin="cached",
         seconds=seconds,
         source_sha=row.source_sha or None,
         energy=dict(energy_of(row)) or None,
         scratch=scratch_of(row),
-        start_value=value if isinstance(value := provenance.get("start_value"), (int, float)) else None,
-        front=front,
-        message=", ".join(said) + ")",
+        start_value=value if isinstance(value := facts.get("start_value"), (int, float)) else None,
+        message=", ".join(filter(None, said)) + ")",
+        **more,
     )
 
 
-def front_of(task: TuningTask, cache: Cache) -> tuple[dict[str, Any], ...]:
-    """The members of the front of a task's key, as a result holds them; none where it has one objective."""
+def front_of(key: Key, cache: Cache) -> tuple[dict[str, Any], ...]:
+    """The members of the front of a key, as a result holds them; none where it has one objective."""
     from ..cache.objectives import FRONTS
     from ..plan.resolve import front
 
-    if task.key.objective not in FRONTS:
+    if key.objective not in FRONTS:
         return ()
     return tuple(
         {
@@ -188,34 +177,8 @@ def front_of(task: TuningTask, cache: Cache) -> tuple[dict[str, Any], ...]:
             "opts": json.loads(r.opts_display),
             "confirmed": bool(r.facts.get("confirmed")),
         }
-        for r in front(cache, task.key)
+        for r in front(cache, key)
     )
-
-
-HOPELESS = 4.0
-"""Start schedules that the model expects to be this many times slower than the best of them are left out, but for the first few."""
-WORTH_A_LOOK_S = 2.0
-"""An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""
-
-
-def starts_of(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, start: str) -> list[Start]:
-    """What is measured first: the start schedules, and what the cache remembers of this kernel and its relatives."""
-    if start == "none":
-        empty = space.state(())
-        return [Start(())] if empty is not None and empty.estimate < WORTH_A_LOOK_S else []
-    guesses = [g for g in map(space.state, space.starts()) if g is not None]
-    fastest = min(g.estimate for g in guesses)
-    # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
-    out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
-    if start != "auto":
-        given = parse(start)
-        if space.state(given) is None:
-            apply(task.kernel, given, task.device.target)  # says why, unless it is for its effects
-            raise OptError("the schedule to start from has an effect that is not allowed; see --allow")
-        out.setdefault(given, Start(given, "stored"))
-    for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
-        out.setdefault(opts, Start(opts, "stored"))
-    return list(out.values())
 
 
 NEWEST = 2000

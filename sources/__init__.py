@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .reading import spec_of as spec_of
-    from .resolving import TunedSource as TunedSource
-    from .resolving import best_source as best_source
-    from .resolving import values_of as values_of
     from .spec import SourceSpec as SourceSpec
+    from .tuning import TunedSource as TunedSource
+    from .tuning import best_source as best_source
     from .tuning import tune_source as tune_source
+    from .tuning import values_of as values_of
 
 _WHERE = {
     "tune_source": "tuning",
-    "best_source": "resolving",
-    "TunedSource": "resolving",
-    "values_of": "resolving",
+    "best_source": "tuning",
+    "TunedSource": "tuning",
+    "values_of": "tuning",
     "spec_of": "reading",
     "SourceSpec": "spec",
 }

@@ -109,14 +109,14 @@ def _without_mangling(spec: SourceSpec, body: str) -> str:
 
 
 @dataclass(frozen=True)
-class SourceTask:
+class CheckedSource:
     """A spec, and the folder in which `references` keeps what is expected of it. What builders and the runner are told."""
 
     spec: SourceSpec
     references: Path
 
 
-def build(task: SourceTask, opts: Schedule, device: SourceDevice) -> Built:
+def build(task: CheckedSource, opts: Schedule, device: SourceDevice) -> Built:
     """A configuration as an object that the device loads. Raises OptError for one that is not legal, or whose launch makes no
     sense, and BuildError where it does not compile."""
     spec, began = task.spec, time.perf_counter()

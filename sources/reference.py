@@ -26,7 +26,7 @@ from ..measure.processes.process import Slots
 from ..measure.processes.protocol import Channel
 from ..measure.roofline import MOST_SETS
 from .arguments import make, scalar
-from .building import SourceTask, build
+from .building import CheckedSource, build
 from .configurations import schedule
 from .source_device import SourceDevice
 from .spec import CheckSpec, SourceSpec, split_reference
@@ -59,8 +59,8 @@ def beginnings(spec: SourceSpec, seed: int) -> dict[str, Array]:
 
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
-    """As `measure.bench.prepare`, for a `SourceTask` in the place of a kernel."""
-    task = cast("SourceTask", setup.kernel)
+    """As `measure.bench.prepare`, for a `CheckedSource` in the place of a kernel."""
+    task = cast(CheckedSource, setup.kernel)
     spec = task.spec
     begin = beginnings(spec, data.seed)
     # what a call changes is copied back before each, so it is timed on one set
@@ -94,7 +94,7 @@ def expected_file(folder: Path, seed: int, name: str) -> Path:
     return folder / f"{seed}.{name}.npy"
 
 
-def expectations(task: SourceTask, seed: int) -> dict[str, Expect]:
+def expectations(task: CheckedSource, seed: int) -> dict[str, Expect]:
     """What every output must hold, from the files that `references` wrote. Raises MeasureError where they are gone."""
     import numpy as np
 
@@ -153,7 +153,7 @@ _FILLS = (0xFF, 0x5A)
 class ReferenceRequest:
     """What to compute: for each seed the outputs of `task.spec`, as files in `task.references`."""
 
-    task: SourceTask
+    task: CheckedSource
     device: SourceDevice
     threads: int
     seeds: tuple[int, ...]
@@ -191,7 +191,7 @@ def compute_here(r: ReferenceRequest) -> None:
         _write(r.task, seed, first, {})
 
 
-def _write(task: SourceTask, seed: int, values: Mapping[str, Array], free: Mapping[str, Array]) -> None:
+def _write(task: CheckedSource, seed: int, values: Mapping[str, Array], free: Mapping[str, Array]) -> None:
     import numpy as np
 
     for name, value in values.items():

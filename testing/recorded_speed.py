@@ -57,15 +57,16 @@ def remeasure(
     from ..opts import short
     from ..plan import resolve
     from ..search.budget import Budget
-    from ..search.task import TuningTask, measurer_of
+    from ..search.kernel_task import KernelTask
+    from ..search.task import TuneRequest
 
-    task = TuningTask(kernel, shape, dtype, device, threads, None, allow)
+    task = KernelTask(kernel, shape, dtype, device, threads, None, allow)
     with nullcontext(cache) if isinstance(cache, caches.Cache) else caches.open(cache) as store:
         plan = resolve(task.kernel, task.device, task.threads, store, own_only=True, policy=task.key.policy)
     row, said = plan.row, " ".join((task.name, *(f"{k}={v}" for k, v in task.shape.items()), task.dtype))
     if row is None or row.t_min is None:
         raise CacheMiss(f"no speed of {said} is recorded for this processor and {task.threads} threads; tune it first (`tune run`)")
-    with measurer_of(task, Budget(None, 2), 0, False, 1) as measurer:
+    with task.measurer(TuneRequest(Budget(None, 2)), builders=1) as measurer:
         (_, code), *_ = measurer.build([plan.opts])
         found = code if isinstance(code, Measurement) else measurer.measure([code])[0]
     if not found.ok or found.t_min is None:

@@ -54,8 +54,8 @@ def _record(args: Namespace) -> int:
     from ...kernels import parse_shape
     from ...measure import Measurer
     from ...search.bench.record_space import record_space
+    from ...search.kernel_task import KernelTask
     from ...search.space import OptEngine, Space
-    from ...search.task import TuningTask
     from ...targets import lowered
 
     if not args.record or not args.kernel:
@@ -67,7 +67,7 @@ def _record(args: Namespace) -> int:
     if not str(args.record).endswith((".jsonl", ".jsonl.gz")):
         raise UsageError(f"--record writes .jsonl or .jsonl.gz; give the file such an ending, not {args.record!r}")
     threads = 1 if args.device.startswith("cpu") else None
-    task = TuningTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, threads)
+    task = KernelTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, threads)
     engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
     about = {
         "kernel": task.name,

@@ -34,12 +34,12 @@ def _now(name: str, shape: str, dtype: str, device: str, threads: int, target: s
     import json
 
     from ... import kernels
-    from ...search.task import TuningTask
+    from ...search.kernel_task import KernelTask
 
     if name not in kernels.NAMES:
         return None
     try:
-        task = TuningTask(name, json.loads(shape), dtype or None, device, threads, allow=("DOWNCONVERT",) if lossy else ())
+        task = KernelTask(name, json.loads(shape), dtype or None, device, threads, allow=("DOWNCONVERT",) if lossy else ())
         return task.roofline() if task.key.target == target else None
     except (TilewrightError, ValueError):
         return None  # another version's kernel or shape: the row says what it can

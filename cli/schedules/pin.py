@@ -10,7 +10,7 @@ from ..terminal.style import console, duration, kept_opts, opts_text, shape_text
 from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
-    from ...search.task import TuningTask
+    from ...search.kernel_task import KernelTask
 
 
 def run(args: Namespace) -> int:
@@ -54,18 +54,18 @@ def remove(args: Namespace) -> int:
     return 0
 
 
-def _task(args: Namespace) -> TuningTask:
+def _task(args: Namespace) -> KernelTask:
     from ...kernels import parse_shape
-    from ...search.task import TuningTask
+    from ...search.kernel_task import KernelTask
     from ..functions.asked import is_tensor_function, kernel_of
 
     if is_tensor_function(args.kernel, args.shape):
-        return TuningTask(kernel_of(args), None, None, args.device, args.threads, None, args.allow or ())
+        return KernelTask(kernel_of(args), None, None, args.device, args.threads, None, args.allow or ())
     shape = parse_shape(args.shape) if args.shape else None
-    return TuningTask(args.kernel, shape, args.dtype, args.device, args.threads, None, args.allow or ())
+    return KernelTask(args.kernel, shape, args.dtype, args.device, args.threads, None, args.allow or ())
 
 
-def _what(task: TuningTask) -> str:
+def _what(task: KernelTask) -> str:
     threads = f"{task.threads} thread{'s' * (task.threads != 1)}"
     return " ".join(filter(None, (task.name, shape_text(task.shape), task.dtype, f"on {task.device.name},", threads)))
 

@@ -19,7 +19,6 @@ from ..terminal.live import display, outcomes, rates
 from ..terminal.said import wrapped
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text, whole
 from .beside import against, beside_rows, facts, peak_share, rivalry
-from .limits import probe_once
 from .objectives import about_time, front, only_time, shown_as
 from .objectives import rows as objective_rows
 
@@ -96,7 +95,6 @@ def _run(args: Namespace) -> int:
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
         warn_if_busy(args)
-        probe_once(args, shape, progress, budget.seconds)
         result = tune(
             args.kernel,
             shape=shape,

@@ -211,7 +211,7 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
         write(args.write, f"/* the best configuration of {spec.function} */\n{plain_text(spec, texts(result.opts))}")
     if args.write_t4:
         from ... import cache
-        from ...sources.resolving import resolved
+        from ...sources.source_task import resolved
         from ..report.text import as_t4
 
         key = resolved(spec, "", {"device": args.device, "threads": args.threads}).key
@@ -225,7 +225,7 @@ BUILT = 12
 
 def _build_only(args: Namespace, spec: SourceSpec) -> int:
     """Build the untuned configuration and some drawn ones; 4 where one does not build."""
-    from ...sources.building import SourceTask, build
+    from ...sources.building import CheckedSource, build
     from ...sources.configurations import schedule
     from ...sources.source_device import SourceDevice
     from ...sources.spec import DEVICES
@@ -237,7 +237,7 @@ def _build_only(args: Namespace, spec: SourceSpec) -> int:
     while len(points) < wanted:
         points.setdefault(spec.lattice.draw(rng))
     out, counts = console(), Counter[str]()
-    task = SourceTask(spec, Path(tempfile.gettempdir()))
+    task = CheckedSource(spec, Path(tempfile.gettempdir()))
     for at in points:
         opts = schedule(spec, at)
         try:

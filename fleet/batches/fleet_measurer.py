@@ -30,14 +30,13 @@ from typing import TYPE_CHECKING
 from ...cache import Cache
 from ...cache import open as opened
 from ...search import tune
-from ...search.task import deadline_s
 from .equal_devices import PATIENCE_S
 from .subject import subject
 
 if TYPE_CHECKING:
-    from ...search.budget import Budget
+    from ...search.kernel_task import KernelTask
     from ...search.result import Result
-    from ...search.task import TuningTask
+    from ...search.task import TuneRequest
 
 
 log = logger("fleet")
@@ -241,16 +240,16 @@ class FleetTuning:
             return tune(kernel, device=self.device, threads=threads, measuring=self._measuring(told), cache=store, **asked)
 
     def _measuring(self, told: Mapping[str, Any]) -> Any:
-        def made(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
+        def made(task: KernelTask, request: TuneRequest, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
             base = {
                 "kernel": subject(task, told),
                 "threads": task.threads,
-                "seed": seed,
-                "deadline_s": deadline_s(budget),
+                "seed": request.random_seed,
+                "deadline_s": request.deadline_s,
                 "hashed": hashed,
             }
             # a fleet that is gone for good must not keep a run of seconds for minutes
-            self._devices.patience_s = PATIENCE_S if budget.seconds is None else min(PATIENCE_S, max(15.0, budget.seconds))
+            self._devices.patience_s = PATIENCE_S if request.budget.seconds is None else min(PATIENCE_S, max(15.0, request.budget.seconds))
             self.measurer = FleetMeasurer(self._engine, self._devices, base, self.device.facts, task.name)
             return self.measurer
 

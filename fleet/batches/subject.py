@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...files.strict import canon
 from ...ir.errors import FleetError, UsageError
 from ...kernels import is_path, split_name, split_path
-from ...search.task import TuningTask
+from ...search.kernel_task import KernelTask
 
 if TYPE_CHECKING:
     from ...devices import Device
@@ -21,7 +21,7 @@ MOST_TEXT = 4 << 20
 """Bytes of a user's file."""
 
 
-def subject(task: TuningTask, asked: Mapping[str, Any]) -> dict[str, Any]:
+def subject(task: KernelTask, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON data from which a worker makes the same task. `asked`: kernel (a name, or `my.py:function`), shape, dtype, vars and allow as
     `tune` took them. Raises UsageError for a kernel that has no name."""
     name = asked["kernel"]
@@ -48,22 +48,22 @@ def identity(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(canon(dict(data)).encode()).hexdigest()
 
 
-def task_of(data: Mapping[str, Any], device: str | Device, threads: int) -> TuningTask:
+def task_of(data: Mapping[str, Any], device: str | Device, threads: int) -> KernelTask:
     """The task that `subject` described, on a device of this machine. A user's file runs in a process of its own, as it does where it
-    is from. Raises FleetError where it is another kernel here, and what TuningTask does."""
+    is from. Raises FleetError where it is another kernel here, and what KernelTask does."""
     asked = (data["shape"], data["dtype"], device, threads, data["vars"], tuple(data["allow"]))
     if "file" not in data:
-        return _same(TuningTask(str(data["kernel"]), *asked), data)
+        return _same(KernelTask(str(data["kernel"]), *asked), data)
     text = data["file"]["text"].encode("utf-8", "surrogateescape")
     if hashlib.sha256(text).hexdigest() != data["file"]["sha256"]:
         raise FleetError("the kernel's file was changed on its way; send it again")
     with tempfile.TemporaryDirectory(prefix="tilewright-kernel-") as folder:
         path = os.path.join(folder, os.path.basename(str(data["file"]["name"])))
         Path(path).write_bytes(text)
-        return _same(TuningTask(f"{path}:{data['kernel']}", *asked), data)
+        return _same(KernelTask(f"{path}:{data['kernel']}", *asked), data)
 
 
-def _same(task: TuningTask, data: Mapping[str, Any]) -> TuningTask:
+def _same(task: KernelTask, data: Mapping[str, Any]) -> KernelTask:
     if task.key.kernel != data["hash"]:
         raise FleetError(
             f"{task.name} is another kernel on the worker ({task.key.kernel[:12]}, not {data['hash'][:12]}): it must not depend on the machine"

@@ -23,10 +23,10 @@ from ...measure.inputs import require_operands
 from ..api import Interrupted, tune
 from ..budget import parse_seconds
 from ..interrupts import Deadline, OutOfTime
+from ..kernel_task import KernelTask
 from ..progress import Silent
-from ..task import TuningTask
 from .ranges import Bucket, ShapesResult, SizeLoss, SizeRange
-from .timed import LEAST_S, Allowance, distinct, record_given, remembered, space_of, times_of
+from .timed import LEAST_S, Allowance, distinct, record_given, remembered, times_of
 
 if TYPE_CHECKING:
     from ...cache import Cache
@@ -139,12 +139,12 @@ class BucketSearch:
         self.built: dict[Schedule, Built | None] = {}
         """Code of schedules of the whole range; None for those that do not build."""
 
-    def task(self, varying: SizeRange | None, at: int) -> TuningTask:
+    def task(self, varying: SizeRange | None, at: int) -> KernelTask:
         """The kernel with the size as a symbol of that range, to be timed at `at`; with None, of the one size `at`."""
         size: Extent = at if varying is None else varying.symbol
         sizes = {**self.shape, self.range.name: size}
         vars = {} if varying is None else {varying.name: at}
-        return TuningTask(self.kernel, sizes, self.dtype, self.device, self.threads, vars, self.allow)
+        return KernelTask(self.kernel, sizes, self.dtype, self.device, self.threads, vars, self.allow)
 
     def searched(self, at: int, seconds: float, folder: Path) -> list[Schedule]:
         """The best schedules of a search with the symbol, timed at one size. In a cache of its own: times at different
@@ -243,7 +243,7 @@ class BucketSearch:
         self.show.phase(f"checking {self.range.name}={lo}..{hi}")
         middle = math.isqrt(lo * hi)
         task = self.task(part, middle)
-        state = space_of(task).legalise(opts)
+        state = task.space().legalise(opts)
         given = [state.opts] if state is not None else []
         times = {v: t for (s, v), t in self.times.items() if s == opts and lo <= v <= hi}
         if part is None:
@@ -327,7 +327,7 @@ def tune_buckets(
         alone: dict[int, float] = {}
         try:
             _searched(search, anchors, store, folder, pool, alone)
-            legal = space_of(whole)
+            legal = whole.space()
             few = [s for s in (*pool, *legal.starts()[: 2 if pool else _POOL]) if legal.state(s) is not None]
             schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
             return _concluded(search, store, _timed(search, values, schedules, most), schedules, alone, most, whole, started)
@@ -361,7 +361,7 @@ def _best_so_far(search: BucketSearch, e: KeyboardInterrupt, pool: Sequence[Sche
     if division is not None:
         return [division.parts[0][2]]
     interrupted = [e.result.opts] if isinstance(e, Interrupted) and e.result.found else []
-    space = space_of(search.task(search.range, search.range.lo))
+    space = search.task(search.range, search.range.lo).space()
     return [s for s in (*interrupted, *reversed(pool)) if space.state(s) is not None][:1]
 
 
@@ -412,7 +412,7 @@ def _affordable(search: BucketSearch, values: Sequence[int], schedules: Sequence
     return division, f"{len(best.parts)} buckets would take {gain:.0%} less time, and there was none left to check them: give it more"
 
 
-def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float) -> ShapesResult | None:
+def _known(search: BucketSearch, whole: KernelTask, cache: Cache, started: float) -> ShapesResult | None:
     """The cache's own division, where each of its parts is verified here."""
     from ...cache.ranking import Standing
     from ...plan import resolve
@@ -447,7 +447,7 @@ def _concluded(
     schedules: Sequence[Schedule],
     alone: Mapping[int, float],
     most: int,
-    whole: TuningTask,
+    whole: KernelTask,
     started: float,
 ) -> ShapesResult:
     """Divide, check, record, and say what it costs."""
@@ -483,7 +483,7 @@ def _concluded(
 
 def _result(
     search: BucketSearch,
-    whole: TuningTask,
+    whole: KernelTask,
     buckets: tuple[Bucket, ...],
     opts: Schedule,
     whole_loss: float | None,

@@ -25,11 +25,11 @@ from ...opts.registry import OPTIONS
 from ..api import tune
 from ..budget import parse_seconds
 from ..interrupts import Deadline
+from ..kernel_task import KernelTask
 from ..progress import Silent
-from ..task import TuningTask
 from .buckets import aggregate
 from .ranges import ShapesResult, SizeLoss, WeightedShape
-from .timed import Allowance, distinct, record_given, remembered, space_of, times_of
+from .timed import Allowance, distinct, record_given, remembered, times_of
 
 if TYPE_CHECKING:
     from ...cache import Cache
@@ -161,7 +161,7 @@ class SharedSearch:
     """One call of `tune_shapes`."""
 
     def __init__(
-        self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, random_seed: int, show: Progress, allowance: Allowance
+        self, tasks: Sequence[KernelTask], weights: Sequence[float], how: str, random_seed: int, show: Progress, allowance: Allowance
     ) -> None:
         self.allowance = allowance
         self.tasks, self.weights, self.how, self.random_seed, self.show = tasks, weights, how, random_seed, show
@@ -172,7 +172,7 @@ class SharedSearch:
         """The time of a shape's own best, in the pass in which a schedule was timed there."""
         self.built: list[dict[Schedule, Built | None]] = [{} for _ in tasks]
         self.tried: dict[Schedule, None] = {}
-        self.space = SharedSpace([space_of(t) for t in tasks], [t.kernel for t in tasks])
+        self.space = SharedSpace([t.space() for t in tasks], [t.kernel for t in tasks])
 
     def of(self, shape: int, schedules: Sequence[Schedule]) -> list[Schedule]:
         """Schedules of one shape, as they may serve all."""
@@ -257,7 +257,7 @@ def tune_shapes(
     allowance = Allowance(seconds, started)
     with contextlib.ExitStack() as stack:
         stack.enter_context(Deadline(seconds, started))
-        tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
+        tasks = [KernelTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
         for task in tasks:
             require_operands(task.kernel, task.vars)
         search = SharedSearch(tasks, [s.weight for s in shapes], how, random_seed, show, allowance)

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from ...measure import Measurement
 from ..budget import Budget, Meter
 from ..run_state import Start
-from ..space import OptEngine, Space
-from ..task import measurer_of, recorder_of
+from ..task import TuneRequest
 from ..tuning_run import TuningRun
 from ..warm_start import stored
 
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...plan import Built
+    from ..kernel_task import KernelTask
     from ..progress import Progress
     from ..result import Result
     from ..space import Schedule
-    from ..task import TuningTask
 
 
 FEW = 1
@@ -32,7 +31,7 @@ FEW = 1
 
 
 def times_of(
-    task: TuningTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
+    task: KernelTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
 ) -> tuple[dict[Schedule, float], list[Measurement]]:
     """(median seconds a call, by schedule; all measurements) on a task's inputs. What is illegal, wrong or crashes has no time; slow code,
     three times behind the best, has that of a few calls. `built`: code that there is (None: there is none); more is added."""
@@ -43,7 +42,7 @@ def times_of(
     fresh = [s for s in wanted if s not in known]
     if not wanted or (not fresh and all(known[s] is None for s in wanted)):
         return taken, measured
-    with measurer_of(task, Budget(None), seed, False, FEW if len(fresh) <= 2 * FEW else None) as measurer:
+    with task.measurer(TuneRequest(Budget(None), random_seed=seed), builders=FEW if len(fresh) <= 2 * FEW else None) as measurer:
         known |= dict.fromkeys(fresh)
         for _, got in measurer.build(fresh) if fresh else ():
             if isinstance(got, Measurement):
@@ -142,27 +141,20 @@ NAME = "shapes"
 """What the rows say of the strategy that found them."""
 
 
-def space_of(task: TuningTask) -> Space:
-    """The schedules of a task."""
-    return Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
-
-
-def remembered(task: TuningTask, cache: Cache, top: int) -> list[Schedule]:
+def remembered(task: KernelTask, cache: Cache, top: int) -> list[Schedule]:
     """The best schedules that a cache has of a task, at most `top`."""
-    return stored(cache, task.key, task.canonical, space_of(task), top)
+    return stored(cache, task.key, task.canonical, task.space(), top)
 
 
 def record_given(
-    task: TuningTask, cache: Cache, schedules: Sequence[Schedule], seed: int, show: Progress, facts: Mapping[str, Any] | None = None
+    task: KernelTask, cache: Cache, schedules: Sequence[Schedule], seed: int, show: Progress, facts: Mapping[str, Any] | None = None
 ) -> Result:
     """Measure `schedules` beside the first start schedule, decide by duels, check the winner twice, and record it. `facts`: more provenance
     of the rows. The first of `schedules` wins where nothing is faster by more than the noise."""
-    started = time.monotonic()
-    budget = Budget(None, max(1, len(schedules)))
-    job = task.job(NAME, "auto", seed, budget)
-    space = space_of(task)
+    request = TuneRequest(Budget(None, max(1, len(schedules))), random_seed=seed, progress=show)
+    job, space = task.job(NAME, request), task.space()
     starts = [Start(s) for s in dict.fromkeys(schedules) if space.state(s) is not None]
-    with measurer_of(task, budget, seed, False, 1) as measurer:
+    with task.measurer(request, builders=1) as measurer:
         cache.ensure_writable()
-        recorder = recorder_of(task, cache, space, job, facts)
-        return TuningRun(space, measurer, None, starts, job, Meter(budget, started), show, recorder).run()
+        recorder = task.recorder(cache, space, job, facts)
+        return TuningRun(space, measurer, None, starts, job, Meter(request.budget, request.started), show, recorder).run()

@@ -60,7 +60,6 @@ class Search:
 def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     found = Search(FOUND)
     monkeypatch.setattr("tilewright.search.tune", found)
-    monkeypatch.setattr("tilewright.cli.tuning.run.probe_once", lambda *_: None)
     return found
 
 

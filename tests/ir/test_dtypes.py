@@ -8,7 +8,7 @@ import pytest
 import tilewright
 from tilewright.ir.dtypes import _ALIASES, _ALL, DTypeName, dtype, float8_e4m3, float32, int32
 from tilewright.ir.errors import KernelError
-from tilewright.search.task import TuningTask
+from tilewright.search.kernel_task import KernelTask
 
 
 def test_numpy_types_are_element_types() -> None:
@@ -36,4 +36,4 @@ def test_dtypes_of_numpy_wherever_one_is_taken() -> None:
         assert kb.input("x", (4,), given).dtype is int32
 
     for given in (np.float64, np.dtype(np.float64)):
-        assert TuningTask("matmul", {"m": 8, "n": 8, "k": 8}, given, "cpu", 1).dtype == "float64"
+        assert KernelTask("matmul", {"m": 8, "n": 8, "k": 8}, given, "cpu", 1).dtype == "float64"

@@ -11,8 +11,8 @@ from tilewright.ir.evaluation import evaluate_error
 from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
 from tilewright.measure.checking.verify import expectations, reference_kernel
 from tilewright.measure.inputs import generate
-from tilewright.search.budget import Budget
-from tilewright.search.task import TuningTask
+from tilewright.search.kernel_task import KernelTask
+from tilewright.search.task import TuneRequest
 from tilewright.targets import tensor_rows
 
 
@@ -21,13 +21,13 @@ def test_what_is_allowed_is_text_of_the_key() -> None:
     assert policy(allowed(["downconvert"])) == policy(allowed("DownConvert")) == "DOWNCONVERT+REASSOC"
     with pytest.raises(UsageError, match="no effect is called 'speed'; what can be allowed: downconvert, nondet"):
         allowed(["speed"])
-    a, b = (TuningTask("matmul", {"m": 8, "n": 8, "k": 8}, None, "cpu", 1, allow=x) for x in ((), ["downconvert"]))
+    a, b = (KernelTask("matmul", {"m": 8, "n": 8, "k": 8}, None, "cpu", 1, allow=x) for x in ((), ["downconvert"]))
     assert a.key != b.key and a.reference is None and b.reference is not None
 
 
 def test_the_command_is_repeated_with_what_was_allowed() -> None:
-    task = TuningTask("matmul", {"m": 8, "n": 8, "k": 8}, None, "cpu", 1, allow=["downconvert"])
-    assert "--allow downconvert" in task.job("beam", "auto", 0, Budget()).reproduce()
+    task = KernelTask("matmul", {"m": 8, "n": 8, "k": 8}, None, "cpu", 1, allow=["downconvert"])
+    assert "--allow downconvert" in task.job("beam", TuneRequest()).reproduce()
 
 
 def test_a_search_that_may_round_has_an_answer_of_its_own(tmp_path: object) -> None:

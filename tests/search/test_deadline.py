@@ -67,7 +67,7 @@ class Measurer(FakeMeasurer):
 
 def measuring(hangs: str = "", after: int = 0) -> Any:
     @contextmanager
-    def made(task: Any, budget: Any, seed: int, hashed: bool) -> Iterator[Any]:
+    def made(task: Any, request: Any, hashed: bool) -> Iterator[Any]:
         m = Measurer(lambda opts: 1e-3 / (1 + len(opts)))
         m.hangs, m.after = hangs, after
         if hangs == "start":

@@ -15,10 +15,11 @@ from tilewright.ir.errors import DeviceError
 from tilewright.measure.outcome import Measurement
 from tilewright.search import machine_limits
 from tilewright.search.budget import Budget
+from tilewright.search.kernel_task import KernelTask
 from tilewright.search.machine_limits import DoubtedLimits
 from tilewright.search.run_state import RunState
 from tilewright.search.space import OptEngine, Space
-from tilewright.search.task import TuningTask, recorder_of
+from tilewright.search.task import TuneRequest
 
 SHAPE = {"m": 64, "n": 64, "k": 64}
 
@@ -42,11 +43,11 @@ def slow_limits(known_limits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return good
 
 
-def put_together(tmp_path: Path) -> tuple[TuningTask, Any, Any]:
-    task = TuningTask("matmul", SHAPE, "float32", "cpu", 1)
-    job = task.job("portfolio", "auto", 0, Budget(10.0))
+def put_together(tmp_path: Path) -> tuple[KernelTask, Any, Any]:
+    task = KernelTask("matmul", SHAPE, "float32", "cpu", 1)
+    job = task.job("portfolio", TuneRequest(Budget(10.0)))
     space = Space(OptEngine(task.kernel, task.device.target, 1, None))
-    return task, job, recorder_of(task, caches.open(tmp_path / "c.db"), space, job)
+    return task, job, task.recorder(caches.open(tmp_path / "c.db"), space, job)
 
 
 def test_limits_are_measured_again_once_where_a_result_passes_them(slow_limits: Any, tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_whole_search_and_old_rows_show_sane_shares(slow_limits: Any, tmp_path
 
     with caches.open(tmp_path / "c.db") as store:
         shape = {"m": 256, "n": 256, "k": 256}
-        tenth = TuningTask("matmul", shape, "float32", "cpu", 1).roofline()
+        tenth = KernelTask("matmul", shape, "float32", "cpu", 1).roofline()
         assert tenth is not None
         result = tune("matmul", shape, "float32", threads=1, cache=store, trials=4)
         assert result.found and result.t_min is not None and result.roofline_pct is not None

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tilewright.cache as caches
 from tilewright import kernels
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.opts import parse
-from tilewright.search import Result, tune
+from tilewright.search import Result, machine_limits, tune
 
 pytestmark = pytest.mark.alone  # what one search finds, in the time it has, is what many of them are about
 SHAPE = {"m": 96, "n": 96, "k": 64}
@@ -183,3 +184,21 @@ def test_sigkill_loses_little_and_leaves_the_answer_so_far(tmp_path: Path) -> No
     assert tune("matmul", shape=SHAPE, threads=1, cache=location, mode="require").opts == parse(answer.opts_display)
     r = tune("matmul", shape=SHAPE, threads=1, cache=location, trials=20)
     assert r.exit_code == 0
+
+
+def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a part of the budget, where a search is coming, and once: so a result has its share of the roofline."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    asked: list[float] = []
+    real = machine_limits.measured
+
+    def measured(device: Any, seconds: float, limit_s: float) -> Any:
+        asked.append(seconds)
+        return real(device, seconds, limit_s)
+
+    monkeypatch.setattr(machine_limits, "measured", measured)
+    about: dict[str, Any] = {"shape": {"m": 32, "n": 32, "k": 32}, "threads": 1, "cache": tmp_path / "cache.db"}
+    first = tune("matmul", budget="3s", **about)
+    assert first.roofline_pct and 0 < first.roofline_pct < 200 and asked == [pytest.approx(0.45)]
+    again = tune("matmul", budget="3s", **about)
+    assert again.origin == "cached" and again.roofline_pct and len(asked) == 1

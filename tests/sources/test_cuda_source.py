@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stub_cuda import SPEC, needs_stub, run
 from tilewright.ir.errors import BuildError, DeviceError, UsageError
-from tilewright.sources.building import SourceTask, build
+from tilewright.sources.building import CheckedSource, build
 from tilewright.sources.configurations import schedule
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice
@@ -42,16 +42,16 @@ def test_nvrtc_builds_for_a_gpu_that_is_not_here(tmp_path: Path) -> None:
     spec = spec_of(tmp_path / "k.cu", "grow", args=TABLE)
     device = SourceDevice("cuda", "cuda", "sm_80")
     try:
-        made = build(SourceTask(spec, tmp_path), schedule(spec, spec.untuned), device)
+        made = build(CheckedSource(spec, tmp_path), schedule(spec, spec.untuned), device)
     except DeviceError as e:
         pytest.skip(str(e))
     assert b'"registers"' in made.obj[:200]
     with pytest.raises(BuildError, match="the block is 2048x1x1 = 2048 threads and sm_80 takes at most 1024"):
-        build(SourceTask(spec, tmp_path), schedule(spec, spec.at({"block_size_x": "2048"})), device)
+        build(CheckedSource(spec, tmp_path), schedule(spec, spec.at({"block_size_x": "2048"})), device)
     (tmp_path / "k.cu").write_text(KERNEL.replace("int n,", "int n; int m,"))
     broken = spec_of(tmp_path / "k.cu", "grow", args=TABLE)
     with pytest.raises(BuildError, match=r"k\.cu\(3\): error"):
-        build(SourceTask(broken, tmp_path), schedule(broken, broken.untuned), device)
+        build(CheckedSource(broken, tmp_path), schedule(broken, broken.untuned), device)
     with pytest.raises(UsageError, match="--target is a GPU"):
         SourceDevice("cpu", "c", "sm_80")
 
@@ -67,13 +67,13 @@ def test_a_stub_gpu_runs_them(tmp_path: Path) -> None:
         f"""
 import numpy as np
 from pathlib import Path
-from tilewright.sources.building import SourceTask, build
+from tilewright.sources.building import CheckedSource, build
 from tilewright.sources.configurations import schedule
 from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.reading import spec_of
 spec = spec_of({str(tmp_path / "k.cu")!r}, "grow", args={table!r})
 device = SourceDevice({SPEC!r}, "cuda")
-made = build(SourceTask(spec, Path({str(tmp_path)!r})), schedule(spec, spec.at({{"WORK": "4"}})), device)
+made = build(CheckedSource(spec, Path({str(tmp_path)!r})), schedule(spec, spec.at({{"WORK": "4"}})), device)
 exe, memory = device.load(made.obj, made.signature, 1), device.memory()
 x, y, z = (np.arange(1000, dtype=np.float32) * f for f in (1, 2, 0))
 a, b = memory.alloc(4000), memory.alloc(4000)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright.cli.commands import build_parser
 from tilewright.cli.tuning.source import spec_from
-from tilewright.sources.building import SourceTask
+from tilewright.sources.building import CheckedSource
 from tilewright.sources.reading import SECTIONS
 from tilewright.sources.reference import ReferenceRequest, compute_here
 from tilewright.sources.source_device import SourceDevice
@@ -32,7 +32,7 @@ def test_the_example_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         spec, *_ = spec_from(build_parser().parse_args(shlex.split(line)[1:]))
         assert spec.lattice.size == (3 * 4 if i == 0 else 8 * 3) and spec.values(spec.untuned)["TILE"] == 8
         (tmp_path / str(i)).mkdir()
-        compute_here(ReferenceRequest(SourceTask(spec, tmp_path / str(i)), SourceDevice("cpu", "c"), 1, (0,)))
+        compute_here(ReferenceRequest(CheckedSource(spec, tmp_path / str(i)), SourceDevice("cpu", "c"), 1, (0,)))
         results.append(np.load(tmp_path / str(i) / "0.y.npy"))
     # the first has the page's reference, the second the untuned configuration
     np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-5)

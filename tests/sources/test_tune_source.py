@@ -15,12 +15,12 @@ from tilewright.measure.operands import view
 from tilewright.search.progress import Silent
 from tilewright.sources import reference as preparing
 from tilewright.sources import values_of
-from tilewright.sources.building import SourceTask, build
+from tilewright.sources.building import CheckedSource, build
 from tilewright.sources.configurations import schedule
 from tilewright.sources.reading import spec_of
 from tilewright.sources.reference import ReferenceRequest, compute_here
 from tilewright.sources.source_device import SourceDevice
-from tilewright.sources.tuning import compute
+from tilewright.sources.source_task import compute
 
 
 class Seen(Silent):
@@ -68,7 +68,7 @@ def test_every_failure_is_an_outcome_and_the_next_run_knows_it(saxpy: Path, caps
 def test_a_reference_that_cannot_be_one(saxpy: Path, check: str, message: str) -> None:
     spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml", check=f"{saxpy / 'ref.py'}:{check}")
     with pytest.raises(UsageError) as e:
-        compute_here(ReferenceRequest(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,)))
+        compute_here(ReferenceRequest(CheckedSource(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,)))
     assert message in str(e.value)
 
 
@@ -76,7 +76,7 @@ def test_references_are_returned_or_changed_in_place(saxpy: Path) -> None:
     got = []
     for check in ("saxpy", "in_place"):
         spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml", check=f"{saxpy / 'ref.py'}:{check}")
-        compute_here(ReferenceRequest(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (3,)))
+        compute_here(ReferenceRequest(CheckedSource(spec, saxpy), SourceDevice("cpu", "c"), 1, (3,)))
         got.append(np.load(saxpy / "3.y.npy"))
     assert np.array_equal(got[0], got[1]) and np.abs(got[0]).max() > 1
 
@@ -87,7 +87,7 @@ def test_the_untuned_configuration_must_agree_with_itself(saxpy: Path) -> None:
         (saxpy / "saxpy.c").write_text(f"void saxpy(int n, float a, const float *x, float *y) {{ {text} }}")
         spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml")
         with pytest.raises(UsageError) as e:
-            compute(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,), 20.0)
+            compute(CheckedSource(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,), 20.0)
         return str(e.value)
 
     assert "the untuned configuration, which is the reference, disagrees with itself" in failing("static int calls; y[0] = calls++;")
@@ -104,7 +104,7 @@ def test_what_the_compiler_says_of_the_arguments(saxpy: Path) -> None:
         (saxpy / "saxpy.c").write_text(text)
         spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml")
         with pytest.raises(BuildError, match=message) as e:
-            build(SourceTask(spec, saxpy), schedule(spec, spec.untuned), SourceDevice("cpu", "c"))
+            build(CheckedSource(spec, saxpy), schedule(spec, spec.untuned), SourceDevice("cpu", "c"))
         assert "the arguments of saxpy" in str(e.value)
 
 
@@ -131,7 +131,7 @@ def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
     except DeviceError as e:
         pytest.skip(str(e))
     spec = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
-    task = SourceTask(spec, tmp_path)
+    task = CheckedSource(spec, tmp_path)
     built = build(task, schedule(spec, spec.untuned), device)
     assert built.source.signature.grid == (32, 3, 1)  # type: ignore[attr-defined]
     compute(task, device, device.threads, (0,))
@@ -140,11 +140,11 @@ def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(preparing.expected_file(tmp_path, 0, "y")), begin["y"] + np.float32(1.5) * x, rtol=1e-4, atol=1e-5)
     wrong = spec_of(tmp_path / "k.cl", "grow", args={**table, "args": arguments[:3]}, params={"block_size_x": [16], "work": [2]})
     with pytest.raises(BuildError, match="grow takes 4 arguments, and 3 are given"):
-        build(SourceTask(wrong, tmp_path), schedule(wrong, wrong.untuned), device)
+        build(CheckedSource(wrong, tmp_path), schedule(wrong, wrong.untuned), device)
     arguments[3]["dtype"] = "double"
     other = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
     with pytest.raises(BuildError, match="argument 4 of grow is float, and a scalar of float64 is given"):
-        build(SourceTask(other, tmp_path), schedule(other, other.untuned), device)
+        build(CheckedSource(other, tmp_path), schedule(other, other.untuned), device)
 
 
 def test_the_command_says_what_is_missing(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:

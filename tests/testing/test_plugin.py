@@ -9,7 +9,7 @@ from tilewright import cache as caches
 from tilewright.ir.errors import CacheMiss, VerifyError
 from tilewright.measure import timing as busy
 from tilewright.opts import dumps
-from tilewright.search.task import TuningTask
+from tilewright.search.kernel_task import KernelTask
 from tilewright.testing import plugin, recorded_speed
 from tilewright.testing.plugin import SpeedChecks
 from tilewright.testing.recorded_speed import RecordedSpeed, remeasure
@@ -20,7 +20,7 @@ SIZES = {"m": 8, "n": 8, "k": 8}
 
 def recorded(folder: Path, seconds: float) -> Path:
     """A cache that says that the untouched kernel takes so long."""
-    task = TuningTask("matmul", SIZES, None, "cpu", 1)
+    task = KernelTask("matmul", SIZES, None, "cpu", 1)
     key, file = task.key, folder / "cache.db"
     about = {"machine": task.device.fingerprint()}
     with caches.open(file) as store:

@@ -20,7 +20,7 @@ from tilewright.fleet.batches.subject import subject, task_of
 from tilewright.ir.errors import FleetError
 from tilewright.measure.outcome import Duel
 from tilewright.opts.opt import opt
-from tilewright.search.task import TuningTask
+from tilewright.search.kernel_task import KernelTask
 
 KERNEL = {"kernel": "matmul", "shape": {"m": 16, "n": 16, "k": 16}, "dtype": "float32"}
 ROWS, WIDE, WRONG = (opt("UPCAST", "m", 2),), (opt("UPCAST", "n", 4),), (opt("UPCAST", "x", 4),)
@@ -44,7 +44,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[dict[str, Any]]:
-    task = TuningTask(KERNEL["kernel"], KERNEL["shape"], KERNEL["dtype"], SPEC, 1)  # type: ignore[arg-type]
+    task = KernelTask(KERNEL["kernel"], KERNEL["shape"], KERNEL["dtype"], SPEC, 1)  # type: ignore[arg-type]
     yield {"kernel": subject(task, KERNEL), "threads": 1, "seed": 0, "deadline_s": 5.0, "hashed": False}
     release()
 
@@ -110,7 +110,7 @@ def test_a_users_file_travels_with_its_text(tmp_path: Path) -> None:
         "    i = kb.axis('i', n)\n    x = kb.input('x', (n,), float32)\n    kb.store('y', float32, (n,), (i,), x[i] * x[i])\n    return kb.build()\n"
     )
     asked = {"kernel": f"{file}:scale", "shape": {"n": 16}, "dtype": None}
-    task = TuningTask(asked["kernel"], asked["shape"], None, SPEC, 1)  # type: ignore[arg-type]
+    task = KernelTask(asked["kernel"], asked["shape"], None, SPEC, 1)  # type: ignore[arg-type]
     data = subject(task, asked)
     file.unlink()
     assert task_of(data, SPEC, 1).key == task.key

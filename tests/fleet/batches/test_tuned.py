@@ -13,7 +13,7 @@ from tilewright.fleet.batches.fleet_measurer import FleetTuning, chosen
 from tilewright.fleet.batches.subject import subject
 from tilewright.fleet.engine import FleetSlot, SlotDevice
 from tilewright.ir.errors import FleetError, UsageError
-from tilewright.search.task import TuningTask
+from tilewright.search.kernel_task import KernelTask
 
 from tests.support.local_fleet import LocalEngine
 
@@ -38,7 +38,7 @@ def test_a_search_measures_there_and_records_here(engine: LocalEngine, script: S
     where = tmp_path / "cache.db"
     result = fleet.tune("matmul", shape=SHAPE, dtype="float32", trials=20, cache=where, random_seed=1)
     assert result.found and result.verified and sum(result.counts.values()) == 20 and result.exit_code == 0
-    task = TuningTask("matmul", SHAPE, "float32", fleet.device, 1)
+    task = KernelTask("matmul", SHAPE, "float32", fleet.device, 1)
     with cache.open(where) as store:
         rows = store.rows(kernel=task.key.kernel)
         best = store.best(task.key)
@@ -75,7 +75,7 @@ def test_a_kernel_without_a_name_does_not_travel() -> None:
 
     kernel = kernels.make("matmul", SHAPE)
     with pytest.raises(UsageError, match="a kernel travels by its name or with its file"):
-        subject(TuningTask(kernel, None, None, "cpu", 1), {"kernel": kernel})
+        subject(KernelTask(kernel, None, None, "cpu", 1), {"kernel": kernel})
 
 
 def test_the_slots_for_a_device() -> None:

@@ -12,7 +12,8 @@ import tilewright.cache as caches
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt
 from tilewright.search import Budget, tune
-from tilewright.search.warm_start import GLANCE, Effort, Known
+from tilewright.search.budget import GLANCE
+from tilewright.search.warm_start import Effort, Known
 
 SHAPE = {"m": 32, "n": 32, "k": 32}
 A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m", 2),)
@@ -89,7 +90,7 @@ def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_failed_or_was_slow_is_not_measured_twice(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
-    run(location, trials=25, seed=1)
+    run(location, trials=25, random_seed=1)
     run(location, trials=50, seed=1)
     with caches.open(location) as c:
         rows = [r for r in c.rows(verified=False) if r.strategy not in ("start", "stored", "again", "confirm")]
