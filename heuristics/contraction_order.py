@@ -18,7 +18,7 @@ from ..ir.node import Node, axes_of
 from ..opts.analysis.products import SumOfProducts, products
 from ..opts.analysis.structure import extent
 from ..opts.opt import Opts, opt
-from ..opts.options.factor import ordered, sums_of
+from ..opts.rewrites.factor import ordered, sums_of
 
 MOVED = 16
 """Operations in the time in which one element of an array between phases is written and read."""
@@ -44,7 +44,7 @@ class Order:
     @property
     def opts(self) -> Opts:
         """The options that say it."""
-        return tuple(opt("FACTOR", a) for a in self.axes)
+        return tuple(opt("REWRITE", a, rule="factor") for a in self.axes)
 
 
 @lru_cache(maxsize=64)
@@ -84,7 +84,7 @@ def necessary(kernel: Kernel) -> Kernel:
 
 def order_lines(kernel: Kernel, opts: Opts) -> list[str]:
     """What the order of contraction of a schedule means: the sums that are taken out, and how many operations they save or would."""
-    taken = [str(o.on) for o in opts if o.op == "FACTOR"]
+    taken = [str(o.on) for o in opts if o.fields.get("rule") == "factor"]
     written = sum(_operations(p) for p in products(kernel))
     if taken:
         new = ordered(kernel, taken)

@@ -30,7 +30,7 @@ def apply(
         raise OptError(f"{foreign}: {foreign.op} gives a parameter of a source its value (tune source); a kernel has none")
     check_blocks(kernel, listed)
     options = registry.used(listed)
-    for option in sorted(options, key=lambda x: not registry.leads(x, kernel, listed)):
+    for option in sorted(options, key=lambda x: registry.order(x, kernel, listed)):
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
             try:

@@ -50,6 +50,15 @@ _TABLE = (
     OldOption(Syntax(name="EXIT", letter="EXIT", on="tensor", arg=None), lambda on, arg: ("EARLY_EXIT", on, None)),
     OldOption(Syntax(name="NT", letter="NT", on="tensor", arg=None), _with("CACHE", policy="stream")),
     OldOption(Syntax(name="FETCH", letter="F", on="tensor", arg=None), _with("CACHE", policy="prefetch")),
+    OldOption(Syntax(name="FACTOR", letter="FA", on="axis", arg=None), _with("REWRITE", rule="factor")),
+    OldOption(Syntax(name="DISTRIBUTE", letter="D", on="tensor", arg=None), _with("REWRITE", rule="distribute")),
+    OldOption(Syntax(name="HOIST", letter="HO", on="tensor", arg=None), _with("REWRITE", rule="hoist")),
+    OldOption(Syntax(name="SCATTER", letter="B", on="tensor", arg=None), _with("REWRITE", rule="scatter")),
+    OldOption(Syntax(name="ACCUMULATE", letter="AC", on="tensor", arg=None), _with("REWRITE", rule="accumulate")),
+    OldOption(
+        Syntax(name="OPERANDS", letter="O", on="tensor", arg={"n": str}, short=(("|", "n"),), axis_fields=("n",)),
+        lambda on, arg: ("REWRITE", on, {"rule": "operands", "along": dict(arg or {}).get("n", "")}),
+    ),
     OldOption(Syntax(name="SPLITK", letter="SPLITK", on="axis"), _fields("SPLIT", amount="n")),
     OldOption(Syntax(name="SPLITSCAN", letter="KS", on="axis"), _fields("SPLIT", amount="n")),
     OldOption(

@@ -69,7 +69,9 @@ class Opt:
 
     def __str__(self) -> str:
         syntax = SYNTAX[self.op]
-        given = ((syntax.amount, self.arg),) if isinstance(self.arg, int) else self.arg or ()
+        given: list[tuple[str, Scalar]] = [(syntax.amount, self.arg)] if isinstance(self.arg, int) else list(self.arg or ())
+        if isinstance(syntax.arg, Mapping):
+            given.sort(key=lambda pair: [*syntax.arg].index(pair[0]))
         words = [self.on] * (syntax.on != "grid" or not given or self.on != "grid")
         words += [str(v) for k, v in given if k == syntax.amount] + [f"{k}={v}" for k, v in given if k != syntax.amount]
         return f"{self.op}({', '.join(words)})"

@@ -60,7 +60,7 @@ class Option(Syntax):
     * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
     * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes
       another kernel instead has `rewrite`, which gives the whole schedule; it comes before all others, wherever it
-      stands in the list. `leads`: whether all options of this name come before others that rewrite a kernel, too. `by_phase`: whether each phase that it makes has its own options, so that a search looks at each; `proposes_whole`: its own proposals are about the whole kernel all the same;
+      stands in the list. `order`: where all options of this name come among those that rewrite a kernel: the least first, and those of one number in the registry's order. `by_phase`: whether each phase that it makes has its own options, so that a search looks at each; `proposes_whole`: its own proposals are about the whole kernel all the same;
     * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished
       schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
     * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
@@ -78,7 +78,7 @@ class Option(Syntax):
     golden: Mapping[str, Golden] = field(default_factory=dict)
     act: Callable[[ScheduleBuilder, Opt], None] | None = None
     rewrite: Callable[[Rewriting], Scheduled] | None = None
-    leads: Callable[[Kernel, Opts], bool] | None = None
+    order: Callable[[Kernel, Opts], int] = lambda kernel, mine: 1
     by_phase: Callable[[Kernel, Opt], bool] = lambda kernel, o: False
     proposes_whole: bool = False
     finish: Callable[[Scheduled, ScheduleBuilder], Scheduled] | None = None
@@ -127,9 +127,9 @@ def used(opts: Opts) -> list[Option]:
     return [x for x in OPTIONS.values() if x.name in names]
 
 
-def leads(option: Option, kernel: Kernel, opts: Opts) -> bool:
-    """Whether an option rewrites a kernel before others do."""
-    return option.leads is not None and option.leads(kernel, tuple(o for o in opts if o.op == option.name))
+def order(option: Option, kernel: Kernel, opts: Opts) -> int:
+    """The place of an option among those that rewrite a kernel."""
+    return option.order(kernel, tuple(o for o in opts if o.op == option.name))
 
 
 def check_workspace(r: Rewriting) -> None:

@@ -252,7 +252,7 @@ def places(opts: Schedule) -> list[str]:
     """The axes and loops that a list mentions, each once, in order."""
     seen: dict[str, None] = {}
     for o in opts:
-        if SYNTAX[o.op].on != "tensor":
+        if SYNTAX[o.op].names(o.fields) != "tensor":
             seen.setdefault(o.on)
         if isinstance(o.arg, tuple):
             for field, value in o.arg:

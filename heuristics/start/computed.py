@@ -16,8 +16,8 @@ from ...opts.analysis.structure import Contraction, extent, lane_axis, nests
 from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.options.operands import has_computed, operands
-from ...opts.options.operands import regrouped as is_regrouped
+from ...opts.rewrites.operands import has_computed, operands
+from ...opts.rewrites.operands import regrouped as is_regrouped
 from ...targets import Target
 from .contractions import best_contractions
 from .legal import Trials
@@ -45,7 +45,7 @@ def regrouped(kernel: Kernel) -> Iterator[tuple[Opts, Kernel, Nest, Node]]:
         if lane is not None and has_computed(p, lane) and not is_regrouped(kernel, p.value.name):
             new = operands(kernel, p.value.name, str(lane.arg.name))
             found = next(n for n in nests(new) if n.name == p.value.name)
-            yield (opt("OPERANDS", p.value.name, n=str(lane.arg.name)),), new, found, lane
+            yield (opt("REWRITE", p.value.name, rule="operands", along=str(lane.arg.name)),), new, found, lane
 
 
 def paired(kernel: Kernel) -> Iterator[Found]:

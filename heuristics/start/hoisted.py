@@ -1,6 +1,6 @@
-"""Start schedules of kernels in which something that takes long is used again and again: it is computed once, by a phase of its own (`HOIST`), or
-summed there (`DISTRIBUTE`). And of those in which rows are gone through again for a sum over them (`ACCUMULATE`),
-or all keys for each place (`SCATTER`)."""
+"""Start schedules of kernels in which something that takes long is used again and again: it is computed once, by a phase of its own (the rule `hoist`), or
+summed there (`distribute`). And of those in which rows are gone through again for a sum over them (`accumulate`),
+or all keys for each place (`scatter`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
 from ...ir.keyed import keyed
 from ...ir.node import DEAR, Node, walk
-from ...opts.analysis.accumulated import accumulable
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.opt import Opts, opt
-from ...opts.options.distribute import splits
-from ...opts.options.hoist import hoistable
+from ...opts.rewrites.accumulate import accumulable
+from ...opts.rewrites.distribute import splits
+from ...opts.rewrites.hoist import hoistable
 from ..model import estimate
 from .legal import Trials
 from .phased import Starts, joined
@@ -131,28 +131,29 @@ def two_sums(trials: Trials) -> Opts:
     if trials.target.kind == "gpu" or trials.target.groups:
         return ()
     dear = [name for name, s in splits(trials.kernel).items() if any(n.op in DEAR for n in walk(s.factor))]
-    first = tuple(opt("DISTRIBUTE", name) for name in dear)
+    first = tuple(opt("REWRITE", name, rule="distribute") for name in dear)
     return first if first and trials.is_legal(first) else ()
 
 
 def pushes(trials: Trials) -> Opts:
     """Options that add up sums over rows in memory. (What is left has start schedules of its own, with those that cannot.)"""
-    return _together(trials, "ACCUMULATE", accumulable)
+    return _together(trials, "accumulate", accumulable)
 
 
 def by_keys(trials: Trials) -> Opts:
     """Options that add up sums at the places that keys say."""
-    return _together(trials, "SCATTER", keyed)
+    return _together(trials, "scatter", keyed)
 
 
-def _together(trials: Trials, op: str, found: Callable[[Kernel], Iterable[str]]) -> Opts:
+def _together(trials: Trials, rule: str, found: Callable[[Kernel], Iterable[str]]) -> Opts:
     """An option for each value that is found: as many as can be together."""
     if trials.target.kind == "gpu" or trials.target.groups:
         return ()
     out: Opts = ()
     for name in found(trials.kernel):
-        if trials.is_legal((*out, opt(op, name))):
-            out = (*out, opt(op, name))
+        more = (*out, opt("REWRITE", name, rule=rule))
+        if trials.is_legal(more):
+            out = more
     return out
 
 
@@ -161,5 +162,5 @@ def hoists(trials: Trials) -> Opts:
     if trials.target.kind == "gpu" or trials.target.groups:
         return ()
     found = hoistable(trials.kernel)
-    first = tuple(opt("HOIST", name) for name, parts in found.items() if any(x.reuse >= REUSED for x in parts))
+    first = tuple(opt("REWRITE", name, rule="hoist") for name, parts in found.items() if any(x.reuse >= REUSED for x in parts))
     return first if first and trials.is_legal(first) else ()

@@ -474,11 +474,10 @@ _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary(
 
 
 class CanonicalNames(Protocol):
-    """What names an option holds: `on` is "axis", "loop", "tensor", "any" (an axis, or else a tensor) or "grid"; `named_fields` are the fields whose
+    """What names an option holds: `names` of its fields is "axis", "loop", "tensor", "any" (an axis, or else a tensor) or "grid"; `named_fields` are the fields whose
     values are loops or axes."""
 
-    @property
-    def on(self) -> str: ...
+    def names(self, fields: Mapping[str, object] | None) -> str: ...
 
     @property
     def named_fields(self) -> tuple[str, ...]: ...
@@ -519,12 +518,13 @@ class Canonical:
         o: Sequence[Any], names: CanonicalNames | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]
     ) -> list[Any]:
         op, on, *rest = o
-        if names is not None and (names.on == "tensor" or (names.on == "any" and on.partition(".")[0] not in axes)):
+        kind = names.names(rest[0] if rest and isinstance(rest[0], dict) else None) if names is not None else "axis"
+        if kind == "tensor" or (kind == "any" and on.partition(".")[0] not in axes):
             new = _tensor(on, tensors)
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
         else:
-            new = _loop(op, on, loops if names is not None and names.on == "loop" else axes, loops, tensors)
+            new = _loop(op, on, loops if kind == "loop" else axes, loops, tensors)
         out: list[Any] = [op, new]
         for arg in rest:
             if isinstance(arg, dict):

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from ..registry import register
-from .accumulate import ACCUMULATE
 from .cache import CACHE
-from .distribute import DISTRIBUTE
 from .early_exit import EARLY_EXIT
-from .factor import FACTOR
 from .fold import FOLD
 from .fuse import FUSE
 from .grid import GRID
 from .group import GROUP
 from .halo import HALO
-from .hoist import HOIST
 from .local import LOCAL
 from .move import MOVE
-from .operands import OPERANDS
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
 from .phase import PHASE
-from .scatter import SCATTER
+from .rewrite import REWRITE
 from .split import SPLIT
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -40,13 +35,8 @@ for option in (
         LOCAL,
         GROUP,
         FOLD,
-        SCATTER,
-        FACTOR,
-        DISTRIBUTE,
-        OPERANDS,
-        HOIST,
+        REWRITE,
         PHASE,
-        ACCUMULATE,
         HALO,
         SPLIT,
         FUSE,

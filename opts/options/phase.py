@@ -84,11 +84,11 @@ def rewrite(r: Rewriting) -> Scheduled:
     return in_phases(r, phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names), apart))
 
 
-def leads(kernel: Kernel, mine: Opts) -> bool:
+def order(kernel: Kernel, mine: Opts) -> int:
     """Where a pointwise value gets a phase, that comes before other options put what it holds into sums. (Others name values, such as
     operands, that those options make.)"""
     values = [kernel.values.get(o.on) for o in mine]
-    return all(values) and any(v is not None and isinstance(v.expr, Node) for v in values)
+    return 0 if all(values) and any(v is not None and isinstance(v.expr, Node) for v in values) else 1
 
 
 def in_phases(r: Rewriting, kernels: tuple[Kernel, ...]) -> Scheduled:
@@ -130,7 +130,8 @@ def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
             name = name.rpartition(".")[0]
         return name in axes or name in ("grid", ONCE)
 
-    here = form.on == "grid" or (form.on in ("tensor", "any") and o.on in tensors) or (form.on != "tensor" and loop(o.on))
+    kind = form.names(o.fields)
+    here = kind == "grid" or (kind in ("tensor", "any") and o.on in tensors) or (kind != "tensor" and loop(o.on))
     return here and all(loop(str(o.fields[f])) for f in form.named_fields if o.fields[f])
 
 
@@ -171,7 +172,7 @@ PHASE = Option(
     ),
     golden={"phase": Golden("softmax", {"m": 4, "n": 32}, [["PHASE", "e"], ["UPCAST", "n", 16], ["PARALLEL", "m"]])},
     rewrite=rewrite,
-    leads=leads,
+    order=order,
     by_phase=lambda kernel, o: True,
     proposes_whole=True,
     propose=propose,

@@ -22,7 +22,7 @@ class Syntax:
     """How one option is written.
 
     `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), any of axes and tensors, the grid, or a
-    parameter of a user's source. `arg`: int for one amount, None for no argument, or the type of each field. `amount`: the field that a
+    parameter of a user's source; `on_by`: a field whose values name something else, and what. `arg`: int for one amount, None for no argument, or the type of each field. `amount`: the field that a
     bare number stands for. `defaults`: the fields that may be left out.
     `letter` and `short`: how it is written in one dense line (`short_form`): the letter, the name, and the amount or
     each field after its sign. A field at its default is left out, unless its sign is empty; `FLAG` alone says 1. `loop_fields` and `axis_fields`: the fields that name loops and axes.
@@ -37,8 +37,16 @@ class Syntax:
     short: tuple[tuple[str, str], ...] = ()
     loop_fields: tuple[str, ...] = ()
     axis_fields: tuple[str, ...] = ()
+    on_by: tuple[str, Mapping[str, On]] | None = None
     quoted: tuple[str, ...] = ()
     choices: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+
+    def names(self, fields: Mapping[str, object] | None) -> On:
+        """What an option with these fields names."""
+        if self.on_by is None:
+            return self.on
+        field_, kinds = self.on_by
+        return kinds.get(str((fields or {}).get(field_)), self.on)
 
     @property
     def named_fields(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""ACCUMULATE: how a sum over rows is added up makes no difference to results; what goes through the rows together."""
+"""The rule accumulate of REWRITE: how a sum over rows is added up makes no difference to results; what goes through the rows together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
-from tilewright.opts.analysis.accumulated import accumulable, accumulated
 from tilewright.opts.loop_tree import Shared
+from tilewright.opts.rewrites.accumulate import accumulable, accumulated
 from tilewright.targets import named
 
 
@@ -90,23 +90,41 @@ def planes(n: int = 9, m: int = 21, q: int = 5) -> Kernel:
 
 
 CASES: list[tuple[Kernel, list[Any]]] = [
-    (hinge(), [["ACCUMULATE", "grad"]]),
-    (hinge(), [["ACCUMULATE", "grad"], ["UPCAST", "d@dot.a", 8], ["UPCAST", "d.w.a", 16], ["UPCAST", "n.a", 2], ["UPCAST", "d", 8]]),
-    (hinge(32, 64), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 16], ["PARALLEL", "d"]]),
-    (norms(), [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 8], ["UPCAST", "n", 8]]),
-    (norms(), [["ACCUMULATE", "sb"], ["UPCAST", "m.a", 2], ["UPCAST", "n.a", 8]]),
+    (hinge(), [["REWRITE", "grad", {"rule": "accumulate"}]]),
+    (
+        hinge(),
+        [
+            ["REWRITE", "grad", {"rule": "accumulate"}],
+            ["UPCAST", "d@dot.a", 8],
+            ["UPCAST", "d.w.a", 16],
+            ["UPCAST", "n.a", 2],
+            ["UPCAST", "d", 8],
+        ],
+    ),
+    (hinge(32, 64), [["REWRITE", "grad", {"rule": "accumulate"}], ["UPCAST", "d.a", 16], ["PARALLEL", "d"]]),
+    (
+        norms(),
+        [["REWRITE", "sg", {"rule": "accumulate"}], ["REWRITE", "sb", {"rule": "accumulate"}], ["UPCAST", "n.a", 8], ["UPCAST", "n", 8]],
+    ),
+    (norms(), [["REWRITE", "sb", {"rule": "accumulate"}], ["UPCAST", "m.a", 2], ["UPCAST", "n.a", 8]]),
     (
         norms(16, 48),
-        [["ACCUMULATE", "sg"], ["ACCUMULATE", "sb"], ["UPCAST", "n.a", 16], ["UPCAST", "n", 16], ["CACHE", "dx", {"policy": "stream"}]],
+        [
+            ["REWRITE", "sg", {"rule": "accumulate"}],
+            ["REWRITE", "sb", {"rule": "accumulate"}],
+            ["UPCAST", "n.a", 16],
+            ["UPCAST", "n", 16],
+            ["CACHE", "dx", {"policy": "stream"}],
+        ],
     ),
-    (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "d.a", 4], ["UPCAST", "d", 4]]),
-    (square(), [["ACCUMULATE", "g"]]),
-    (square(), [["ACCUMULATE", "h"], ["UPCAST", "e.a", 4]]),
-    (square(), [["ACCUMULATE", "g"], ["ACCUMULATE", "h"]]),
-    (square(combine="add"), [["ACCUMULATE", "g"]]),
-    (square(combine="max"), [["ACCUMULATE", "h"]]),
-    (planes(), [["ACCUMULATE", "g"], ["UPCAST", "j.a", 8]]),
-    (classes(), [["ACCUMULATE", "grad"], ["UPCAST", "k.a", 5], ["UPCAST", "d.w.a", 8], ["PARALLEL", "k"]]),
+    (classes(), [["REWRITE", "grad", {"rule": "accumulate"}], ["UPCAST", "d.a", 4], ["UPCAST", "d", 4]]),
+    (square(), [["REWRITE", "g", {"rule": "accumulate"}]]),
+    (square(), [["REWRITE", "h", {"rule": "accumulate"}], ["UPCAST", "e.a", 4]]),
+    (square(), [["REWRITE", "g", {"rule": "accumulate"}], ["REWRITE", "h", {"rule": "accumulate"}]]),
+    (square(combine="add"), [["REWRITE", "g", {"rule": "accumulate"}]]),
+    (square(combine="max"), [["REWRITE", "h", {"rule": "accumulate"}]]),
+    (planes(), [["REWRITE", "g", {"rule": "accumulate"}], ["UPCAST", "j.a", 8]]),
+    (classes(), [["REWRITE", "grad", {"rule": "accumulate"}], ["UPCAST", "k.a", 5], ["UPCAST", "d.w.a", 8], ["PARALLEL", "k"]]),
 ]
 
 
@@ -122,11 +140,11 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
 @pytest.mark.parametrize("make", [hinge, norms, classes, square, planes])
 def test_random_steps_from_it_are_right(make: Any) -> None:
     kernel = make()
-    check_random_steps(kernel, parse([["ACCUMULATE", name] for name in accumulable(kernel)]), named("avx2"))
+    check_random_steps(kernel, parse([["REWRITE", name, {"rule": "accumulate"}] for name in accumulable(kernel)]), named("avx2"))
 
 
 def test_rows_are_gone_through_once() -> None:
-    first, second = apply(hinge(), parse([["ACCUMULATE", "grad"]]), named("avx2")).phases
+    first, second = apply(hinge(), parse([["REWRITE", "grad", {"rule": "accumulate"}]]), named("avx2")).phases
     (loop,) = [item for item in first.tree.items if isinstance(item, Shared)]
     assert loop.part.axis.arg.name == "n.a" and [n.name for n in loop.nests] == ["dot", "grad.total"]
     assert "x" not in {b.name for b in second.kernel.inputs}
@@ -154,17 +172,17 @@ def test_only_sums_over_rows_that_others_read_are_taken() -> None:
     assert list(accumulable(hinge())) == ["grad"] and list(accumulable(norms())) == ["sg", "sb"]
     assert list(accumulable(classes())) == ["grad"]
     for name, where_ in (("dot", named("avx2")), ("grad", named("sm_90a"))):
-        with pytest.raises(OptError, match="ACCUMULATE"):
-            apply(hinge(), parse([["ACCUMULATE", name]]), where_)
+        with pytest.raises(OptError, match="accumulate"):
+            apply(hinge(), parse([["REWRITE", name, {"rule": "accumulate"}]]), where_)
 
 
 def test_a_sum_inside_each_row_comes_first() -> None:
-    assert apply(planes(), parse([["ACCUMULATE", "g"]]), named("avx2")).effects == {"REASSOC"}
-    assert not apply(square(), parse([["ACCUMULATE", "g"]]), named("avx2")).effects
+    assert apply(planes(), parse([["REWRITE", "g", {"rule": "accumulate"}]]), named("avx2")).effects == {"REASSOC"}
+    assert not apply(square(), parse([["REWRITE", "g", {"rule": "accumulate"}]]), named("avx2")).effects
 
 
 def test_a_start_schedule_of_large_rows_goes_through_them_once() -> None:
-    assert any(o.op == "ACCUMULATE" for o in starts(hinge(40000, 512), named("avx2"))[0])
+    assert any(o.fields.get("rule") == "accumulate" for o in starts(hinge(40000, 512), named("avx2"))[0])
 
 
 def test_many_sums_of_one_axis_have_start_schedules_soon() -> None:

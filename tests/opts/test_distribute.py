@@ -1,4 +1,4 @@
-"""DISTRIBUTE: a sum of products with a difference is two sums; what cancels stays within the bounds, and what would not is refused."""
+"""The rule distribute of REWRITE: a sum of products with a difference is two sums; what cancels stays within the bounds, and what would not is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.options.distribute import distributed
+from tilewright.opts.rewrites.distribute import distributed
 from tilewright.targets import named
 
 RANGE = (0.01, 1.0)
@@ -43,15 +43,31 @@ def distances(n: int = 6, k: int = 8, d: int = 16) -> Kernel:
     return normalise(kb.build())
 
 
-APART = ["DISTRIBUTE", "kl"]
+APART = ["REWRITE", "kl", {"rule": "distribute"}]
 CASES: list[tuple[Kernel, list[Any]]] = [
     (divergences(), [APART]),
     (divergences(turned=True), [APART, ["UPCAST", "d.x1", 8], ["PARALLEL", "n.x1"], ["UPCAST", "k", 8], ["PARALLEL", "n"]]),
     (
         divergences(),
-        [APART, ["HOIST", "kl"], ["UPCAST", "d.i1", 8], ["UPCAST", "n", 3], ["UPCAST", "k", 8], ["STAGE", "kl.i1", {"at": "n"}]],
+        [
+            APART,
+            ["REWRITE", "kl", {"rule": "hoist"}],
+            ["UPCAST", "d.i1", 8],
+            ["UPCAST", "n", 3],
+            ["UPCAST", "k", 8],
+            ["STAGE", "kl.i1", {"at": "n"}],
+        ],
     ),
-    (divergences(), [APART, ["OPERANDS", "kl", {"n": "k"}], ["UPCAST", "k", 8], ["PARALLEL", "k"], ["STAGE", "kl.n", {"at": "k"}]]),
+    (
+        divergences(),
+        [
+            APART,
+            ["REWRITE", "kl", {"rule": "operands", "along": "k"}],
+            ["UPCAST", "k", 8],
+            ["PARALLEL", "k"],
+            ["STAGE", "kl.n", {"at": "k"}],
+        ],
+    ),
 ]
 
 
@@ -76,7 +92,7 @@ def test_what_cancels_stays_within_the_bound() -> None:
     inputs = {"p": p, "q": np.nextafter(p, np.float32(2.0))}
     want = evaluate_error(kernel, inputs)["y"]
     got = np.zeros((2, 2), np.float32)
-    run(lower(apply(kernel, (opt("DISTRIBUTE", "kl"),), named("avx2"))), {**inputs, "y": got})
+    run(lower(apply(kernel, (opt("REWRITE", "kl", rule="distribute"),), named("avx2"))), {**inputs, "y": got})
     value, scale = want[0], want[1]
     assert np.all(np.abs(got - value) <= SLACK * np.finfo(np.float32).eps * scale)
 
@@ -84,20 +100,22 @@ def test_what_cancels_stays_within_the_bound() -> None:
 @pytest.mark.parametrize("kernel", [distances(), divergences(of=None), divergences(d=1025)])
 def test_what_would_lose_figures_or_make_nan_is_refused(kernel: Kernel) -> None:
     with pytest.raises(OptError, match="name a sum of up to 1024 products"):
-        apply(kernel, (opt("DISTRIBUTE", "kl"),), named("avx2"))
-    assert not any(o.op == "DISTRIBUTE" for more in proposals(apply(kernel, (), named("avx2"))) for o in more)
+        apply(kernel, (opt("REWRITE", "kl", rule="distribute"),), named("avx2"))
+    assert not any(o.fields.get("rule") == "distribute" for more in proposals(apply(kernel, (), named("avx2"))) for o in more)
 
 
 def test_it_is_refused_twice() -> None:
-    with pytest.raises(OptError, match="distributed already"):
-        apply(divergences(), (opt("DISTRIBUTE", "kl"), opt("DISTRIBUTE", "kl")), named("avx2"))
+    with pytest.raises(OptError, match="rewritten by distribute already"):
+        apply(divergences(), (opt("REWRITE", "kl", rule="distribute"), opt("REWRITE", "kl", rule="distribute")), named("avx2"))
 
 
 def test_start_schedules_distribute_what_is_dear() -> None:
     target, kernel = named("znver4"), divergences(600, 400, 256)
     for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
-        assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for o in found}
-    assert ("DISTRIBUTE", "kl") in {(o.op, o.on) for more in proposals(apply(divergences(), (), target)) for o in more}
+        assert ("distribute", "kl") in {(str(o.fields.get("rule", o.op)), o.on) for o in found}
+    assert ("distribute", "kl") in {
+        (str(o.fields.get("rule", o.op)), o.on) for more in proposals(apply(divergences(), (), target)) for o in more
+    }
 
 
 def test_a_square_keeps_both_of_its_factors() -> None:
@@ -109,6 +127,6 @@ def test_a_square_keeps_both_of_its_factors() -> None:
     total = kb.sum("total", (j,), b, f * f)
     kb.store("y", float32, (4, 5), (i, j), x[i, j] - total[j])
     kernel = kb.build()
-    with pytest.raises(OptError, match="DISTRIBUTE"):
+    with pytest.raises(OptError, match="distribute"):
         distributed(kernel, "total")
-    assert not any(o.op == "DISTRIBUTE" for s in starts(kernel, named("avx2"), 1) for o in s)
+    assert not any(o.fields.get("rule") == "distribute" for s in starts(kernel, named("avx2"), 1) for o in s)

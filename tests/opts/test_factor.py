@@ -1,4 +1,4 @@
-"""FACTOR: results do not depend on it, only what depends on the axis is in the inner sum, and what it refuses."""
+"""The rule factor of REWRITE: results do not depend on it, only what depends on the axis is in the inner sum, and what it refuses."""
 
 from __future__ import annotations
 
@@ -14,16 +14,31 @@ from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.options.factor import factored
+from tilewright.opts.rewrites.factor import factored
 from tilewright.opts.written.syntax import SYNTAX
 from tilewright.targets import named
 
 CHAIN = einsum("ij,jk,kl->il", i=5, j=7, k=8, l=16)
 CASES: list[tuple[Any, list[Any]]] = [
-    (CHAIN, [["FACTOR", "j"], ["UPCAST", "k.f1", 4], ["PARALLEL", "i.f1"], ["UPCAST", "l", 8], ["PARALLEL", "i"]]),
-    (CHAIN, [["FACTOR", "k"], ["UPCAST", "l.f1", 16], ["TILE", "k.f1", 4], ["STAGE", "acc.f1.kept", {"at": "i"}], ["PARALLEL", "i"]]),
-    (einsum("bi,ijk,bj->bk", b=3, i=5, j=4, k=8), [["FACTOR", "i"], ["PARALLEL", "j.f1"], ["SPLIT", "i.f1", 2], ["UPCAST", "k", 8]]),
-    (einsum("pqr,ip,jq,kr->ijk", p=2, q=3, r=2, i=4, j=3, k=5), [["FACTOR", "p"], ["FACTOR", "q"], ["PARALLEL", "i"]]),
+    (CHAIN, [["REWRITE", "j", {"rule": "factor"}], ["UPCAST", "k.f1", 4], ["PARALLEL", "i.f1"], ["UPCAST", "l", 8], ["PARALLEL", "i"]]),
+    (
+        CHAIN,
+        [
+            ["REWRITE", "k", {"rule": "factor"}],
+            ["UPCAST", "l.f1", 16],
+            ["TILE", "k.f1", 4],
+            ["STAGE", "acc.f1.kept", {"at": "i"}],
+            ["PARALLEL", "i"],
+        ],
+    ),
+    (
+        einsum("bi,ijk,bj->bk", b=3, i=5, j=4, k=8),
+        [["REWRITE", "i", {"rule": "factor"}], ["PARALLEL", "j.f1"], ["SPLIT", "i.f1", 2], ["UPCAST", "k", 8]],
+    ),
+    (
+        einsum("pqr,ip,jq,kr->ijk", p=2, q=3, r=2, i=4, j=3, k=5),
+        [["REWRITE", "p", {"rule": "factor"}], ["REWRITE", "q", {"rule": "factor"}], ["PARALLEL", "i"]],
+    ),
 ]
 
 
@@ -57,7 +72,7 @@ def test_an_axis_that_only_an_inner_sum_has_joins_it() -> None:
 )
 def test_refusals(text: str, axis: str, why: str) -> None:
     with pytest.raises(OptError, match=why):
-        apply(einsum(text, i=2, j=3, k=4, l=5), (opt("FACTOR", axis),), named("avx2"))
+        apply(einsum(text, i=2, j=3, k=4, l=5), (opt("REWRITE", axis, rule="factor"),), named("avx2"))
 
 
 def test_an_axis_that_no_factor_has_is_refused() -> None:
@@ -67,9 +82,9 @@ def test_an_axis_that_no_factor_has_is_refused() -> None:
     kb.store("y", float32, (4,), (i,), kb.sum("acc", (i,), (j, k), a[i, k] * b[k])[i])
     kernel = kb.build()
     with pytest.raises(OptError, match="no factor of acc depends on j"):
-        apply(kernel, (opt("FACTOR", "j"),), named("avx2"))
-    assert opt("FACTOR", "j") not in order_opts(kernel)
-    assert opt("FACTOR", "j") not in {o for step in proposals(apply(kernel, (), named("avx2"))) for o in step}
+        apply(kernel, (opt("REWRITE", "j", rule="factor"),), named("avx2"))
+    assert opt("REWRITE", "j", rule="factor") not in order_opts(kernel)
+    assert opt("REWRITE", "j", rule="factor") not in {o for step in proposals(apply(kernel, (), named("avx2"))) for o in step}
     check_compiled(kernel, starts(kernel, named("avx2"))[0], named("avx2"))
 
 
@@ -84,15 +99,17 @@ def test_the_order_is_the_cheapest() -> None:
 
 
 def test_a_search_sees_each_phase() -> None:
-    near = proposals(apply(CHAIN, parse([["FACTOR", "j"]]), named("avx2")))
-    assert {("UPCAST", "k.f1"), ("UPCAST", "l"), ("STAGE", "b0"), ("STAGE", "acc.f1.kept")} <= {(o.op, o.on) for more in near for o in more}
-    assert ("FACTOR", "k") in {(o.op, o.on) for more in proposals(apply(CHAIN, (), named("avx2"))) for o in more}
+    near = proposals(apply(CHAIN, parse([["REWRITE", "j", {"rule": "factor"}]]), named("avx2")))
+    assert {("UPCAST", "k.f1"), ("UPCAST", "l"), ("STAGE", "b0"), ("STAGE", "acc.f1.kept")} <= {
+        (str(o.fields.get("rule", o.op)), o.on) for more in near for o in more
+    }
+    assert ("factor", "k") in {(str(o.fields.get("rule", o.op)), o.on) for more in proposals(apply(CHAIN, (), named("avx2"))) for o in more}
 
 
 def test_other_names_have_the_same_options() -> None:
     kernel = normalise(CHAIN)
     names = canonical(kernel)
-    listed = [o.json for o in parse([["FACTOR", "k"], ["UPCAST", "l.f1", 8], ["STAGE", "acc.f1.kept", {"at": "i"}]])]
+    listed = [o.json for o in parse([["REWRITE", "k", {"rule": "factor"}], ["UPCAST", "l.f1", 8], ["STAGE", "acc.f1.kept", {"at": "i"}]])]
     there = names.to_canonical(listed, SYNTAX)
     assert "acc" not in repr(there) and names.from_canonical(there, SYNTAX) == listed
 

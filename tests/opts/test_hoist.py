@@ -1,4 +1,4 @@
-"""HOIST: where something dear is computed makes no difference to results; what is taken out, and what is left where it is."""
+"""The rule hoist of REWRITE: where something dear is computed makes no difference to results; what is taken out, and what is left where it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.ir.node import FUNCTIONS, walk
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.options.hoist import hoistable, hoisted
+from tilewright.opts.rewrites.hoist import hoistable, hoisted
 from tilewright.targets import named
 
 
@@ -50,13 +50,40 @@ def weighted(n: int = 5, d: int = 16) -> Kernel:
 
 
 CASES: list[tuple[Kernel, list[Any]]] = [
-    (divergences(), [["HOIST", "kl"]]),
-    (divergences(), [["HOIST", "kl"], ["UPCAST", "d.i1", 8], ["PARALLEL", "d.i2"], ["UPCAST", "k", 8], ["STAGE", "kl.i2", {"at": "n"}]]),
-    (divergences(), [["HOIST", "kl"], ["UPCAST", "n", 3], ["UPCAST", "d", 8], ["PARALLEL", "n"], ["SPLIT", "d", 2]]),
-    (divergences(), [["OPERANDS", "kl", {"n": "k"}], ["HOIST", "kl"], ["UPCAST", "k", 8]]),
-    (turned(), [["HOIST", "y"], ["HOIST", "z"], ["UPCAST", "n.i1", 8], ["UPCAST", "j", 8], ["PARALLEL", "n"]]),
-    (turned(), [["HOIST", "z"], ["PARALLEL", "n.i1"], ["UPCAST", "n", 8]]),
-    (weighted(), [["HOIST", "total"], ["HOIST", "y"], ["PHASE", "total", {"apart": 1}], ["UPCAST", "d@sum.i1", 8], ["UPCAST", "d", 8]]),
+    (divergences(), [["REWRITE", "kl", {"rule": "hoist"}]]),
+    (
+        divergences(),
+        [
+            ["REWRITE", "kl", {"rule": "hoist"}],
+            ["UPCAST", "d.i1", 8],
+            ["PARALLEL", "d.i2"],
+            ["UPCAST", "k", 8],
+            ["STAGE", "kl.i2", {"at": "n"}],
+        ],
+    ),
+    (divergences(), [["REWRITE", "kl", {"rule": "hoist"}], ["UPCAST", "n", 3], ["UPCAST", "d", 8], ["PARALLEL", "n"], ["SPLIT", "d", 2]]),
+    (divergences(), [["REWRITE", "kl", {"rule": "operands", "along": "k"}], ["REWRITE", "kl", {"rule": "hoist"}], ["UPCAST", "k", 8]]),
+    (
+        turned(),
+        [
+            ["REWRITE", "y", {"rule": "hoist"}],
+            ["REWRITE", "z", {"rule": "hoist"}],
+            ["UPCAST", "n.i1", 8],
+            ["UPCAST", "j", 8],
+            ["PARALLEL", "n"],
+        ],
+    ),
+    (turned(), [["REWRITE", "z", {"rule": "hoist"}], ["PARALLEL", "n.i1"], ["UPCAST", "n", 8]]),
+    (
+        weighted(),
+        [
+            ["REWRITE", "total", {"rule": "hoist"}],
+            ["REWRITE", "y", {"rule": "hoist"}],
+            ["PHASE", "total", {"apart": 1}],
+            ["UPCAST", "d@sum.i1", 8],
+            ["UPCAST", "d", 8],
+        ],
+    ),
 ]
 
 
@@ -87,18 +114,20 @@ def test_what_needs_a_sum_or_varies_along_every_axis_stays() -> None:
 @pytest.mark.parametrize(("name", "why"), [("p", "name a reduction or an output"), ("y", "does not vary along all axes.*kl")])
 def test_refusals(name: str, why: str) -> None:
     with pytest.raises(OptError, match=why):
-        apply(divergences(), (opt("HOIST", name),), named("avx2"))
+        apply(divergences(), (opt("REWRITE", name, rule="hoist"),), named("avx2"))
 
 
 def test_it_is_refused_twice() -> None:
-    with pytest.raises(OptError, match="hoisted already"):
-        apply(divergences(), (opt("HOIST", "kl"), opt("HOIST", "kl")), named("avx2"))
+    with pytest.raises(OptError, match="rewritten by hoist already"):
+        apply(divergences(), (opt("REWRITE", "kl", rule="hoist"), opt("REWRITE", "kl", rule="hoist")), named("avx2"))
 
 
 def test_start_schedules_and_proposals_hoist_what_is_used_often() -> None:
     target = named("znver4")
     for kernel, names in ((divergences(150, 50, 130), {"kl"}), (turned(1500, 25), {"y", "z"})):
         for found in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
-            assert {o.on for o in found if o.op in ("HOIST", "DISTRIBUTE")} == names
-    assert not any(o.op == "HOIST" for listed in starts(turned(1500, 3), target, 1) for o in listed)  # (used three times)
-    assert ("HOIST", "kl") in {(o.op, o.on) for more in proposals(apply(divergences(), (), target)) for o in more}
+            assert {o.on for o in found if o.fields.get("rule") in ("hoist", "distribute")} == names
+    assert not any(o.fields.get("rule") == "hoist" for listed in starts(turned(1500, 3), target, 1) for o in listed)  # (used three times)
+    assert ("hoist", "kl") in {
+        (str(o.fields.get("rule", o.op)), o.on) for more in proposals(apply(divergences(), (), target)) for o in more
+    }

@@ -1,4 +1,4 @@
-"""OPERANDS: the factors of a sum in two groups; where an operand is computed makes no difference to results, only to their time."""
+"""The rule operands of REWRITE: the factors of a sum in two groups; where an operand is computed makes no difference to results, only to their time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.analysis.computed import all_contractions
-from tilewright.opts.options.operands import operands
+from tilewright.opts.rewrites.operands import operands
 from tilewright.targets import named
 
-PAIR = ["OPERANDS", "acc", {"n": "n"}]
+PAIR = ["REWRITE", "acc", {"rule": "operands", "along": "n"}]
 TILE: list[Any] = [["UPCAST", "m", 3], ["UPCAST", "n", 8], ["PARALLEL", "n"]]
 CASES: list[tuple[Kernel, list[Any]]] = [
     (decoded(6, 24, 16, 4), [PAIR, *TILE, ["STAGE", "acc.n", {"at": "n"}]]),
@@ -53,21 +53,25 @@ def test_factors_are_grouped_by_the_lane_axis() -> None:
 def test_refusals(name: str, lane: str, why: str) -> None:
     kernel = einsum("bmk,bkn->bmn", b=2, m=3, k=4, n=5)
     with pytest.raises(OptError, match=why):
-        apply(kernel, (opt("OPERANDS", name, n=lane),), named("avx2"))
+        apply(kernel, (opt("REWRITE", name, rule="operands", along=lane),), named("avx2"))
 
 
 def test_start_schedules_compute_operands_once() -> None:
     target = named("znver5")
     for found in (starts(decoded(256, 512, 256, 64), target, 1)[0], quick_starts(decoded(256, 512, 256, 64), target, 1)[0]):
-        assert {("OPERANDS", "acc"), ("STAGE", "acc.n")} <= {(o.op, o.on) for o in found}
-    assert ("PHASE", "acc.m") in {(o.op, o.on) for o in quick_starts(normed(256, 128, 256), target, 1)[0]}
-    assert {("PHASE", "norm"), ("PARALLEL", "m")} <= {(o.op, o.on) for o in quick_starts(distances(8192, 256, 64), target, 2)[0]}
+        assert {("operands", "acc"), ("STAGE", "acc.n")} <= {(str(o.fields.get("rule", o.op)), o.on) for o in found}
+    assert ("PHASE", "acc.m") in {(str(o.fields.get("rule", o.op)), o.on) for o in quick_starts(normed(256, 128, 256), target, 1)[0]}
+    assert {("PHASE", "norm"), ("PARALLEL", "m")} <= {
+        (str(o.fields.get("rule", o.op)), o.on) for o in quick_starts(distances(8192, 256, 64), target, 2)[0]
+    }
 
 
 def test_contractions_are_seen_through_what_is_computed() -> None:
     assert [c.lane.arg.name for c in all_contractions(decoded(6, 24, 16, 4))] == ["n"]
     assert [c.rows[0].arg.name for c in all_contractions(distances(9, 8, 4))] == ["n"]
-    assert ("OPERANDS", "acc") in {(o.op, o.on) for more in proposals(apply(decoded(6, 24, 16, 4), (), named("avx2"))) for o in more}
+    assert ("operands", "acc") in {
+        (str(o.fields.get("rule", o.op)), o.on) for more in proposals(apply(decoded(6, 24, 16, 4), (), named("avx2"))) for o in more
+    }
 
 
 def correlation(n: int = 21, d: int = 9) -> Kernel:
@@ -91,4 +95,6 @@ def test_a_sum_has_two_operands_once_in_all_of_its_phases() -> None:
     new = operands(small, "total", "j")
     with pytest.raises(OptError, match="has two operands already"):
         operands(new, "total", "j")
-    assert not any(o.op == "OPERANDS" and o.on == "total" for group in proposals(apply(new, (), named("avx2"))) for o in group)
+    assert not any(
+        o.fields.get("rule") == "operands" and o.on == "total" for group in proposals(apply(new, (), named("avx2"))) for o in group
+    )

@@ -179,7 +179,7 @@ def test_an_option_that_rewrites_the_kernel() -> None:
         first = r.apply(r.kernel, (opt("PARALLEL", o.on), *r.others), r.target)
         return r.schedule((first,), first.effects)
 
-    whole = Option(name="WHOLE", letter="W", on="axis", arg=None, kind="grid", docs=(), rewrite=rewrite)
+    whole = Option(name="WHOLE", letter="WH", on="axis", arg=None, kind="grid", docs=(), rewrite=rewrite)
     with registered(whole):
         s = apply(KERNEL, [["UPCAST", "n", 16], ["WHOLE", "m"]], TARGET)
         direct = apply(KERNEL, [["PARALLEL", "m"], ["UPCAST", "n", 16]], TARGET)

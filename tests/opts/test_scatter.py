@@ -1,4 +1,4 @@
-"""SCATTER: where a sum of what has the key of a place is added up makes no difference to results; what is such a sum."""
+"""The rule scatter of REWRITE: where a sum of what has the key of a place is added up makes no difference to results; what is such a sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ir.keyed import keyed
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
-from tilewright.opts.analysis.by_keys import scattered
+from tilewright.opts.rewrites.scatter import scattered
 from tilewright.targets import named
 
 
@@ -67,19 +67,27 @@ def common(n: int = 71, places: int = 19) -> Kernel:
 
 
 CASES: list[tuple[Kernel, list[Any]]] = [
-    (equalised(), [["SCATTER", "many"]]),
-    (equalised(), [["SCATTER", "many"], ["UPCAST", "n@count.s", 8], ["UPCAST", "n", 16], ["PARALLEL", "b"]]),
-    (equalised(places=200), [["SCATTER", "many"], ["UPCAST", "n", 8]]),
-    (equalised(), [["SCATTER", "many"], ["SPLIT", "many.total", {"copies": 4}], ["UPCAST", "v", 8]]),
-    (common(), [["SCATTER", "many"]]),
-    (common(), [["SCATTER", "many"], ["UPCAST", "n", 8]]),
-    (common(), [["SCATTER", "many"], ["SPLIT", "many.total", {"copies": 2}], ["UPCAST", "n@count.s", 4]]),
-    (zscores(), [["SCATTER", "count"]]),
-    (zscores(), [["SCATTER", "count"], ["SCATTER", "total"], ["UPCAST", "n", 4]]),
-    (zscores(), [["SCATTER", "total"], ["UPCAST", "n@count", 4]]),
-    (zscores(key=int32, low=0), [["SCATTER", "count"], ["SCATTER", "total"], ["PARALLEL", "n"], ["UPCAST", "n@count.s", 4]]),
-    (joint(), [["SCATTER", "table"]]),
-    (joint(), [["SCATTER", "table"], ["UPCAST", "q", 7], ["PARALLEL", "p"]]),
+    (equalised(), [["REWRITE", "many", {"rule": "scatter"}]]),
+    (equalised(), [["REWRITE", "many", {"rule": "scatter"}], ["UPCAST", "n@count.s", 8], ["UPCAST", "n", 16], ["PARALLEL", "b"]]),
+    (equalised(places=200), [["REWRITE", "many", {"rule": "scatter"}], ["UPCAST", "n", 8]]),
+    (equalised(), [["REWRITE", "many", {"rule": "scatter"}], ["SPLIT", "many.total", {"copies": 4}], ["UPCAST", "v", 8]]),
+    (common(), [["REWRITE", "many", {"rule": "scatter"}]]),
+    (common(), [["REWRITE", "many", {"rule": "scatter"}], ["UPCAST", "n", 8]]),
+    (common(), [["REWRITE", "many", {"rule": "scatter"}], ["SPLIT", "many.total", {"copies": 2}], ["UPCAST", "n@count.s", 4]]),
+    (zscores(), [["REWRITE", "count", {"rule": "scatter"}]]),
+    (zscores(), [["REWRITE", "count", {"rule": "scatter"}], ["REWRITE", "total", {"rule": "scatter"}], ["UPCAST", "n", 4]]),
+    (zscores(), [["REWRITE", "total", {"rule": "scatter"}], ["UPCAST", "n@count", 4]]),
+    (
+        zscores(key=int32, low=0),
+        [
+            ["REWRITE", "count", {"rule": "scatter"}],
+            ["REWRITE", "total", {"rule": "scatter"}],
+            ["PARALLEL", "n"],
+            ["UPCAST", "n@count.s", 4],
+        ],
+    ),
+    (joint(), [["REWRITE", "table", {"rule": "scatter"}]]),
+    (joint(), [["REWRITE", "table", {"rule": "scatter"}], ["UPCAST", "q", 7], ["PARALLEL", "p"]]),
 ]
 
 
@@ -95,11 +103,11 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
 @pytest.mark.parametrize("make", [equalised, zscores, joint, common])
 def test_random_steps_from_it_are_right(make: Any) -> None:
     kernel = make()
-    check_random_steps(kernel, parse([["SCATTER", name] for name in keyed(kernel)]), named("avx2"))
+    check_random_steps(kernel, parse([["REWRITE", name, {"rule": "scatter"}] for name in keyed(kernel)]), named("avx2"))
 
 
 def test_each_element_is_added_once_at_its_key() -> None:
-    first, second = apply(joint(), parse([["SCATTER", "table"]]), named("avx2")).phases
+    first, second = apply(joint(), parse([["REWRITE", "table", {"rule": "scatter"}]]), named("avx2")).phases
     (store,) = first.kernel.stores
     assert (store.combine, len(store.axes), store.buffer.shape) == ("add", 1, (4, 7))
     assert {b.name for b in second.kernel.inputs} == {"table.total"}
@@ -127,7 +135,10 @@ def symbolic(key: Any = int32) -> Kernel:
 @pytest.mark.parametrize("key", [int32, uint8, uint64])
 @pytest.mark.parametrize("n", [7, 40])
 def test_each_sum_goes_through_its_own_elements(key: Any, n: int) -> None:
-    for opts in (parse([["SCATTER", "c"], ["SCATTER", "d"]]), starts(symbolic(key), named("avx2"))[0]):
+    for opts in (
+        parse([["REWRITE", "c", {"rule": "scatter"}], ["REWRITE", "d", {"rule": "scatter"}]]),
+        starts(symbolic(key), named("avx2"))[0],
+    ):
         check_floats(symbolic(key), opts, named("avx2"), vars={"n": n})
 
 
@@ -141,8 +152,8 @@ def test_keys_that_are_no_index_are_no_place(past: int) -> None:
     c = kb.sum("c", (v,), a, key.eq(cast(v, uint64)))
     kb.store("y", int32, (16,), (v,), c[v] * 2)
     kernel = normalise(kb.build())
-    check_floats(kernel, parse([["SCATTER", "c"]]), named("avx2"))
-    check_compiled(kernel, parse([["SCATTER", "c"]]))
+    check_floats(kernel, parse([["REWRITE", "c", {"rule": "scatter"}]]), named("avx2"))
+    check_compiled(kernel, parse([["REWRITE", "c", {"rule": "scatter"}]]))
 
 
 def test_negative_keys_of_a_type_without_a_sign_are_no_place() -> None:
@@ -152,14 +163,14 @@ def test_negative_keys_of_a_type_without_a_sign_are_no_place() -> None:
     k = kb.input("k", (30,), int8, range=(-3, 3))
     c = kb.sum("c", (v,), a, cast(k[a], "uint16").eq(cast(v, "uint16")))
     kb.store("y", int32, (300,), (v,), c[v] * 2)
-    check_floats(normalise(kb.build()), parse([["SCATTER", "c"]]), named("avx2"))
+    check_floats(normalise(kb.build()), parse([["REWRITE", "c", {"rule": "scatter"}]]), named("avx2"))
 
 
 def test_stated_ranges_of_keys_are_not_relied_on() -> None:
     """A sum counts a key beside all places nowhere, so whoever calls with one keeps doing so."""
-    first, _ = apply(joint(), parse([["SCATTER", "table"]]), named("avx2")).phases
+    first, _ = apply(joint(), parse([["REWRITE", "table", {"rule": "scatter"}]]), named("avx2")).phases
     assert first.kernel.stores[0].mask is not None
-    bytes_, _ = apply(equalised(), parse([["SCATTER", "many"]]), named("avx2")).phases
+    bytes_, _ = apply(equalised(), parse([["REWRITE", "many", {"rule": "scatter"}]]), named("avx2")).phases
     assert bytes_.kernel.stores[0].mask is None, "every byte has a place"
 
 
@@ -176,13 +187,13 @@ def test_what_is_no_such_sum_is_refused() -> None:
     moving = normalise(kb.build())
     assert not keyed(moving), "what is added depends on the place"
     with pytest.raises(OptError, match="other has none"):
-        apply(moving, parse([["SCATTER", "s"]]), named("avx2"))
+        apply(moving, parse([["REWRITE", "s", {"rule": "scatter"}]]), named("avx2"))
     with pytest.raises(OptError, match="for processors"):
-        apply(joint(), parse([["SCATTER", "table"]]), named("sm_90a"))
+        apply(joint(), parse([["REWRITE", "table", {"rule": "scatter"}]]), named("sm_90a"))
     with pytest.raises(OptError, match="already"):
-        apply(joint(), parse([["SCATTER", "table"], ["SCATTER", "table"]]), named("avx2"))
+        apply(joint(), parse([["REWRITE", "table", {"rule": "scatter"}], ["REWRITE", "table", {"rule": "scatter"}]]), named("avx2"))
 
 
 def test_start_schedules_scatter_into_many_places_and_compare_few() -> None:
-    assert any(o.op == "SCATTER" for o in starts(equalised(n=20000), named("avx2"))[0])
-    assert not any(o.op == "SCATTER" for o in starts(zscores(n=20000, g=4), named("avx2"))[0])
+    assert any(o.fields.get("rule") == "scatter" for o in starts(equalised(n=20000), named("avx2"))[0])
+    assert not any(o.fields.get("rule") == "scatter" for o in starts(zscores(n=20000, g=4), named("avx2"))[0])

@@ -26,6 +26,7 @@ def written(syntax: Syntax) -> st.SearchStrategy[Opt]:
     assert not isinstance(syntax.arg, type)
     kinds = {int: st.integers(0, 300), str: NAMES}
     words = {
+        "rule": st.sampled_from(["factor", "hoist"]),
         "policy": st.sampled_from(["stream", "prefetch"]),
         "order": st.sampled_from(["panel", "row"]),
         "row": st.sampled_from(["vpdpbusd", "mma.m16n8k16.bf16"]),

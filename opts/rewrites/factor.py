@@ -1,4 +1,4 @@
-"""FACTOR: a sum over several axes of a product is summed over one of them first (distributivity).
+"""A sum over several axes of a product is summed over one of them first (distributivity).
 
 Σⱼ Σₖ a·b·c is Σⱼ a·(Σₖ b·c) where a does not depend on k: what was work for each point of all axes is a product of two
 arrays, and another one. The inner sum is a value of its own, and has a phase of its own. Taking axes out one after another
@@ -7,7 +7,7 @@ of contraction (`heuristics/contraction_order.py` chooses one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,11 +21,7 @@ from ...ir.operators import substitute
 from ..analysis.products import SumOfProducts, on, product, products
 from ..analysis.structure import extent, strides_of
 from ..kernel_parts import loaded, needed, store_roots
-from ..neighbourhood import Neighbourhood
-from ..opt import Opts, opt
-from ..registry import Doc, Option, always
-from ..rewriting import Rewriting
-from ..schedule import Scheduled
+from .rule import Named, RewriteRule
 
 WIDE = 16
 """Elements along an axis that are enough for lanes of any width."""
@@ -39,11 +35,15 @@ def factored(kernel: Kernel, axis: str, number: int = 1) -> Kernel:
     p, a = _product(kernel, axis)
     inside, outside = on(p.factors, a)
     if len(p.sum.axes) < 2:
-        raise OptError(f"FACTOR({axis}): {p.value.name} has no other axis to sum over; there is no order to choose")
+        raise OptError(f"REWRITE({axis}, rule=factor): {p.value.name} has no other axis to sum over; there is no order to choose")
     if not inside:
-        raise OptError(f"FACTOR({axis}): no factor of {p.value.name} depends on {axis}; there is no sum over it to take first")
+        raise OptError(
+            f"REWRITE({axis}, rule=factor): no factor of {p.value.name} depends on {axis}; there is no sum over it to take first"
+        )
     if not outside:
-        raise OptError(f"FACTOR({axis}): every factor of {p.value.name} depends on {axis}; nothing can be taken out of the sum over it")
+        raise OptError(
+            f"REWRITE({axis}, rule=factor): every factor of {p.value.name} depends on {axis}; nothing can be taken out of the sum over it"
+        )
     made = inside[0].arg if len(inside) == 1 and inside[0].op == "ref" else ""
     if made.startswith(f"{p.value.name}.f"):
         first = _summed(kernel.values[made], inside[0].src.index(a))
@@ -114,46 +114,36 @@ def _product(kernel: Kernel, axis: str) -> tuple[SumOfProducts, Node]:
             if a.arg.name == axis:
                 return p, a
     names = [a.arg.name for p in products(kernel) if len(p.sum.axes) > 1 for a in p.sum.axes]
-    raise OptError(f"FACTOR({axis}): name an axis of a sum over several ({', '.join(names) or f'{kernel.name} has none'})")
+    raise OptError(f"REWRITE({axis}, rule=factor): name an axis of a sum over several ({', '.join(names) or f'{kernel.name} has none'})")
 
 
-def rewrite(r: Rewriting) -> Scheduled:
-    """Each axis in the order of the options, and a phase for each sum that is taken out."""
-    kernel = ordered(r.kernel, (o.on for o in r.mine))
-    made = sums_of(kernel, r.kernel)
-    whole = r.apply(kernel, (*(opt("PHASE", name) for name in made), *r.others), r.target)
-    exact = not any(kernel.values[name].dtype.is_float for name in made)
-    return r.schedule((whole,), whole.effects if exact else whole.effects | {"REASSOC"})
+def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
+    return (ordered(kernel, (axis for axis, _ in named)),)
 
 
-def propose(near: Neighbourhood) -> Iterator[Opts]:
+def _proposals(kernel: Kernel, taken: Sequence[str]) -> Iterator[tuple[Named, ...]]:
     """Each axis of a sum that some factor depends on, and some does not."""
-    kernel = ordered(near.kernel, (o.on for o in near.schedule.opts if o.op == "FACTOR"))
-    for p in products(kernel):
+    for p in products(ordered(kernel, taken)):
         for a in p.sum.axes if len(p.sum.axes) > 1 else ():
-            if extent(a) > 1 and all(on(p.factors, a)) and a in near.kernel.axes:
-                yield (opt("FACTOR", a.arg.name),)
+            if extent(a) > 1 and all(on(p.factors, a)) and a in kernel.axes:
+                yield ((str(a.arg.name), ""),)
 
 
-FACTOR = Option(
-    name="FACTOR",
-    letter="FA",
+def _reorders(kernel: Kernel, named: tuple[Named, ...]) -> bool:
+    (new,) = _kernels(kernel, named)
+    return any(new.values[name].dtype.is_float for name in sums_of(new, kernel))
+
+
+FACTOR = RewriteRule(
+    name="factor",
+    kernels=_kernels,
+    proposals=_proposals,
     on="axis",
-    arg=None,
-    kind="grid",
-    regroups=always,
-    legend="sum first",
-    docs=(
-        Doc(
-            "FACTOR(axis)",
-            "Of a sum over several axes of a product, sum over this one first: only the factors that depend on it are in "
-            "that sum. It is a value of its own, computed by a phase of its own (`REASSOC`). Several of them are "
-            "an order of contraction ([below](#order-of-contraction)).",
-        ),
-    ),
-    golden={},
-    rewrite=rewrite,
-    by_phase=lambda kernel, o: True,
-    proposes_whole=True,
-    propose=propose,
+    phased=True,
+    reorders=_reorders,
+    regroups=True,
+    written="REWRITE(axis, rule=factor)",
+    meaning="Of a sum over several axes of a product, sum over this one first: only the factors that depend on it are in "
+    "that sum. It is a value of its own, computed by a phase of its own (`REASSOC`). Several of them are "
+    "an order of contraction ([below](#order-of-contraction)).",
 )

@@ -1,21 +1,27 @@
-"""Sums by keys (`ir.keyed`) that are added up at the places that the keys say: a histogram, or the totals of groups, which the kernel itself
-reads again."""
+"""SCATTER: a sum of those elements whose key is the result's place is added up where the keys say, by a phase before the rest.
+
+`Σ_i where(key[i] == v, x[i], 0)` for every v is a comparison of each key with each place; as a scatter each element is added once. The
+kernel may then read the totals as it reads the sum: a histogram that is made a table, or means of groups that their members are compared
+with. (A store with `combine` says the same of an output, which its own kernel cannot read.)"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.body import Store, Value, values_of
 from ...ir.buffer import Buffer
 from ...ir.dtypes import DType, index
+from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.keyed import Keyed, keyed
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import cast, substitute
-from ..kernel_parts import loaded, needed, store_roots
-from .totals import left, totals
+from ..analysis.totals import left, totals
+from ..kernel_parts import loaded, needed, renamed, store_roots
+from .rule import Named, RewriteRule, together
 
 
 def scattered(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] | None:
@@ -70,3 +76,29 @@ def _store(k: Keyed, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -> S
     axes = (*(a for a in v.axes if a not in k.keys), *shared)
     work = Buffer(totals(v.name), v.dtype, tuple(a.arg.extent for a in v.axes), "out")
     return Store(work, tuple(places), cast(substitute(k.part, along), v.dtype), axes, "add", mask)
+
+
+END = ".s"
+"""Behind the names of the first phase's axes."""
+
+
+@lru_cache(maxsize=64)
+def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
+    """The kernels of the two phases; OptError where the sums are none by keys, or need each other."""
+    names = tuple(name for name, _ in named)
+    found = scattered(kernel, names)
+    if found is None:
+        known = ", ".join(keyed(kernel)) or f"{kernel.name} has none"
+        raise OptError(f"scatter of {', '.join(names)}: name sums of where(key == place, ..., 0) that do not need each other ({known})")
+    return renamed(found[0], END), found[1]
+
+
+SCATTER = RewriteRule(
+    name="scatter",
+    kernels=_kernels,
+    proposals=lambda kernel, taken: together(keyed(kernel), taken),
+    processors="keys of threads would meet",
+    written="REWRITE(sum, rule=scatter)",
+    meaning="Add up a sum of `where(key == place, …, 0)` at the places that the keys say, by a phase before the rest: each element once, "
+    "not once for every place ([below](#sums-by-keys)).",
+)

@@ -1,4 +1,4 @@
-"""OPERANDS: a sum of a product of several factors becomes one of two operands, that with the lanes and the other.
+"""A sum of a product of several factors becomes one of two operands, that with the lanes and the other.
 
 A matrix product multiplies two numbers at each step. Where more are written (a weight of 8 bits, its scale, an activation), this
 groups them by what they depend on, so that each group is computed once for all who use it: in a step of the register tile, or
@@ -6,7 +6,7 @@ kept by STAGE, or in a phase of its own by PHASE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,11 +17,7 @@ from ...ir.node import Node, axes_of, ref
 from ..analysis.products import SumOfProducts, on, product, products
 from ..analysis.structure import extent
 from ..kernel_parts import needed, store_roots
-from ..neighbourhood import Neighbourhood
-from ..opt import Opts, opt
-from ..registry import Doc, Option, always
-from ..rewriting import Rewriting
-from ..schedule import Scheduled
+from .rule import Named, RewriteRule
 
 PLAIN = frozenset({"load", "ref", "const"})
 """Operands that are not computed, but read."""
@@ -34,18 +30,20 @@ def operands(kernel: Kernel, name: str, lane: str) -> Kernel:
     p = next((p for p in products(kernel) if p.value.name == name), None)
     if p is None:
         known = ", ".join(p.value.name for p in products(kernel) if len(p.factors) > 1)
-        raise OptError(f"OPERANDS({name}): name a sum of products ({known or f'{kernel.name} has none'})")
+        raise OptError(f"REWRITE({name}, rule=operands): name a sum of products ({known or f'{kernel.name} has none'})")
     axis = next((a for a in p.value.axes if a.arg.name == lane), None)
     if axis is None:
-        raise OptError(f"OPERANDS({name}, n={lane}): {lane} is no axis of {name} ({', '.join(a.arg.name for a in p.value.axes)})")
+        raise OptError(
+            f"REWRITE({name}, rule=operands, along={lane}): {lane} is no axis of {name} ({', '.join(a.arg.name for a in p.value.axes)})"
+        )
     wide, tall = on(p.factors, axis)
     if not wide or not tall:
         raise OptError(
-            f"OPERANDS({name}, n={lane}): {'no' if not wide else 'every'} factor of {name} depends on {lane}; there are no two operands"
+            f"REWRITE({name}, rule=operands, along={lane}): {'no' if not wide else 'every'} factor of {name} depends on {lane}; there are no two operands"
         )
     made: list[Value] = []
     if regrouped(kernel, name):
-        raise OptError(f"OPERANDS({name}): {name} has two operands already")
+        raise OptError(f"REWRITE({name}, rule=operands): {name} has two operands already")
     sides = [_side(p, f, f"{name}.{end}", axis, made) for f, end in ((tall, "m"), (wide, "n"))]
     new = replace(p.value, expr=replace(p.sum, expr=product(sides)))
     body = [x for item in kernel.body for x in ((*made, new) if item is p.value else (item,))]
@@ -72,27 +70,24 @@ def _side(p: SumOfProducts, factors: tuple[Node, ...], name: str, lane: Node, ma
     return ref(name, v.axes, v.dtype)
 
 
-def rewrite(r: Rewriting) -> Scheduled:
-    """The kernel with two operands; the other options are for that."""
-    kernel, before = r.kernel, set[str]()
-    for o in r.mine:
-        if o.on in before:
-            raise OptError(f"{o}: {o.on} has two operands already")
-        before.add(o.on)
-        kernel = operands(kernel, o.on, str(o.fields["n"]))
-    a = r.apply(kernel, r.others, r.target)
-    exact = not any(p.sum.dtype.is_float for p in products(r.kernel) if p.value.name in before)
-    return r.schedule((a,), a.effects if exact else a.effects | {"REASSOC"})
+def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
+    for name, lane in named:
+        kernel = operands(kernel, name, lane)
+    return (kernel,)
 
 
-def propose(near: Neighbourhood) -> Iterator[Opts]:
+def _proposals(kernel: Kernel, taken: Sequence[str]) -> Iterator[tuple[Named, ...]]:
     """Sums of products with a computed operand, with the lanes along any of their axes."""
-    for p in products(near.kernel):
-        taken = ("OPERANDS", p.value.name) in near.taken or regrouped(near.kernel, p.value.name)
-        open_still = len(p.factors) > 1 and not taken
-        for a in p.value.axes if open_still else ():
+    for p in products(kernel):
+        name = p.value.name
+        for a in p.value.axes if len(p.factors) > 1 and name not in taken and not regrouped(kernel, name) else ():
             if extent(a) > 1 and has_computed(p, a):
-                yield (opt("OPERANDS", p.value.name, n=str(a.arg.name)),)
+                yield ((name, str(a.arg.name)),)
+
+
+def _reorders(kernel: Kernel, named: tuple[Named, ...]) -> bool:
+    names = {name for name, _ in named}
+    return any(p.sum.dtype.is_float for p in products(kernel) if p.value.name in names)
 
 
 def has_computed(p: SumOfProducts, lane: Node) -> bool:
@@ -101,26 +96,14 @@ def has_computed(p: SumOfProducts, lane: Node) -> bool:
     return all(sides) and any(len(s) > 1 or (s[0].src[0] if s[0].op == "cast" else s[0]).op not in PLAIN for s in sides)
 
 
-OPERANDS = Option(
-    name="OPERANDS",
-    letter="O",
-    on="tensor",
-    arg={"n": str},
-    short=(("|", "n"),),
-    axis_fields=("n",),
-    kind="stage",
-    regroups=always,
-    legend="two operands",
-    docs=(
-        Doc(
-            "OPERANDS(sum, n=axis)",
-            "Multiply the factors of a sum in two groups: those that depend on the axis n, and the others (`REASSOC`). What "
-            "is computed of them are the values `sum.n` and `sum.m`, for `STAGE` and `PHASE` "
-            "([below](#computed-operands)).",
-        ),
-    ),
-    rewrite=rewrite,
-    by_phase=lambda kernel, o: True,
-    proposes_whole=True,
-    propose=propose,
+OPERANDS = RewriteRule(
+    name="operands",
+    kernels=_kernels,
+    proposals=_proposals,
+    along=True,
+    reorders=_reorders,
+    regroups=True,
+    written="REWRITE(sum, rule=operands, along=axis)",
+    meaning="Multiply the factors of a sum in two groups: those that depend on the axis, along which lanes lie, and the others (`REASSOC`). "
+    "What is computed of them are the values `sum.n` and `sum.m`, for `STAGE` and `PHASE` ([below](#computed-operands)).",
 )

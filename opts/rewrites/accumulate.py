@@ -1,26 +1,27 @@
-"""Sums that are added to row by row, in the loop that makes what they read.
+"""ACCUMULATE: a sum over rows is added to in memory, row by row, in the loop that goes through the rows already.
 
-The gradient of a loss reads the rows of a matrix twice: Σ_j x[i,j]·w[j] decides by how much row i counts, and Σ_i c[i]·x[i,j] adds up
-the rows. Each result of the second sum has a loop over the rows of its own, so all rows are read again, from wherever they lie by then.
-In the push form a row is added to totals in memory as soon as its factor is known: one pass (Belter et al. 2009, "Automating the
-generation of composed linear algebra kernels", fuse AᵀAx like this)."""
+What decides by how much a row counts, and what is stored of each row, comes in the same phase (`analysis.accumulated`); a second one
+does with the sums what the kernel does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import bool_, index
+from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..kernel_parts import changed_store, loaded, needed, store_roots
-from .guarded import guarded
-from .totals import left, totals
+from ..analysis.guarded import guarded
+from ..analysis.totals import left, totals
+from ..kernel_parts import changed_store, loaded, needed, renamed, store_roots
+from .rule import Named, RewriteRule, together
 
 Rows = frozenset[tuple[Buffer, int]]
 """Dimensions of buffers that an axis is the index of."""
@@ -242,3 +243,36 @@ def _is_row(kernel: Kernel, s: Store, axis: Node, rows: Rows, made: set[str]) ->
     if rows & _indexed(kernel, axis, *roots):
         return True
     return any(n.op == "ref" and n.arg in made and axis in n.src for n in walk(*roots))
+
+
+END = ".a"
+"""Behind the names of the first phase's axes."""
+
+
+@lru_cache(maxsize=64)
+def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
+    """The kernels of the two phases; OptError where the sums are not over the same rows, or nobody else reads these."""
+    names = tuple(name for name, _ in named)
+    found = accumulated(kernel, names)
+    if found is None:
+        known = ", ".join(accumulable(kernel)) or f"{kernel.name} has none"
+        raise OptError(
+            f"accumulate of {', '.join(names)}: name a sum over rows that another reduction reads as well ({known}), or several over the same rows"
+        )
+    return renamed(found[0], END), found[1]
+
+
+def _reorders(kernel: Kernel, named: tuple[Named, ...]) -> bool:
+    return any(len(v.reduce_axes) > 1 and v.dtype.is_float for name, _ in named for v in (kernel.values[name],))
+
+
+ACCUMULATE = RewriteRule(
+    name="accumulate",
+    kernels=_kernels,
+    proposals=lambda kernel, taken: together(accumulable(kernel), taken),
+    reorders=_reorders,
+    processors="rows come one after the other, so threads would be idle",
+    written="REWRITE(sum, rule=accumulate)",
+    meaning="Add up a sum over rows in memory, row by row, by a phase that goes through the rows once: with what decides by how much "
+    "each counts, and what is stored of it (`REASSOC` for sums of floats over more than the rows) ([below](#sums-over-rows)).",
+)

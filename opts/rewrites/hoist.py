@@ -1,4 +1,4 @@
-"""HOIST: what takes long to compute and is used again and again is computed once, by a phase of its own (loop-invariant code motion).
+"""What takes long to compute and is used again and again is computed once, by a phase of its own (loop-invariant code motion).
 
 Lowering moves what does not vary in a loop out of it. That leaves two things undone. The logarithm of an operand of a matrix product
 is taken in the innermost loop, since both of its axes have loops around it or copies in registers. And what was moved out is computed
@@ -9,23 +9,80 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 
 from ...ir.body import Reduce, Scan, Store, Value
-from ...ir.buffer import Buffer, load
+from ...ir.buffer import Buffer, load, load_parts
+from ...ir.dtypes import float32, float64
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import Node
+from ...ir.node import DEAR, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..analysis.invariant import Invariant, invariants, named
+from ..analysis.structure import extent, strides_of
 from ..kernel_parts import loaded, needed, store_roots
-from ..neighbourhood import Neighbourhood
 from ..nests import Nest, plain
-from ..opt import Opts, opt
-from ..registry import Doc, Option
-from ..rewriting import Rewriting
-from ..schedule import Scheduled
-from .phase import in_phases
+from .rule import RewriteRule
+
+
+@dataclass(frozen=True, eq=False)
+class Invariant:
+    """An expression over `axes` (in the order in which what it reads lies in memory), of which each element is used `reuse` times."""
+
+    expr: Node
+    axes: tuple[Node, ...]
+    reuse: int
+
+
+def nests_named(kernel: Kernel, name: str) -> list[Nest]:
+    """The nests of a sum, scan or other reduction, or those of all stores to an output."""
+    found = [n for n in plain(kernel) if isinstance(n, Nest)]
+    return [n for n in found if n.kind in ("reduce", "scan") and n.name == name] or [
+        n for n in found if n.kind == "store" and n.store is not None and n.store.buffer.name == name
+    ]
+
+
+@lru_cache(maxsize=256)
+def invariants(nest: Nest) -> tuple[Invariant, ...]:
+    """The largest such parts of what a nest computes, which read nothing but inputs. Each varies along the axes of something dear in
+    it, and no others: of `sin(a[n]) * x[n, j]` that is the sine."""
+    dear: dict[Node, bool] = {}
+    tight: dict[Node, bool] = {}
+    alone: dict[Node, bool] = {}
+    for n in walk(nest.expr):
+        mine = n.op in DEAR and n.dtype.is_float
+        dear[n] = mine or any(dear[s] for s in n.src)
+        tight[n] = mine or any(tight[s] and axes_of(s) == axes_of(n) for s in n.src)
+        alone[n] = n.op != "ref" and all(alone[s] for s in n.src)
+    out: dict[Node, Invariant] = {}
+    seen, stack = set[Node](), [nest.expr]
+    while stack:
+        n = stack.pop()
+        if n in seen or not dear[n] or n.op == "load":
+            continue
+        seen.add(n)
+        reuse = _reuse(nest, n)
+        if reuse > 1 and alone[n] and tight[n] and n.dtype in (float32, float64):
+            out[n] = Invariant(n, _laid_out(nest, n), reuse)
+        else:
+            stack += reversed(n.src)
+    return tuple(out.values())
+
+
+def _reuse(nest: Nest, n: Node) -> int:
+    """How many points of a nest use each element of `n`; 0 where it has but one, or varies with what is no axis of the nest."""
+    own = axes_of(n)
+    known = {a for a in nest.all_axes if extent(a) > 1}
+    if not own & known or own - set(nest.all_axes):
+        return 0
+    return prod(extent(a) for a in known - own)
+
+
+def _laid_out(nest: Nest, n: Node) -> tuple[Node, ...]:
+    """The axes of `n`, the one along which most of what it reads is consecutive last."""
+    read = [strides_of(b, i) for x in walk(n) if x.op == "load" for b, i, _ in (load_parts(x),)]
+    own = [a for a in nest.all_axes if a in axes_of(n)]
+    return tuple(sorted(own, key=lambda a: -max((s[a] or 0 for s in read if a in s), default=0)))
 
 
 @lru_cache(maxsize=64)
@@ -53,7 +110,7 @@ class _Hoisting:
     def take(self, name: str) -> None:
         """What is dear in a reduction, a scan or an output."""
         number = 0
-        for nest in named(self.kernel, name):
+        for nest in nests_named(self.kernel, name):
             found = invariants(nest)
             for x in found:
                 if x.expr not in self.kept:
@@ -67,7 +124,7 @@ class _Hoisting:
         if not any(nest.name == name or (nest.store is not None and nest.store.buffer.name == name) for nest in self.changed.values()):
             known = sorted(hoistable(self.kernel))
             raise OptError(
-                f"HOIST({name}): name a reduction or an output in which a function, a division or a root of inputs does not vary along "
+                f"REWRITE({name}, rule=hoist): name a reduction or an output in which a function, a division or a root of inputs does not vary along "
                 f"all axes ({', '.join(known) or f'{self.kernel.name} has none'})"
             )
 
@@ -112,36 +169,11 @@ def hoistable(kernel: Kernel) -> dict[str, tuple[Invariant, ...]]:
     return found
 
 
-def rewrite(r: Rewriting) -> Scheduled:
-    """A schedule for each phase. An option is for every phase that has what it names."""
-    for i, o in enumerate(r.mine):
-        if any(x.on == o.on for x in r.mine[:i]):
-            raise OptError(f"{o}: it is hoisted already")
-    return in_phases(r, hoisted(r.kernel, tuple(o.on for o in r.mine)))
-
-
-def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Everything that anything can be taken out of: each alone."""
-    yield from ((opt("HOIST", name),) for name in hoistable(near.kernel) if ("HOIST", name) not in near.taken)
-
-
-HOIST = Option(
-    name="HOIST",
-    letter="HO",
-    on="tensor",
-    arg=None,
-    kind="grid",
-    legend="hoisted",
-    docs=(
-        Doc(
-            "HOIST(name)",
-            "Compute once, by phases of their own, the functions, divisions and roots of inputs in a reduction, a scan or an "
-            "output that do not vary along all of its axes ([below](#hoisted-computation)).",
-        ),
-    ),
-    golden={},
-    rewrite=rewrite,
-    by_phase=lambda kernel, o: True,
-    proposes_whole=True,
-    propose=propose,
+HOIST = RewriteRule(
+    name="hoist",
+    kernels=lambda kernel, named: hoisted(kernel, tuple(name for name, _ in named)),
+    proposals=lambda kernel, taken: (((name, ""),) for name in hoistable(kernel) if name not in taken),
+    written="REWRITE(name, rule=hoist)",
+    meaning="Compute once, by phases of their own, the functions, divisions and roots of inputs in a reduction, a scan or an "
+    "output that do not vary along all of its axes ([below](#hoisted-computation)).",
 )

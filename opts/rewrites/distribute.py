@@ -1,4 +1,4 @@
-"""DISTRIBUTE: a sum of products with a difference or a sum is two sums (distributivity), of which one is over fewer axes.
+"""A sum of products with a difference or a sum is two sums (distributivity), of which one is over fewer axes.
 
 Of `Σ p[n, d] · (log p[n, d] − log q[k, d])` the first part does not depend on k: it is a sum for each n, and what is left is a product
 of matrices.
@@ -8,7 +8,7 @@ it is written. And an infinite factor would make a NaN of a difference of infini
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite, prod
@@ -23,11 +23,7 @@ from ...ir.operators import substitute
 from ..analysis.products import SumOfProducts, product, products
 from ..analysis.structure import extent
 from ..kernel_parts import changed_item, changed_store, loaded, needed, store_roots
-from ..neighbourhood import Neighbourhood
-from ..opt import Opts, opt
-from ..registry import Doc, Option, always
-from ..rewriting import Rewriting
-from ..schedule import Scheduled
+from .rule import Named, RewriteRule
 
 PLAIN = frozenset({"load", "ref", "const", "axis", "sym", "neg", "cast"})
 """What is not rounded, or not known to be."""
@@ -94,7 +90,7 @@ def distributed(kernel: Kernel, name: str, number: int = 1) -> Kernel:
     if s is None:
         known = ", ".join(splits(kernel)) or f"{kernel.name} has none"
         raise OptError(
-            f"DISTRIBUTE({name}): name a sum of up to {TERMS} products with a difference or a sum of computed parts, of which one lacks an "
+            f"REWRITE({name}, rule=distribute): name a sum of up to {TERMS} products with a difference or a sum of computed parts, of which one lacks an "
             f"axis of the result, and whose other factors are inputs of a stated range ({known})"
         )
     v, total, end = s.sum.value, s.sum.sum, f".x{number}"
@@ -121,41 +117,20 @@ def distributed(kernel: Kernel, name: str, number: int = 1) -> Kernel:
     return Kernel(kernel.name, whole, stores, (*loaded(kernel.inputs, whole, stores), *kernel.outputs))
 
 
-def rewrite(r: Rewriting) -> Scheduled:
-    """Each sum in turn, and a phase for each that is taken apart."""
-    kernel = r.kernel
-    for i, o in enumerate(r.mine):
-        if any(x.on == o.on for x in r.mine[:i]):
-            raise OptError(f"{o}: it is distributed already")
-        kernel = distributed(kernel, o.on, i + 1)
-    made = tuple(name for name in kernel.values if name not in r.kernel.values)
-    whole = r.apply(kernel, (*(opt("PHASE", name) for name in made), *r.others), r.target)
-    return r.schedule((whole,), whole.effects | {"REASSOC"})
+def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
+    for i, (name, _) in enumerate(named):
+        kernel = distributed(kernel, name, i + 1)
+    return (kernel,)
 
 
-def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Each sum that can be."""
-    yield from ((opt("DISTRIBUTE", name),) for name in splits(near.kernel) if ("DISTRIBUTE", name) not in near.taken)
-
-
-DISTRIBUTE = Option(
-    name="DISTRIBUTE",
-    letter="D",
-    on="tensor",
-    arg=None,
-    kind="grid",
-    regroups=always,
-    legend="two sums",
-    docs=(
-        Doc(
-            "DISTRIBUTE(sum)",
-            "Of a sum of products with a difference or a sum, of which one part lacks an axis of the result, make two sums "
-            "(`REASSOC`). That over fewer axes has a phase of its own ([below](#two-sums-of-one)).",
-        ),
-    ),
-    golden={},
-    rewrite=rewrite,
-    by_phase=lambda kernel, o: True,
-    proposes_whole=True,
-    propose=propose,
+DISTRIBUTE = RewriteRule(
+    name="distribute",
+    kernels=_kernels,
+    proposals=lambda kernel, taken: (((name, ""),) for name in splits(kernel) if name not in taken),
+    phased=True,
+    reorders=lambda kernel, named: True,
+    regroups=True,
+    written="REWRITE(sum, rule=distribute)",
+    meaning="Of a sum of products with a difference or a sum, of which one part lacks an axis of the result, make two sums "
+    "(`REASSOC`). That over fewer axes has a phase of its own ([below](#two-sums-of-one)).",
 )
