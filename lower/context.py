@@ -13,9 +13,9 @@ from ..ir.dtypes import DType
 from ..ir.integer_ranges import KernelRanges, ranges_of
 from ..ir.kernel import Kernel
 from ..ir.node import Node
+from ..opts.access import dense, grouped
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
-from ..opts.strides import dense, grouped
 from ..program.program import Mem
 from .part_index import PartTable, linear_index, over_parts
 

@@ -11,12 +11,12 @@ from ..ir.body import Value
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.node import Node, axis, const, walk
+from ..opts.access import dense
 from ..opts.analysis.boxes import BoxPlan
 from ..opts.analysis.structure import read_elsewhere
 from ..opts.axis_plan import AxisPlan, Part
 from ..opts.nests import Nest
 from ..opts.plans import RollPlan
-from ..opts.strides import dense
 from ..opts.tensor_cores import factors, operand_plans
 from ..program.hopper import MBar
 from ..program.ops import PAGE

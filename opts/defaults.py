@@ -11,13 +11,13 @@ from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
-from .analysis.structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+from .access import AccessPattern, accesses, deinterleavable
+from .analysis.structure import contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 from .apply_options import apply
 from .meeting import scatter_ordered, scatters
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
-from .strides import picks
 
 
 def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
@@ -88,7 +88,7 @@ def _in_groups(kernel: Kernel, n: Nest, lane: Node) -> bool:
     """Whether all that a nest reads along an axis lies in groups of neighbours, one for each step, such as the windows of a pooling."""
     steps = [x.stride(lane) for x in accesses(kernel, n) if not x.store]
     bounded = any(mask is not None for _, _, mask in loads(*n.roots))  # (what may be outside is not loaded in whole vectors)
-    return bool(steps) and not bounded and all(s is not None and (s == 0 or picks(s)) for s in steps)
+    return bool(steps) and not bounded and all(s is not None and (s == 0 or deinterleavable(s)) for s in steps)
 
 
 def plain_threads(kernel: Kernel, target: Target) -> Opts:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from ..ir.body import Store
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
+from .access import GROUP_ROW, deinterleaved_step, dense, interleaved_step, stride
 from .analysis.lane_work import SAVED, arithmetic
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
 from .meeting import in_vectors, scatter_ordered
 from .nests import Nest
-from .strides import TURNED, dense, picked, stride, weaves
 
 TAKEN = 2.0
 """Additions that it takes to take one result after the other out of a vector."""
@@ -115,7 +115,7 @@ def _blocks(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> int:
     for n in walk(*exprs):
         if n.op == "load" and part.axis in axes_of(*load_parts(n)[1]) and _load(s, nest, part, n) < 0:
             buffer, indices, mask = load_parts(n)
-            others = (p for p in s.registers(nest) if p is not part and p.trips & -p.trips >= TURNED)
+            others = (p for p in s.registers(nest) if p is not part and p.trips & -p.trips >= GROUP_ROW)
             turned = buffer.dtype.size >= 4 and mask is None and buffer.name not in s.stages
             found += turned and any(stride(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in others)
     return found
@@ -129,12 +129,16 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
         return best
     for p in best.regs:
         width = min(s.width, p.trips & -p.trips)
-        step = weaves(s, nest, p)
+        step = interleaved_step(s, nest, p)
         if p.kind != "upcast" or width < best.width or (width == best.width and not _shares(p, best, exprs)) or step is None:
             continue
         loads = [n for n in walk(*exprs) if n.op == "load"]
         near = (0, 1, -1, -step)  # (backwards, vectors are read and turned round)
-        if all(stride(s, nest, b.name, at, b.shape, p) in near or picked(s, nest, n, p) for n in loads for b, at, _ in [load_parts(n)]):
+        if all(
+            stride(s, nest, b.name, at, b.shape, p) in near or deinterleaved_step(s, nest, n, p)
+            for n in loads
+            for b, at, _ in [load_parts(n)]
+        ):
             best = Vectors(best.regs, p, width)
     return best
 
@@ -142,7 +146,7 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
 def _components(s: Loops, nest: Nest, best: Vectors) -> bool:
     """Whether lanes are all components of a group."""
     lane = best.lane  # (of eight lanes a group may be two vectors)
-    return lane is not None and any(p is not lane and weaves(s, nest, p) == lane.trips for p in best.regs)
+    return lane is not None and any(p is not lane and interleaved_step(s, nest, p) == lane.trips for p in best.regs)
 
 
 def _shares(part: Part, best: Vectors, exprs: Sequence[Node]) -> bool:
@@ -196,7 +200,7 @@ def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
     if staged is not None and mine and staged.order == "panel":
         step = {p.name: stride for p, stride in staged.parts}.get(part.name, 0)
         return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
-    if picked(s, nest, load, part) is not None:
+    if deinterleaved_step(s, nest, load, part) is not None:
         return 0.0
     if any(part.axis in axes_of(i) and any(n.op == "load" for n in walk(i)) for i in indices) and s.target.gathers:
         return GATHERED  # data says where: one element at a time is no better

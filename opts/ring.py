@@ -11,10 +11,10 @@ from dataclasses import replace
 from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.node import Node, const
+from .access import dense
 from .opt import Opt
 from .plans import ONCE, StagePlan
 from .schedule import Scheduled
-from .strides import dense
 
 MOST = 8
 """Slots of one tile at most."""

@@ -8,11 +8,11 @@ from math import prod
 
 from ...ir.buffer import Buffer
 from ...ir.node import Node, axes_of
+from ...opts.access import stride as stride_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import stride as stride_of
 from ..machine import Core, MachineModel
 
 

@@ -6,9 +6,9 @@ from math import prod
 
 from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of
+from ...opts.access import stride
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.strides import stride
 from .evaluated import evaluated
 
 

@@ -18,6 +18,7 @@ from statistics import fmean
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_met, axes_of, walk
+from ...opts.access import stride
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.analysis.ragged import share as share_reduced
@@ -30,7 +31,6 @@ from ...opts.options.cache import prefetches
 from ...opts.options.early_exit import early_exit
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import stride
 from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel
 from ..processors import machine_of
 from ..sets import SetUse, set_use

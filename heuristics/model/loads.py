@@ -6,9 +6,9 @@ from math import gcd, prod
 
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
+from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
-from ...opts.strides import grouped, picked, rows, shuffles, turns
 from .body import Body
 from .near_lanes import near_lanes
 
@@ -24,7 +24,7 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     near = near_lanes(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
     if near is not None and near <= core.near_vectors * body.width:
         arith, gathered = arith + (k if near > 1 else 0), False
-    step = picked(s, body.nest, n, lane) if lane is not None else None
+    step = deinterleaved_step(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
         # what other components of the same groups load as well is loaded once
         more = (rows(step, body.width) - 1, shuffles(step, body.width)) if _from_groups(body, n, lane, step) else (step - 1, step - 1)
@@ -47,7 +47,7 @@ def placed_by_data(body: Body, n: Node) -> bool:
 def _from_groups(body: Body, n: Node, lane: Part | None, step: int) -> bool:
     """Whether a load picks one component of groups whose others are loaded as well, or turns them."""
     buffer = load_parts(n)[0]
-    return turns(step, buffer.dtype.size) or (grouped(buffer.shape, step) and _components(body, n, lane))
+    return transposable(step, buffer.dtype.size) or (grouped(buffer.shape, step) and _components(body, n, lane))
 
 
 def _components(body: Body, n: Node, lane: Part | None) -> bool:

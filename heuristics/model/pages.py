@@ -12,12 +12,12 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.node import Node
+from ...opts.access import stride as stride_of
 from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import stride as stride_of
 from ..machine import DEFAULT, MachineModel
 
 

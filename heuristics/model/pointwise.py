@@ -10,12 +10,12 @@ from typing import Protocol
 from ...ir import index as ix
 from ...ir.body import Scan, tuple_scan
 from ...ir.node import Node, walk
+from ...opts.access import interleaved_step, rows, shuffles
+from ...opts.access import stride as stride_of
 from ...opts.axis_plan import Part
 from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from ...opts.strides import rows, shuffles, weaves
-from ...opts.strides import stride as stride_of
 from ..machine import Core
 from .body import Body, BodyWork
 from .evaluated import evaluated
@@ -141,7 +141,7 @@ def stored(body: Body) -> StoreWork:
     if nest.store is None:
         return StoreWork(copies if nest.kind in ("point", "scan") else 0.0)
     stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-    step = weaves(s, nest, lane) if lane is not None else None
+    step = interleaved_step(s, nest, lane) if lane is not None else None
     if step is None:
         stores = copies * (body.width if lane is not None and stride != 1 else 1.0)
         return StoreWork(stores, 0.0, stores * _waits(body))

@@ -13,8 +13,9 @@ from ...ir.body import Store, Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
+from ...opts.access import strides_of
 from ...opts.analysis.pages import buffer_bytes
-from ...opts.analysis.structure import extent, read_elsewhere, shared_axes, strides_of
+from ...opts.analysis.structure import extent, read_elsewhere, shared_axes
 from ...opts.apply_options import apply
 from ...opts.defaults import fit, rows
 from ...opts.opt import Opt, Opts, opt

@@ -10,7 +10,8 @@ from itertools import permutations
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
-from ...opts.analysis.structure import extent, nests, shared_axes, strides_of
+from ...opts.access import strides_of
+from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt

@@ -15,7 +15,8 @@ from ...ir.body import Fold, Reduce
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
-from ...opts.analysis.structure import accesses, extent, shared_axes, stageable_values
+from ...opts.access import accesses
+from ...opts.analysis.structure import extent, shared_axes, stageable_values
 from ...opts.defaults import waste
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt

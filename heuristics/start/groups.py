@@ -9,14 +9,14 @@ from math import prod
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.access import accesses, deinterleavable
 from ...opts.analysis.neighbours import factors
 from ...opts.analysis.pages import buffer_bytes
-from ...opts.analysis.structure import accesses, extent, nests, shared_axes
+from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM
-from ...opts.strides import picks
 from ...targets import Target
 from .legal import Trials
 from .streamed import far_bytes
@@ -54,7 +54,7 @@ def grouped(kernel: Kernel) -> Groups | None:
 
 def _of(kernel: Kernel, nest: Nest) -> Groups | None:
     for x in sorted(accesses(kernel, nest), key=lambda x: not x.store):
-        near = next((a for a, step in x.strides.items() if step == 1 and picks(extent(a)) and a in nest.axes), None)
+        near = next((a for a, step in x.strides.items() if step == 1 and deinterleavable(extent(a)) and a in nest.axes), None)
         over = next((a for a, step in x.strides.items() if near is not None and step == extent(near) and a in nest.axes), None)
         if over is not None:
             return Groups(over, near)
@@ -63,8 +63,8 @@ def _of(kernel: Kernel, nest: Nest) -> Groups | None:
     steps = [x.stride(over) for x in accesses(kernel, nest)] if over is not None else []
     if (
         over is None
-        or any(step is None or not (step in (0, 1) or picks(step)) for step in steps)
-        or not any(map(picks, filter(None, steps)))
+        or any(step is None or not (step in (0, 1) or deinterleavable(step)) for step in steps)
+        or not any(map(deinterleavable, filter(None, steps)))
     ):
         return None
     return Groups(over, None)
@@ -159,11 +159,13 @@ def woven_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
 
 def _slides_inside(kernel: Kernel, nest: Nest, axis: Node) -> bool:
     """Whether the steps of a sum go from one component of a group to the next, so that each would pick another one from as many vectors."""
-    grouped_reads = [x for x in accesses(kernel, nest) if not x.store and picks(x.stride(axis) or 0)]
+    grouped_reads = [x for x in accesses(kernel, nest) if not x.store and deinterleavable(x.stride(axis) or 0)]
     return any((x.stride(a) or 0) % (x.stride(axis) or 1) for x in grouped_reads for a in nest.reduce_axes)
 
 
 def _pairs(kernel: Kernel, nest: Nest, axis: Node) -> bool:
     """Whether a nest reads components of groups along an axis, and nothing further apart."""
     steps = [x.stride(axis) for x in accesses(kernel, nest) if not x.store]
-    return all(s is not None and (s in (0, 1) or picks(s)) for s in steps) and any(s is not None and picks(s) for s in steps)
+    return all(s is not None and (s in (0, 1) or deinterleavable(s)) for s in steps) and any(
+        s is not None and deinterleavable(s) for s in steps
+    )

@@ -12,8 +12,9 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.access import accesses
 from ...opts.analysis.interior import interior
-from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
+from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt

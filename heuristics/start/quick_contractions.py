@@ -8,7 +8,8 @@ from collections.abc import Callable
 from itertools import islice
 
 from ...ir.node import Node
-from ...opts.analysis.structure import Contraction, accesses, extent, shared_axes
+from ...opts.access import accesses
+from ...opts.analysis.structure import Contraction, extent, shared_axes
 from ...opts.defaults import waste
 from ...opts.opt import Opts
 from ...targets import Target

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from ...ir.body import Reduce
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes
+from ...opts.access import GROUP_ROW, accesses
+from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.opt import Opts, opt
-from ...opts.strides import TURNED
 from ...targets import Target
 from .tiny_axes import TINY, copies
 
@@ -76,7 +76,7 @@ def _turns(kernel: Kernel, target: Target, along: Sequence[Node], lanes: int) ->
     if any(a.arg.family == b.arg.family for n in nests(kernel) if n.kind == "store" for a in n.axes for b in along):
         return False  # elements of rows are stored too: what is computed of them is shared with that, which has lanes along rows
     folded, size = 0, max(map(extent, along))
-    if any(extent(a) % TURNED for a in along):
+    if any(extent(a) % GROUP_ROW for a in along):
         return False
     for n in nests(kernel):
         reduce = None if n.value is None else n.value.expr

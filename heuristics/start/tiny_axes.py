@@ -8,12 +8,12 @@ from ...ir.body import Fold
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
+from ...opts.access import LONGEST_GROUP
 from ...opts.analysis.structure import contractions, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from ...opts.strides import LONGEST
 from ...targets import Target
 
 TINY = 4
@@ -44,7 +44,7 @@ def _most(n: Nest, a: Node) -> int:
     if n.kind == "reduce" and any(x.op == "ref" and a not in axes_of(x) and axes_of(x) & long for x in n.nodes):
         return SHARED
     chooses = n.store is not None and any(x.op == "where" and x.src[0].op == "eq" and axes_of(x.src[0]) == {a} for x in n.nodes)
-    return LONGEST if chooses else TINY
+    return LONGEST_GROUP if chooses else TINY
 
 
 def _shares(n: Nest, a: Node) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.access import accesses
 from ...opts.analysis.pages import buffer_bytes, is_far
-from ...opts.analysis.structure import accesses, extent, nests, shared_axes
+from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt

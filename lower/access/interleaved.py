@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...ir import index as ix
 from ...ir.dtypes import bool_
 from ...ir.node import Node
-from ...opts.strides import TURNED, picks, turns
+from ...opts.access import GROUP_ROW, deinterleavable, transposable
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ...targets import Target
@@ -28,7 +28,7 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
     to the last of the last, so that all components come from the same loads. Elsewhere nothing past the last element
     that is wanted is read. Of the lanes, `mask` says which exist: only groups will do then, and only where it is known
     before anything runs."""
-    if not picks(step) or ev.width < 2 or ev.low.sched.target.kind == "gpu":
+    if not deinterleavable(step) or ev.width < 2 or ev.low.sched.target.kind == "gpu":
         return None
     b, width = ev.b, ev.width
     component = component_of(ev, mem, base, offset, step) if invariant else None
@@ -139,18 +139,18 @@ def turned_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invar
     """A vector of the elements `step` apart from base + offset on, from rows of the groups that they are in; None where memory is not
     known to consist of such groups, or where it is not known which lanes exist (`mask`)."""
     b, width = ev.b, ev.width
-    if not turns(step, mem.dtype.size) or width < TURNED or ev.low.sched.target.kind == "gpu" or not invariant:
+    if not transposable(step, mem.dtype.size) or width < GROUP_ROW or ev.low.sched.target.kind == "gpu" or not invariant:
         return None
     component = component_of(ev, mem, base, offset, step)
     there = (True,) * width if mask is None else b.known(mask)
     if component is None or not isinstance(there, tuple):
         return None
-    start = min(component // TURNED * TURNED, step - TURNED)
+    start = min(component // GROUP_ROW * GROUP_ROW, step - GROUP_ROW)
     first = offset - component + start
     rows = []
     for i in range(width):
-        at = ev.low.at(mem, base, first + i * step, TURNED)
-        rows.append(b.load(at, ev.low.scalar(base), TURNED, None, True) if there[i] else b.const(0, mem.dtype, TURNED))
+        at = ev.low.at(mem, base, first + i * step, GROUP_ROW)
+        rows.append(b.load(at, ev.low.scalar(base), GROUP_ROW, None, True) if there[i] else b.const(0, mem.dtype, GROUP_ROW))
     return transposed(b, rows)[component - start]
 
 
@@ -161,18 +161,18 @@ def write_rows(
     group by group. False, and nothing done, where a part of a group exists."""
     b, width, step = ev.b, ev.width, len(components)
     groups = [set(there[i * step : (i + 1) * step]) for i in range(width)]
-    if any(len(g) > 1 for g in groups) or width < TURNED:
+    if any(len(g) > 1 for g in groups) or width < GROUP_ROW:
         return False
     plain = replace(mem, nt=False)  # (a non-temporal store is of a whole vector)
     with nullcontext() if condition is None else b.when(condition):
         for start in _starts(step):
-            rows = rows_of(b, [b.splat(v, width) for v in components[start : start + TURNED]])
+            rows = rows_of(b, [b.splat(v, width) for v in components[start : start + GROUP_ROW]])
             for i, row in enumerate(rows):
                 if True in groups[i]:
-                    b.store(ev.low.at(plain, base, first + i * step + start, TURNED), ev.low.scalar(base), row, None)
+                    b.store(ev.low.at(plain, base, first + i * step + start, GROUP_ROW), ev.low.scalar(base), row, None)
     return True
 
 
 def _starts(step: int) -> list[int]:
     """Where the rows of a group begin."""
-    return sorted({min(start, step - TURNED) for start in range(0, step, TURNED)})
+    return sorted({min(start, step - GROUP_ROW) for start in range(0, step, GROUP_ROW)})

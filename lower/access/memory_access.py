@@ -14,7 +14,7 @@ from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
 from ...ir.skippable import conjuncts
-from ...opts.strides import picks, turns
+from ...opts.access import deinterleavable, transposable
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..indices import Bounds, Indices, size
@@ -383,7 +383,12 @@ def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy],
     groups: dict[tuple[Node, int], dict[int, Copy]] = {}
     for asg, v in copies:
         base, c, lane, vec = ev.split(address, asg)
-        alone = ev.low.sched.target.kind == "gpu" or ev.lane is None or not (picks(lane) or turns(lane, mem.dtype.size)) or vec is not None
+        alone = (
+            ev.low.sched.target.kind == "gpu"
+            or ev.lane is None
+            or not (deinterleavable(lane) or transposable(lane, mem.dtype.size))
+            or vec is not None
+        )
         # (a point that conditions leave out, such as one before a row's begin, may have the index of one in another row)
         if alone or c in groups.get((base, lane), {}):
             ev.write(mem, address, asg, v, conds)
@@ -407,7 +412,7 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
     if any(t is None for t in there) or len(conditions) > 1 or masks is None:
         return False
     (condition,) = conditions
-    if not picks(len(copies)):
+    if not deinterleavable(len(copies)):
         return write_rows(ev, mem, base, first, [v for _, v in copies], masks, condition)
 
     # (a non-temporal store is of a whole vector)

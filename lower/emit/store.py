@@ -12,11 +12,11 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, bool_, index
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.skippable import conjuncts
+from ...opts.access import stride
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors
 from ...opts.meeting import in_vectors, scatter_ordered
 from ...opts.nests import Nest, identity
-from ...opts.strides import stride
 from ...program.ops import PAGE
 from ...program.program import Mem, Val
 from ..access.memory_access import write_all

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from ...ir.errors import OptError
 from ...ir.node import Node, const
+from ...opts.access import dense
 from ...opts.analysis.boxes import ALIGN, ROW, BoxPlan
 from ...opts.axis_plan import Part
 from ...opts.options.grid import REGISTERS, boxes, clustered, consumers, shared
 from ...opts.plans import StagePlan
-from ...opts.strides import dense
 from ...program import hopper_calls as hc
 from ...program.builder import Builder
 from ...program.hopper import BoxLoad, MBar, SharedOperand, TensorMap

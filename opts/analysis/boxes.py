@@ -14,11 +14,11 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
 from ...ir.node import Node, const
+from ..access import dense
 from ..axis_plan import Part
 from ..nests import Nest
 from ..plans import StagePlan, TensorPlan
 from ..schedule import Scheduled
-from ..strides import dense
 from ..tensor_cores import factors
 
 ROW = 128

@@ -14,8 +14,9 @@ from ...ir.body import Fold
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
+from ..access import strides_of
 from ..nests import Nest
-from .structure import Contraction, contractions, extent, lane_axis, nests, strides_of
+from .structure import Contraction, contractions, extent, lane_axis, nests
 
 Read = tuple[Buffer, tuple[Node, ...]]
 

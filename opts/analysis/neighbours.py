@@ -7,10 +7,10 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import int8, int16, int32, uint8
 from ...ir.node import Node
 from ...targets import Target
+from ..access import stride
 from ..axis_plan import Part
 from ..nests import Nest
 from ..schedule import Scheduled
-from ..strides import stride
 
 NARROW = (int8, uint8, int16)
 """Types whose numbers 16 signed bits hold."""

@@ -10,26 +10,13 @@ from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.body import Fold, Scan
-from ...ir.buffer import Buffer, load_parts, loads
+from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
-from ...ir.node import DEAR, Node, axes_met, axes_of, walk
+from ...ir.node import DEAR, Node, axes_of, walk
+from ..access import accesses, strides_of
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
-from .interior import interior
 from .lane_work import SAVED, arithmetic
-
-
-@dataclass(frozen=True, eq=False)
-class AccessPattern:
-    """One load or store of a nest, with the element stride of every axis (None where it is not linear)."""
-
-    buffer: Buffer
-    strides: dict[Node, int | None]
-    store: bool
-
-    def stride(self, axis: Node) -> int | None:
-        """0 where the access does not depend on the axis."""
-        return self.strides.get(axis, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,30 +42,6 @@ class Contraction:
 def nests(kernel: Kernel) -> tuple[Nest, ...]:
     """The nests of the kernel with nothing staged."""
     return tuple(flat(plain(kernel)))
-
-
-@lru_cache(maxsize=512)
-def accesses(kernel: Kernel, nest: Nest) -> Sequence[AccessPattern]:
-    """Every load and store of a nest."""
-    out = [AccessPattern(b, strides_of(b, i), False) for n in nest.nodes if n.op == "load" for b, i, _ in (load_parts(n),)]
-    if nest.store is not None:
-        out.append(AccessPattern(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
-    return out
-
-
-def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | None]:
-    """Element stride by axis of an access."""
-    out: dict[Node, int | None] = {}
-    stride = 1
-    for size, i in zip(reversed(buffer.shape), reversed(indices)):
-        i = interior(i)
-        terms, _ = ix.parts(i)
-        for a in axes_met(i):
-            k = terms.get(a)
-            previous = out.get(a, 0)
-            out[a] = None if k is None or previous is None or any(a in axes_of(t) for t in terms if t is not a) else previous + k * stride
-        stride *= size if isinstance(size, int) else max(1, ix.bounds(size)[1])
-    return out
 
 
 @lru_cache(maxsize=64)

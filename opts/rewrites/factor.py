@@ -18,8 +18,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
+from ..access import strides_of
 from ..analysis.products import SumOfProducts, on, product, products
-from ..analysis.structure import extent, strides_of
+from ..analysis.structure import extent
 from ..kernel_parts import loaded, needed, store_roots
 from .rule import Named, RewriteRule
 

@@ -19,7 +19,8 @@ from ...ir.kernel import Kernel
 from ...ir.node import DEAR, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..analysis.structure import extent, strides_of
+from ..access import strides_of
+from ..analysis.structure import extent
 from ..kernel_parts import loaded, needed, store_roots
 from ..nests import Nest, plain
 from .rule import RewriteRule

@@ -9,6 +9,7 @@ from math import prod
 from ....ir import index as ix
 from ....ir.buffer import Buffer, load_parts
 from ....ir.node import Node, axes_of
+from ....opts.access import element_terms
 from ....opts.axis_plan import Part
 from ....opts.nests import Nest
 from ....opts.plans import StagePlan
@@ -63,7 +64,7 @@ def _access(
 ) -> ThreadAccess:
     buffer, indices, mask = what
     axes: Set[Node] = frozenset(nest.axes) if stored else axes_of(*indices)
-    terms = tile_terms(s, plan, indices) if plan is not None else _terms(s, buffer, indices)
+    terms = tile_terms(s, plan, indices) if plan is not None else element_terms(s, buffer, indices)
     masked = plan is None and (mask is not None or any(s.plans[a].masked for a in axes if a in s.plans))
     width = 1 if masked else _width(s, nest, terms, plan, buffer.dtype.size, g)
     copies = float(prod(p.trips for p in s.registers(nest) if p.axis in axes))
@@ -80,16 +81,6 @@ def loop_trips(s: Scheduled, nest: Nest, axes: Set[Node]) -> float:
     loops = [p for p in s.loops(nest) if p.kind != "grid"]
     last = max((i for i, p in enumerate(loops) if varies(s, p, axes)), default=-1)
     return float(prod(max(1, p.trips) for p in loops[: last + 1]))
-
-
-def _terms(s: Scheduled, buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int]:
-    total: dict[Node, int] = {}
-    stride = 1
-    for i, d in zip(reversed(indices), reversed(buffer.shape), strict=True):
-        for t, k in s.terms(i).items():
-            total[t] = total.get(t, 0) + k * stride
-        stride *= max(1, ix.upper(d))
-    return total
 
 
 def tile_terms(s: Scheduled, plan: StagePlan, indices: tuple[Node, ...]) -> dict[Node, int]:

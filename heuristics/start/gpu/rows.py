@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ....ir.kernel import Kernel
 from ....ir.node import Node
-from ....opts.analysis.structure import accesses, contiguous, extent, nests, shared_axes, stageable_values
+from ....opts.access import accesses
+from ....opts.analysis.structure import contiguous, extent, nests, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
