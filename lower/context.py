@@ -112,7 +112,7 @@ class Context:
         return linear_index((over_parts(i, over) for i in indices), self.strides[buffer])
 
 
-def places_between(kernels: Iterable[Kernel], params: Mapping[str, int]) -> tuple[dict[str, int], int]:
+def workspace_layout(kernels: Iterable[Kernel], params: Mapping[str, int]) -> tuple[dict[str, int], int]:
     """Where each buffer that is no parameter lies in the workspace between phases, in bytes, and the bytes of it all. Buffers of one
     name have one place."""
     sizes: dict[str, int] = {}

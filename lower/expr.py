@@ -129,7 +129,7 @@ class NestEval(MemoryAccess):
         finally:
             self._climbing = False
 
-    def _apart(self, node: Node, asg: Assignment) -> Val:
+    def _value_apart(self, node: Node, asg: Assignment) -> Val:
         """The value of an expression that is no operand, but belongs to a load: no climb has walked through it."""
         before, self._climbing = self._climbing, False
         found = self.value(node, asg)
@@ -163,8 +163,8 @@ class NestEval(MemoryAccess):
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:
                 return found
-        if op == "where" and self.chosen(node) is not node:
-            return self.value(self.chosen(node), asg)
+        if op == "where" and self.selected(node) is not node:
+            return self.value(self.selected(node), asg)
         if op == "where" and not self.fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
@@ -173,7 +173,7 @@ class NestEval(MemoryAccess):
             if usual is not None:
                 return usual
         if op == "cast" and node.src[0].dtype is index and not reads_memory(node.src[0]):
-            short = self.places(over_parts(node.src[0], self.low.ctx.axis_index), asg)
+            short = self.as_int32(over_parts(node.src[0], self.low.ctx.axis_index), asg)
             if short is not None:
                 return b.op("cast", short, dtype=node.dtype)
         args = [self.value(s, asg) for s in node.src]
@@ -206,10 +206,10 @@ class NestEval(MemoryAccess):
             columns = transposed_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
-        held = mask is not None and staged is None and self.spared(mask)
+        held = mask is not None and staged is None and self.mask_holds(mask)
         if held:  # (read where it stands: nothing else says that there is an element)
             invariant = False
-        m = None if mask is None else self.b.const(True, bool_) if held else self._apart(mask, asg)
+        m = None if mask is None else self.b.const(True, bool_) if held else self._value_apart(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return read_masked(self, node, mem, address, asg, (mask, m), invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)

@@ -40,7 +40,7 @@ def decided(op: str, lo: int, hi: int) -> bool:
     return lo > 0 or hi < 0 or lo == hi
 
 
-def _constant_apart(t: Node) -> tuple[Node, int] | None:
+def _constant_added(t: Node) -> tuple[Node, int] | None:
     """A computed integer as another and a constant that is added; None where it is none, or the sum may wrap."""
     if t.op not in ("add", "sub") or not t.dtype.is_int or t.dtype is index:
         return None
@@ -141,7 +141,7 @@ class Indices(ABC):
         special: list[tuple[Node, int]] = []
         lane = 0
         for t, k in terms.items():
-            while (apart := _constant_apart(t)) is not None:
+            while (apart := _constant_added(t)) is not None:
                 t, c = apart[0], c + k * apart[1]
             part = self._vars.get(t)
             if part is not None:
@@ -159,7 +159,7 @@ class Indices(ABC):
         if t.dtype is not index or t.op in ("load", "ref", "arg", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
-        short = self.places(t, asg)
+        short = self.as_int32(t, asg)
         if short is not None:
             return b.op("cast", short, dtype=index)
         args = [self.index(s, asg) for s in t.src]
@@ -174,14 +174,14 @@ class Indices(ABC):
             return b.op(t.op, *args)
         raise OptError(f"cannot lower the index term {t!r}")
 
-    def places(self, node: Node, asg: Assignment) -> Val | None:
+    def as_int32(self, node: Node, asg: Assignment) -> Val | None:
         """An index over parts as a vector of int32, which processors divide, compare and convert twice as many of at once, or at all; None
         where it is the same in all lanes, is computed of data, or may not fit."""
         if self.lane is None or self.low.sched.target.kind == "gpu" or not fits(self.span(node)):
             return None
         b = self.b
         base, c, lane, special = self.placed(node, asg)
-        terms = [(self._short_term(t, asg), k) for t, k in special]
+        terms = [(self._term_as_int32(t, asg), k) for t, k in special]
         if not (lane or terms) or any(v is None for v, _ in terms):
             return None
         # (sums wrap: only what they are in the end has to fit)
@@ -194,11 +194,11 @@ class Indices(ABC):
             out = b.op("add", out, b.splat(term, self.width))
         return out
 
-    def _short_term(self, t: Node, asg: Assignment) -> Val | None:
+    def _term_as_int32(self, t: Node, asg: Assignment) -> Val | None:
         """A non-linear index term that varies along the lanes as int32; None where that cannot be."""
         if reads_memory(t) or t.op not in ("div", "mod", "min", "max") or not fits(self.span(t)):
             return None
-        found = [self.places(s, asg) if s.op != "const" else self.b.const(s.arg, int32, self.width) for s in t.src]
+        found = [self.as_int32(s, asg) if s.op != "const" else self.b.const(s.arg, int32, self.width) for s in t.src]
         args = [a for a in found if a is not None]
         if len(args) < len(found) or not all(fits(self.span(s)) for s in t.src):
             return None
@@ -221,13 +221,13 @@ class Indices(ABC):
             out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
         return out if vec is None else self.b.op("add", out, vec)
 
-    def chosen(self, node: Node) -> Node:
+    def selected(self, node: Node) -> Node:
         """A selection as what it selects, where its condition is known to hold; any other expression as it is."""
         while node.op == "where" and self.low.scope.holds and all(self.holds(c) for c in conjuncts(node.src[0])):
             node = node.src[1]
         return node
 
-    def spared(self, mask: Node) -> bool:
+    def mask_holds(self, mask: Node) -> bool:
         """Whether all of a mask is known to hold in the iterations that are open."""
         return bool(self.low.scope.holds) and all(any(c is h for h, _ in self.low.scope.holds) for c in conjuncts(mask))
 
@@ -271,7 +271,7 @@ class Indices(ABC):
         if known is not None:
             return b.const(known[0] if len(set(known)) == 1 else known, bool_, len(known))
         base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
-        short = self.places(over_parts(ix.add(y, x, -1), table), asg) if vec is not None else None
+        short = self.as_int32(over_parts(ix.add(y, x, -1), table), asg) if vec is not None else None
         if short is not None:
             return b.op(op, b.const(0, int32, self.width), short)
         if vec is not None:

@@ -95,7 +95,7 @@ class Scalars:
 
 
 # lowering ---------------------------------------------------------------------------------------------------
-class Turning(Protocol):
+class SlotRing(Protocol):
     """Tiles in slots that are filled ahead of the loop in which they are used; its first slots are filled when it is made."""
 
     def iteration(self, var: Val) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ class Emitters:
     chain: Callable[[Lowering, Sequence[Nest]], None]
     fold: Callable[[Lowering, Folded], None]
     stage: Callable[[Lowering, Sequence[StagePlan]], None]
-    ring: Callable[[Lowering, Part, tuple[Node, Node], Sequence[StagePlan]], Turning]
+    ring: Callable[[Lowering, Part, tuple[Node, Node], Sequence[StagePlan]], SlotRing]
 
 
 class Lowering:
@@ -132,7 +132,7 @@ class Lowering:
         self.boxes: BoxRoom | None = None
         self.maps: list[TensorMap] = []
 
-    def beside(self) -> Lowering:
+    def for_other_threads(self) -> Lowering:
         """A lowering of the same phase for other threads: with no index computed yet."""
         out = copy(self)
         out.scalars = Scalars(self.b, dict(self.symbols))
@@ -165,13 +165,13 @@ class Lowering:
         """Open the loop over `part` (or over a piece of it), bind its variable, and fill what is staged inside it."""
         lo, hi = piece.between or (const(0), pieces.trips(self.sched, self.scope, part))
         staged = [s for s in self.sched.stages.values() if s.at.name == part.name and self._uses(s)]
-        turning = [s for s in staged if s.depth > 1]
-        ring = self.emitters.ring(self, part, (lo, hi), turning) if turning else None
+        in_slots = [s for s in staged if s.depth > 1]
+        ring = self.emitters.ring(self, part, (lo, hi), in_slots) if in_slots else None
         with self._iterations(part, (lo, hi), init, piece) as loop:
             inside = pieces.entered(self.sched, self.scope, part, piece)
             turn = nullcontext() if ring is None else ring.iteration(loop.var)
             with self.within(inside, opened={**inside.opened, part.name: part}), self.scalars.bind(part.var, loop.var), turn:
-                self._fill(turning)
+                self._fill(in_slots)
                 self.stage([s for s in staged if s.depth == 1])
                 yield loop
 

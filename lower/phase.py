@@ -17,7 +17,7 @@ from ..program.builder import Builder
 from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..targets.tensor_step import generation
 from . import pieces
-from .context import Context, places_between
+from .context import Context, workspace_layout
 from .emit.tree import EMITTERS, emit_tree
 from .lowering import Lowering
 from .pieces import Piece
@@ -34,7 +34,7 @@ def emit(scheduled: Scheduled, expand: bool) -> Program:
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     packed = Arena("work")
     subs = list(phases(scheduled))
-    between, out.work = places_between((sub.kernel for sub, _ in subs), places)
+    between, out.work = workspace_layout((sub.kernel for sub, _ in subs), places)
     for sub, gate in subs:
         ctx = Context(sub, places, kernel.symbols, between)
         low = Lowering(ctx, Builder(expand, target.features), EMITTERS)

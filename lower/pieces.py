@@ -178,7 +178,7 @@ def cut(lo: Node, hi: Node, full: int, axes: frozenset[Node]) -> list[Piece]:
     return [p for p in (first, last) if p.between is not None and ix.compare("lt", *p.between) is not const(False)]
 
 
-def begun(sched: Scheduled, scope: Scope, part: Part, found: Sequence[Piece]) -> list[Piece]:
+def first_split(sched: Scheduled, scope: Scope, part: Part, found: Sequence[Piece]) -> list[Piece]:
     """The pieces of a loop with its first iteration apart, where their numbers are known."""
     lo, hi = found[0].between or (const(0), trips(sched, scope, part))
     if lo is not const(0) or hi.op != "const" or hi.arg <= 1:

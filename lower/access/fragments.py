@@ -62,22 +62,22 @@ def read_fragment(ev: NestEval, load: Node, parts: Sequence[tuple[Part, str]], a
     for p, kind in parts:
         count *= p.trips if kind == "copy" else 1
     elements = count * 4 // mem.dtype.size
-    beside = _beside(ev, address, parts, asg) if 2 * count <= MOST else None
-    if beside is None:
+    neighbour = _neighbour_part(ev, address, parts, asg) if 2 * count <= MOST else None
+    if neighbour is None:
         return _load(ev, staged[0], mem, address, list(parts), asg, elements)
-    first = {**asg, beside.name: asg[beside.name] // 2 * 2}
-    key = (beside.name, tuple(sorted(first.items())))
+    first = {**asg, neighbour.name: asg[neighbour.name] // 2 * 2}
+    key = (neighbour.name, tuple(sorted(first.items())))
     if key not in pairs:
-        pair = Part(beside.name, beside.axis, "upcast", 2, beside.stride, False, beside.var)
+        pair = Part(neighbour.name, neighbour.axis, "upcast", 2, neighbour.stride, False, neighbour.var)
         found = _load(ev, staged[0], mem, address, [(pair, "copy"), *parts], first, 2 * elements)
         if found is None:
             return None
         pairs[key] = found
-    at = asg[beside.name] % 2 * elements
+    at = asg[neighbour.name] % 2 * elements
     return ev.b.shuffle(pairs[key], pairs[key], tuple(range(at, at + elements)))
 
 
-def _beside(ev: NestEval, address: Node, parts: Sequence[tuple[Part, str]], asg: Assignment) -> Part | None:
+def _neighbour_part(ev: NestEval, address: Node, parts: Sequence[tuple[Part, str]], asg: Assignment) -> Part | None:
     """A register part outside the fragment along which two fragments can be read at once."""
     terms = ix.parts(address)[0]
     inside = {p.name for p, _ in parts}

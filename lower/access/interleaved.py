@@ -37,7 +37,7 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
         there = [known[i // step] if isinstance(known, tuple) else True for i in range(step * width)]
         size = chunk(ev.low.sched.target, mem.dtype.size, step, width)
         chunks = [_whole(ev, mem, base, offset - component + at, there[at : at + size]) for at in range(0, step * width, size)]
-        return unwoven(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
+        return deinterleave(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
     if width < LEAST or mask is not None:
         return None
     # the last vector ends with the last element that is wanted
@@ -78,7 +78,7 @@ def chunk(target: Target, nbytes: int, step: int, width: int) -> int:
     return min(width, 16 // nbytes) if within else width
 
 
-def unwoven(b: Builder, vectors: Sequence[Val], component: int, size: int) -> Val:
+def deinterleave(b: Builder, vectors: Sequence[Val], component: int, size: int) -> Val:
     """One component of groups of two, three or four, from as many vectors of equal length, a power of two. Chunks of
     `size` elements lie in turn in the first, the second and so on. (Equal shuffles are one, so that components share
     what they can.)"""
@@ -102,9 +102,9 @@ def _over(width: int, second: Sequence[bool]) -> tuple[int, ...]:
     return tuple(lane + width * second[lane % len(second)] for lane in range(width))
 
 
-def woven(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
+def interleave(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
     """Groups of two, three or four components as many vectors as there are components; all are of equal length, a power of
-    two. As for `unwoven`, chunks of `size` elements lie in turn in the first, the second and so on."""
+    two. As for `deinterleave`, chunks of `size` elements lie in turn in the first, the second and so on."""
     width = components[0].lanes
     if len(components) == 3:
         # each component's elements go to lanes of their own, whatever the vector: one order for each, then a choice by lane
@@ -119,8 +119,8 @@ def woven(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
             out.append(b.shuffle(x, spread[2], _over(width, [c == 2 for c in of])))
         return out
     if len(components) == 4:
-        even, odd = woven(b, components[::2], size), woven(b, components[1::2], size)
-        return [v for x, y in zip(even, odd) for v in woven(b, [x, y], size)]
+        even, odd = interleave(b, components[::2], size), interleave(b, components[1::2], size)
+        return [v for x, y in zip(even, odd) for v in interleave(b, [x, y], size)]
     x, y = components
     half = size // 2
     halves = [[at + i + side for at in range(first, width, size) for i in range(half) for side in (0, width)] for first in (0, half)]
@@ -135,7 +135,7 @@ def woven(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
 # groups is touched.
 
 
-def turned_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None) -> Val | None:
+def group_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None) -> Val | None:
     """A vector of the elements `step` apart from base + offset on, from rows of the groups that they are in; None where memory is not
     known to consist of such groups, or where it is not known which lanes exist (`mask`)."""
     b, width = ev.b, ev.width

@@ -20,7 +20,7 @@ from ...program.program import Mem, Val
 from ..indices import Bounds, Indices, size
 from ..part_index import reads_memory
 from ..storage import Array, Assignment
-from .interleaved import chunk, strided_read, turned_read, woven, write_rows
+from .interleaved import chunk, group_read, interleave, strided_read, write_rows
 from .transpose import transposed_read
 
 # known lanes ------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class MemoryAccess(Bounds):
                 return picked
         columns = transposed_read(self, mem, address, asg, invariant) if vec is None and not guarded else None
         if columns is None and vec is None and lane is not None:
-            columns = turned_read(self, mem, base, c, lane, invariant, mask)
+            columns = group_read(self, mem, base, c, lane, invariant, mask)
         if columns is not None:
             return columns
         if not lane and (vec is None or vec.lanes == 1):
@@ -419,7 +419,7 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
     size = width if mem.nt else chunk(ev.low.sched.target, mem.dtype.size, len(copies), width)
 
     def store() -> None:
-        vectors = woven(b, [b.splat(v, width) for _, v in copies], size)
+        vectors = interleave(b, [b.splat(v, width) for _, v in copies], size)
         for at in range(0, width * len(copies), size):
             there = masks[at : at + size]
             lanes, n = divmod(at // size, len(copies))

@@ -37,7 +37,7 @@ def power(b: Builder, x: Val, y: Val) -> Val:
     """xʸ as C's pow has it."""
     e = FloatEmitter(b, x)
     if x.dtype is float32:
-        if not e.quick():
+        if not e.speculative():
             return _chosen(e, x, y, _single)
         found, ordinary = _short(e, x, y)
         for condition in ordinary:
@@ -87,7 +87,7 @@ def _single(e: FloatEmitter, size: Val, y: Val) -> Val:
     wide, exponent = (e.b.op("cast", v, dtype=float64) for v in (size, y))
     found = expand(e.b, "exp", e.b.op("mul", exponent, expand(e.b, "log", wide)))
     found = e.b.op("cast", found, dtype=float32)
-    if not e.hurries:
+    if not e.speculates:
         return found
     short, (normal, near) = _short(e, size, y)
     return e.op("select", e.op("and", normal, near), short, found)

@@ -34,7 +34,7 @@ def _exp(e: FloatEmitter, x: Val) -> Val:
         _, n, r = e.reduce(e.at_most(x, top), 0)
         zero = e.op("lt", x, e.num(low))
         return e.op("scale2", e.op("select", zero, e.num(0.0), _exp_poly(e, r)), n)
-    if e.quick():
+    if e.speculative():
         # the result is far from both ends: its exponent is added to
         e.suppose(e.op("lt", e.op("abs", x), e.num(top - 3)))
         shifted, _, r = e.reduce(x, 0)
@@ -67,7 +67,7 @@ def _exp_poly(e: FloatEmitter, r: Val) -> Val:
 def _expm1(e: FloatEmitter, x: Val) -> Val:
     # 2^n q + (2^n - 1) with q = exp(r) - 1, as first · (second q + second - 1 / first) with 2^n = first · second: n itself may be too large
     _, _, top = e.f.exp
-    if e.quick():
+    if e.speculative():
         # one power of two is enough far from the ends; the sign of 0 is that of x, as of every other result
         e.suppose(e.op("lt", e.op("abs", x), e.num(top - 3)))
         shifted, _, r = e.reduce(x, e.f.bias)
@@ -90,7 +90,7 @@ def _expm1(e: FloatEmitter, x: Val) -> Val:
 
 
 def _log(e: FloatEmitter, x: Val) -> Val:
-    if e.quick():
+    if e.speculative():
         e.suppose(e.normal(x))
         k, m = split_normal(e, x)
         return _log_sum(e, e.op("sub", m, e.num(1.0)), k)
@@ -102,7 +102,7 @@ def _log1p(e: FloatEmitter, x: Val) -> Val:
     one = e.num(1.0)
     u = e.op("add", x, one)
     f, k = _scaled(e, x, u)
-    if e.quick():
+    if e.speculative():
         e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0 ** (e.f.bias - 2)))))
         y = _log_sum(e, f, k)
     else:

@@ -115,14 +115,14 @@ class FloatEmitter:
         return self.number(self.op("shl", biased, self.whole(self.f.mantissa)))
 
     @property
-    def hurries(self) -> bool:
+    def speculates(self) -> bool:
         """Whether kernels of this target compute what holds for ordinary arguments first: it pays where a test of all lanes is an
         instruction or two. One value has one rounding: code for all arguments gives ordinary ones the same bits then."""
         return "sse41" in self.b.features
 
-    def quick(self) -> bool:
+    def speculative(self) -> bool:
         """Whether what holds for ordinary arguments is enough here (`Builder.ordinary`)."""
-        return self.b.ordinary is not None and self.lanes > 1 and self.hurries
+        return self.b.ordinary is not None and self.lanes > 1 and self.speculates
 
     def suppose(self, ordinary: Val) -> None:
         """Note in which lanes an argument is ordinary; what is computed of others will be computed again."""

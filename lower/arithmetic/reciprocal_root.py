@@ -103,7 +103,7 @@ def _inverse(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None
 def ordinary_root(b: Builder, x: Val) -> Val | None:
     """1 / sqrt(x) of ordinary numbers; None where others are not looked after, or it is better divided."""
     e = FloatEmitter(b, x)
-    if not e.quick() or (e.dtype is not float32 and "fma" not in b.features):
+    if not e.speculative() or (e.dtype is not float32 and "fma" not in b.features):
         return None
     e.suppose(e.normal(x))
     if e.dtype is float32:

@@ -117,7 +117,7 @@ def _folded(step: Node, x: Node | None) -> Node | None:
 
 def asin(e: FloatEmitter, x: Val) -> Val | None:
     """NaN where x is not from −1 to 1; None where it is better written out."""
-    if not e.hurries:
+    if not e.speculates:
         return None
     small, p = _arc(e, x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
@@ -127,7 +127,7 @@ def asin(e: FloatEmitter, x: Val) -> Val | None:
 
 def half_acos(e: FloatEmitter, x: Val) -> Val | None:
     """acos(x) / 2; NaN where x is not from −1 to 1; None where it is better written out."""
-    if not e.hurries:
+    if not e.speculates:
         return None
     small, p = _arc(e, x)
     turn, low = minimax.RIGHT_ANGLE[e.dtype.name]
@@ -219,7 +219,7 @@ def by_constant(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | N
     if x.lanes == 1 or s.lanes > 1 or s.depth >= x.depth or (node.dtype is float32 and x.lanes * 4 < _LONG):
         return None
     e, dtype = FloatEmitter(b, x), node.dtype
-    if not e.quick():
+    if not e.speculative():
         return None
 
     def number(v: float) -> Val:
@@ -278,7 +278,7 @@ def point(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
             lanes = max(over.lanes, under.lanes)
             e = FloatEmitter(b, b.splat(over, lanes))
             found, ordinary = angle(e, b.splat(over, lanes), b.splat(under, lanes))
-            if e.quick():
+            if e.speculative():
                 for condition in ordinary:
                     e.suppose(condition)
                 return found

@@ -33,15 +33,15 @@ _STEP = 26
 def sin(e: FloatEmitter, x: Val) -> Val:
     """Correct sign of 0; NaN for infinities."""
     sign, a = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x)
-    if e.hurries:
+    if e.speculates:
         shifted, n = _halves(e, a, 0.0)
         near = _arc(e, a, n, shifted)
-        if e.quick():
+        if e.speculative():
             e.suppose(_ordinary(e, a))
             return e.number(e.op("xor", near, sign))
     r, low, turns = _reduced(e, a)
     found = e.bits(_wave(e, r, low, turns))
-    if e.hurries:
+    if e.speculates:
         found = e.op("select", _ordinary(e, a), near, found)
     return e.number(e.op("xor", found, sign))
 
@@ -49,21 +49,21 @@ def sin(e: FloatEmitter, x: Val) -> Val:
 def cos(e: FloatEmitter, x: Val) -> Val:
     """NaN for infinities."""
     a = e.op("abs", x)
-    if e.hurries:
+    if e.speculates:
         # the cosine of n - 1/2 half turns and r is the sine of n half turns and r
         shifted, n = _halves(e, a, 0.5)
         near = e.number(_arc(e, a, e.op("sub", n, e.num(0.5)), shifted))
-        if e.quick():
+        if e.speculative():
             e.suppose(_ordinary(e, a))
             return near
     r, low, turns = _reduced(e, a)
     found = _wave(e, r, low, e.op("add", turns, e.whole(1)))
-    return e.op("select", _ordinary(e, a), near, found) if e.hurries else found
+    return e.op("select", _ordinary(e, a), near, found) if e.speculates else found
 
 
 def tan(e: FloatEmitter, x: Val) -> Val | None:
     """sin(x) / cos(x), of ordinary angles by one quotient of polynomials; None where it is better written out."""
-    if not e.hurries:
+    if not e.speculates:
         return None
     sign, a, name = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x), e.dtype.name
     magic = e.num(1.5 * 2.0**e.f.mantissa)
@@ -77,7 +77,7 @@ def tan(e: FloatEmitter, x: Val) -> Val | None:
     odd = e.op("lt", e.b.op("bitcast", turn, dtype=e.f.signed), e.b.const(0, e.f.signed, e.lanes))
     y = e.op("div", e.op("select", odd, under, over), e.op("select", odd, over, under))
     near = e.op("xor", e.bits(y), turn)
-    if e.quick():
+    if e.speculative():
         e.suppose(_ordinary(e, a))
         return e.number(e.op("xor", near, sign))
     r, low, turns = _reduced(e, a)

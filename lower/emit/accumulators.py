@@ -122,9 +122,9 @@ class Accumulators:
         """Accumulate through the reduce loops."""
         if empty:
             return accs
-        return self.ended(carry(self.low, loops, [*accs, *self.beside(loops)], self._steps))
+        return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps))
 
-    def beside(self, loops: Sequence[Part]) -> list[Val]:
+    def more_carried(self, loops: Sequence[Part]) -> list[Val]:
         """What is carried through the reduce loops beside the accumulators."""
         self.numbers = None
         steps = len(self.partials) * len(self.ev.assignments(self.unrolled))
@@ -183,7 +183,7 @@ class Accumulators:
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """An accumulator after one more element."""
-        ev, b, expr = self.ev, self.low.b, self.ev.chosen(self.n.expr)
+        ev, b, expr = self.ev, self.low.b, self.ev.selected(self.n.expr)
         if self.dot is not None:
             return self.dot.step(acc, asg)
         masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]

@@ -74,8 +74,8 @@ def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...], th
 # The output itself as the place of a reduction's or scan's value.
 
 
-def alias(low: Lowering, n: Nest, turned: Node | None = None) -> Array | None:
-    """The output that takes a reduction's or scan's value, where it stores exactly this value and its type needs no rounding. `turned`: an
+def alias(low: Lowering, n: Nest, reversed_axis: Node | None = None) -> Array | None:
+    """The output that takes a reduction's or scan's value, where it stores exactly this value and its type needs no rounding. `reversed_axis`: an
     axis along which it may be stored from the end."""
     readers = low.ctx.reads.get(n.name, [])
     if len(readers) != 1 or n.name in low.ctx.merged:
@@ -90,8 +90,8 @@ def alias(low: Lowering, n: Nest, turned: Node | None = None) -> Array | None:
     places, bases = list(store.indices), dict.fromkeys(n.axes, const(0))
     for d, i in enumerate(places):
         terms, c = ix.parts(i)
-        if turned is not None and terms == {turned: -1}:
-            places[d], bases[turned] = turned, const(c)
+        if reversed_axis is not None and terms == {reversed_axis: -1}:
+            places[d], bases[reversed_axis] = reversed_axis, const(c)
     if set(places) != set(n.axes) or len(places) != len(n.axes):
         return None
     low.storage.aliased.add(store.name)

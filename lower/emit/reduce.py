@@ -204,7 +204,7 @@ def run_together(
     of_extremes(each)
     if empty:
         return list(starts)
-    starts = [[*s, *a.beside(loops)] for a, s in zip(each, starts, strict=True)]
+    starts = [[*s, *a.more_carried(loops)] for a, s in zip(each, starts, strict=True)]
     ends = list(accumulate((len(s) for s in starts), initial=0))
     first = dict(zip(each, ends, strict=False))
     members = sorted(each, key=lambda a: not isinstance(a, IndexAccumulators))
@@ -222,7 +222,7 @@ def run_together(
                         s, p = a.keys[i]
                         accs[first[a] + i] = a.step(accs[first[a] + i], {**s, **p, **u})
         for n in stores:
-            store_point(low, n, beside=True)
+            store_point(low, n, in_step=True)
         return [v for a, (lo, hi) in zip(each, pairwise(ends), strict=True) for v in a.noted(accs[lo:hi])]
 
     def quick(carried: list[Val]) -> list[Val]:

@@ -23,7 +23,7 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import bounds
-from ..pieces import Piece, begun
+from ..pieces import Piece, first_split
 from ..storage import Array, Assignment, Registers
 from .loops import carry, wide
 from .output_storage import alias, prepare_fills
@@ -312,7 +312,7 @@ class _Chain:
             p.var: const(0) for p in low.sched.plans[part.axis].parts if p.var not in low.scope.fixed and p.name not in low.scope.opened
         }
         first = all(bounds(substitute(low.known(place), outer), low.scope.ranges)[0] <= 0 for place in places)
-        return begun(low.sched, low.scope, part, found) if first else found
+        return first_split(low.sched, low.scope, part, found) if first else found
 
     def _body(self, sizes: Sequence[int], accs: list[Val]) -> list[Val]:
         """One step of every nest, in order; what those that are carried leave."""

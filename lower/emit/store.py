@@ -115,12 +115,12 @@ Holding = tuple[Val | None, Val | None]
 """What must hold for all lanes, and a mask of lanes; None where nothing is asked."""
 
 
-def stamp(
+def scatter_vector(
     low: Lowering, n: Nest, ev: NestEval, place: tuple[Mem, Node], asg: Assignment, there: Holding,
-    combined: Callable[[Val], Val], apart: Callable[[], None],
+    combined: Callable[[Val], Val], one_by_one: Callable[[], None],
 ) -> None:  # fmt: skip
     """Combine one vector of points into the elements at a `place`, (memory, index of an element), where `there` holds. `combined`: what
-    becomes of elements; `apart`: does the same one lane after the other."""
+    becomes of elements; `one_by_one`: does the same one lane after the other."""
     b, (scalar, mask), (mem, at) = low.b, there, place
 
     def whole() -> None:
@@ -130,7 +130,7 @@ def stamp(
 
     vec = ev.split(at, asg)[3]  # (what is computed inside a branch is not there after it)
     if vec is not None and vec.lanes > 1:  # copies past an extent, whose places are kept inside lane by lane
-        apart()
+        one_by_one()
         return
     inside = None if mask is None else _inside(low, n, ev, asg)
     with b.when(scalar) if scalar is not None else nullcontext():
@@ -140,7 +140,7 @@ def stamp(
         with b.when(inside):
             whole()
         with b.when(b.op("not", inside)):
-            apart()
+            one_by_one()
 
 
 def _inside(low: Lowering, n: Nest, ev: NestEval, asg: Assignment) -> Val | None:
@@ -241,8 +241,8 @@ def _loops(low: Lowering, n: Nest) -> None:
         through(low, loops[:outer], point)
 
 
-def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False) -> None:
-    """A point's stores. `mine`: where the mask is known to hold; `beside`: as part of a step that sees to what is not ordinary."""
+def store_point(low: Lowering, n: Nest, mine: bool = False, in_step: bool = False) -> None:
+    """A point's stores. `mine`: where the mask is known to hold; `in_step`: as part of a step that sees to what is not ordinary."""
     assert n.store is not None
     ev = NestEval(low, n)
     conds = ev.conditions() + ([] if mine else _asked(n, ev))
@@ -254,7 +254,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, beside: bool = False
         def write(ev: NestEval) -> None:
             write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
 
-        if beside:
+        if in_step:
             write(ev)
         else:
             with_fast_path(low, n, ev, write, not conds)
@@ -308,9 +308,9 @@ def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
 def _in_lanes(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
     """A vector of a scatter's points, whose writes can meet those of other vectors, and of each other where they do not lie side by side."""
     assert n.store is not None and ev.lane is not None
-    apart = partial(_one_by_one, low, n, ev, mem, at, asg, conds)
+    one_by_one = partial(_one_by_one, low, n, ev, mem, at, asg, conds)
     if not in_vectors(low.sched.target, n.store, ev.lane.axis):
-        apart()
+        one_by_one()
         return
 
     def combined(old: Val) -> Val:
@@ -321,7 +321,7 @@ def _in_lanes(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Ass
     elif (there := ev.holding(conds, asg)) is not None:
         for x in (*n.expr.src, n.expr):  # (what is computed inside a branch is not there after it)
             ev.value(x, asg)
-        stamp(low, n, ev, (mem, at), asg, there, combined, apart)
+        scatter_vector(low, n, ev, (mem, at), asg, there, combined, one_by_one)
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:

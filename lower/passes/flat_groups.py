@@ -99,13 +99,13 @@ class _Straight:
         for at in rows.values():
             end = -1
             for first in sorted(at):
-                components, many = self.woven(at, first) if first >= end else ((), 0)
+                components, many = self.interleaved(at, first) if first >= end else ((), 0)
                 places = [at[o] for o in sorted(at) if first <= o < first + many]
                 if components and not any(set(places) & need[j] for j in range(min(places), max(places) + 1)):
                     end = first + many
                     yield places, components
 
-    def woven(self, at: Mapping[int, int], first: int) -> tuple[Vectors, int]:
+    def interleaved(self, at: Mapping[int, int], first: int) -> tuple[Vectors, int]:
         """What stores, by their offsets, weave together from one on, and how many elements that is; nothing where they do not."""
         found: list[tuple[Val, int]] = []
         while first + len(found) in at:

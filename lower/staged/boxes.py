@@ -158,7 +158,7 @@ def emit_roles(low: Lowering, work: Work) -> None:
         raise OptError(f"GRID(warpspec={count}): how often loop {part.name} runs is not known here")
     few, many = REGISTERS[count]
     low.emitters = replace(low.emitters, ring=Consumed)
-    other = low.beside()
+    other = low.for_other_threads()
 
     def counted(one: Lowering, item: Val) -> None:
         one.scalars.bound[DONE] = b.op("mul", work.before(one, item), b.const(int(trips.arg)))

@@ -223,7 +223,7 @@ def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) ->
         rows = [low.b.splat(kept(low.b, s, ev.value(n.expr, {**asg, dot.name: i})), ev.width) for i in range(size)]
         base, c, _, _ = ev.split(address, {**asg, dot.name: 0})
         lanes = ev.width * size
-        low.b.store(low.at(mem, base, c, lanes), low.scalar(base), woven(low.b, rows))
+        low.b.store(low.at(mem, base, c, lanes), low.scalar(base), interleave_rows(low.b, rows))
     return True
 
 
@@ -233,7 +233,7 @@ def _consecutive(low: Lowering, part: Part, indices: tuple[Node, ...], strides: 
     return sum(k * st if isinstance(st, int) else 2 for k, st in steps if k) == 1
 
 
-def woven(b: Builder, rows: Sequence[Val]) -> Val:
+def interleave_rows(b: Builder, rows: Sequence[Val]) -> Val:
     """Lane i of every row, then lane i + 1 of every row ...: neighbours are zipped, then pairs, so that each step moves larger units."""
     unit, rows = 1, list(rows)
     while len(rows) > 1:

@@ -355,23 +355,23 @@ class Ring:
 
     def __init__(self, low: Lowering, part: Part, bounds: tuple[Node, Node], plans: Sequence[StagePlan]) -> None:
         self.low, self.slots, self.depth = low, TileSlots(low, part, bounds, plans[0]), plans[0].depth
-        self.beside = [TileCopy(low, s, room(low, s), s.chunk) for s in plans if s.chunk]
-        self.held = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans if not s.chunk]
-        if self.beside:
+        self.asynchronous = [TileCopy(low, s, room(low, s), s.chunk) for s in plans if s.chunk]
+        self.through_registers = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans if not s.chunk]
+        if self.asynchronous:
             self.slots.before(self._begin, low.b.commit, self.depth - 1)
-        if self.held:
+        if self.through_registers:
             self.slots.before(lambda: self._store(self._load(None)), lambda: None, 1)
 
     @contextmanager
     def iteration(self, var: Val) -> Iterator[None]:
         """Inside an iteration of the loop."""
         b, slots = self.low.b, self.slots
-        if self.beside:
+        if self.asynchronous:
             b.wait(self.depth - 2)
             slots.ahead(var, self.depth - 1, self._begin)
             b.commit()
         loaded: list[list[LoadedPiece]] = []
-        if self.held:
+        if self.through_registers:
             later = b.op("add", var, b.const(1))
             with slots.at(later, slots.number(var, 1)):
                 loaded = self._load(b.op("lt", later, slots.end))
@@ -380,7 +380,7 @@ class Ring:
         self._store(loaded)
 
     def _begin(self) -> None:
-        for c in self.beside:
+        for c in self.asynchronous:
             if c.steps <= UNROLLED:
                 c.begin(c.all_steps)
             else:
@@ -389,10 +389,10 @@ class Ring:
                     c.begin(CopySteps(1, b.op("mul", loop.var, b.const(self.low.sched.group)), any_last=True))
 
     def _load(self, more: Val | None) -> list[list[LoadedPiece]]:
-        return [c.load(c.all_steps, more) for c in self.held]
+        return [c.load(c.all_steps, more) for c in self.through_registers]
 
     def _store(self, loaded: Sequence[Sequence[LoadedPiece]]) -> None:
-        for c, some in zip(self.held, loaded):
+        for c, some in zip(self.through_registers, loaded):
             c.store(some)
 
 
