@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ...search.bench.recording import Recording
     from ...search.bench.scores import StrategyScores
 
-MADE_UP = {"filtering": range(100, 102), "dispersion": range(100, 102), "product": range(100, 102), "caches": range(100, 101)}
-"""What is searched where no file is named."""
-
 
 def run(args: Namespace) -> int:
     """Score, print a table, write JSON where it is asked for."""
@@ -88,11 +85,10 @@ def _record(args: Namespace) -> int:
 
 
 def _spaces(files: Sequence[str]) -> dict[str, Recording]:
-    from ...search.bench.made_up import several
-    from ...search.bench.space_files import load
+    from ...search.bench.space_files import load, packaged
 
     if not files:
-        return dict(several(MADE_UP))
+        return packaged()
     out: dict[str, Recording] = {}
     for file in files:
         if file in out:
