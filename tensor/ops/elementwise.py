@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log as ln
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.dtypes import DType, bool_, float64, int8
 from ...ir.errors import UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 Operand = TensorNode | bool | int | float
+Function = TypeVar("Function", bound=Callable[..., TensorNode])
 
 
 # operands ---------------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def _rounding(op: str, text: str) -> Callable[[TensorNode], TensorNode]:
     return _named(function, op, text)
 
 
-def _named(function: Any, name: str, text: str) -> Any:
+def _named(function: Function, name: str, text: str) -> Function:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     return function

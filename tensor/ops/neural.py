@@ -103,7 +103,7 @@ def gelu(x: TensorNode, /, approximate: str = "none") -> TensorNode:
 
 
 def softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
-    """eˣ · (1 / Σ eˣ) along dimensions, by their largest element: one division a row."""
+    """eˣ · (1 / Σ eˣ) along dimensions, in the shape of `x`. The largest element is subtracted first, so nothing overflows."""
     far, over = _from_top(x, axis, "softmax")
     e = exp(far)
     total = reduced("add", e, over, False, "softmax")
@@ -112,7 +112,7 @@ def softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
 
 
 def log_softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
-    """x − ln Σ eˣ along dimensions."""
+    """x − ln Σ eˣ along dimensions, in the shape of `x`."""
     far, over = _from_top(x, axis, "log_softmax")
     total = log(reduced("add", exp(far), over, True, "log_softmax"))
     return far - expand(total, far.shape)
@@ -141,20 +141,20 @@ def _total(x: TensorNode, reduction: str) -> TensorNode:
 
 
 def mse_loss(x: TensorNode, target: Operand, /, *, reduction: str = "mean") -> TensorNode:
-    """(x − target)²."""
+    """(x − target)², of shapes that broadcast."""
     a, b = floats("mse_loss", x, target)
     away = a - b
     return _total(away * away, reduction)
 
 
 def l1_loss(x: TensorNode, target: Operand, /, *, reduction: str = "mean") -> TensorNode:
-    """|x − target|."""
+    """|x − target|, of shapes that broadcast."""
     a, b = floats("l1_loss", x, target)
     return _total(abs(a - b), reduction)
 
 
 def huber_loss(x: TensorNode, target: Operand, /, *, delta: float = 1.0, reduction: str = "mean") -> TensorNode:
-    """Half the square up to `delta`, linear beyond."""
+    """Half the square of x − target up to `delta`, linear beyond."""
     a, b = floats("huber_loss", x, target)
     size = abs(a - b)
     near = size * size * 0.5
@@ -163,7 +163,7 @@ def huber_loss(x: TensorNode, target: Operand, /, *, delta: float = 1.0, reducti
 
 
 def bce_loss(p: TensorNode, target: Operand, /, *, reduction: str = "mean") -> TensorNode:
-    """−target·ln p − (1 − target)·ln(1 − p); logarithms are −100 at least."""
+    """−target·ln p − (1 − target)·ln(1 − p) of probabilities p. A logarithm counts as −100 at least."""
     a, t = floats("bce_loss", p, target)
     yes = elementwise("max", log(a), LEAST)
     no = elementwise("max", log1p(-a), LEAST)
@@ -188,7 +188,7 @@ def bce_with_logits(x: TensorNode, target: Operand, /, *, reduction: str = "mean
 
 
 def kl_divergence(log_p: TensorNode, target: TensorNode, /, *, reduction: str = "mean") -> TensorNode:
-    """target·(ln target − log_p), 0 where the target is 0."""
+    """target·(ln target − log_p), and 0 where the target is 0, of shapes that broadcast."""
     a, t = floats("kl_divergence", log_p, target)
     each = t * (log(t) - a)
     return _total(choose(t.eq(0), 0.0, each), reduction)
@@ -197,8 +197,8 @@ def kl_divergence(log_p: TensorNode, target: TensorNode, /, *, reduction: str = 
 def nll_loss(
     log_p: TensorNode, target: TensorNode, /, *, axis: int = 1, ignore_index: int | None = None, reduction: str = "mean"
 ) -> TensorNode:
-    """−log_p at the target's class. log_p: classes along `axis`; target: integers of the other dimensions. What is
-    `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for another target that is no class."""
+    """−log_p at the target's class. `log_p` has classes along `axis`; `target` has integers in the shape of the other dimensions. A target
+    of `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for any other target that is no class."""
     (d,) = dims(log_p, axis if len(log_p.shape) > 1 else 0, "nll_loss")
     each = -_at_target("nll_loss", log_p, target, d, ignore_index)
     return _counted(each, target, ignore_index, reduction)
@@ -229,8 +229,9 @@ def cross_entropy(
     logits: TensorNode, target: TensorNode, /, *, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> TensorNode:  # fmt: skip
-    """−Σ target·log_softmax(logits) along `axis`. `target`: classes as integers, or probabilities in the shape of the logits. What is
-    `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for another target that is no class."""
+    """−Σ target·log_softmax(logits) along `axis`. `target` has classes as integers in the shape of the other dimensions, or probabilities
+    in the shape of the logits. A target of `ignore_index` counts neither in the loss nor in the mean. Raises OutOfRangeError for any other
+    target that is no class."""
     (d,) = dims(logits, axis if len(logits.shape) > 1 else 0, "cross_entropy")
     log_p = log_softmax(logits, d)
     if target.dtype.is_int:
@@ -274,7 +275,7 @@ def _smoothed(hard: TensorNode, log_p: TensorNode, target: TensorNode, d: int, s
 
 
 def one_hot(x: TensorNode, classes: int, /) -> TensorNode:
-    """Integers as rows of `classes` int64 elements with a 1 at their place: a comparison, no array. Raises OutOfRangeError for
+    """Integers (…) as int64 (…, classes) with a 1 at each integer's place: a comparison, no array. Raises OutOfRangeError for
     integers that are no place."""
     shape, x = (*x.shape, classes), within("label", "one_hot", x, len(x.shape), classes)
     wide = expand(reshape(cast(x, int64), (*x.shape, 1)), shape)
@@ -287,12 +288,13 @@ def layer_norm(
     x: TensorNode, weight: TensorNode | None = None, bias: TensorNode | None = None, /, *, axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
 ) -> TensorNode:  # fmt: skip
-    """(x − mean) / √(variance + eps) · weight + bias, statistics over dimensions (arXiv 1607.06450)."""
+    """(x − mean) / √(variance + eps) · weight + bias, with mean and variance over dimensions; weight and bias broadcast to `x` (arXiv
+    1607.06450). Raises UsageError where they do not."""
     return _scaled("layer_norm", _standard(x, axis, eps), weight, bias)
 
 
 def rms_norm(x: TensorNode, weight: TensorNode | None = None, /, *, axis: int | Sequence[int] = -1, eps: float = 1e-6) -> TensorNode:
-    """x / √(mean of x² + eps) · weight (arXiv 1910.07467)."""
+    """x / √(mean of x² + eps) · weight, with the mean over dimensions; the weight broadcasts to `x` (arXiv 1910.07467)."""
     x = to_floats(x)
     size = mean(x * x, axis, True)
     out = x * expand(rsqrt(size + eps), x.shape)
@@ -302,7 +304,8 @@ def rms_norm(x: TensorNode, weight: TensorNode | None = None, /, *, axis: int | 
 def group_norm(
     x: TensorNode, groups: int, weight: TensorNode | None = None, bias: TensorNode | None = None, /, *, eps: float = 1e-5
 ) -> TensorNode:
-    """x (batch, channels, …) with statistics over groups of channels and all that follows (arXiv 1803.08494)."""
+    """`layer_norm` of x (batch, channels, …) over groups of channels and all dimensions behind them; weight and bias (channels) (arXiv
+    1803.08494)."""
     if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
         raise UsageError(f"group_norm of {list(x.shape)}: {groups} groups do not divide its channels")
     rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups * prod(x.shape[2:])))
@@ -319,7 +322,7 @@ def batch_norm(
     x: TensorNode, mean: TensorNode, variance: TensorNode, weight: TensorNode | None = None, bias: TensorNode | None = None, /, *,
     eps: float = 1e-5,
 ) -> TensorNode:  # fmt: skip
-    """x (batch, channels, …) by statistics that are given, each of (channels)."""
+    """(x − mean) / √(variance + eps) · weight + bias of x (batch, channels, …), where each of the four is (channels)."""
     x = to_floats(x)
     inverse = rsqrt(variance + eps)
     away = x - expand(cast(_wide(mean, x), x.dtype), x.shape)
@@ -328,7 +331,7 @@ def batch_norm(
 
 
 def batch_statistics(x: TensorNode, /) -> tuple[TensorNode, TensorNode]:
-    """(mean, variance) of each channel over the batch and all that follows: what training gives to `batch_norm`."""
+    """(mean, variance), each (channels), of x (batch, channels, …) over all other dimensions: what training gives to `batch_norm`."""
     x = to_floats(x)
     over = (0, *range(2, len(x.shape)))
     middle = mean(x, over, True)
@@ -366,7 +369,7 @@ def _scaled(name: str, x: TensorNode, weight: TensorNode | None, bias: TensorNod
 
 
 def normalize(x: TensorNode, /, *, axis: int | Sequence[int] = -1, eps: float = 1e-12) -> TensorNode:
-    """x divided by its Euclidean length along dimensions, which counts as `eps` at least."""
+    """x divided by its Euclidean length along dimensions. A length below `eps` counts as `eps`."""
     x = to_floats(x)
     size = length(reduced("add", x * x, axis, True, "normalize"))
     return x / expand(elementwise("max", size, eps), x.shape)

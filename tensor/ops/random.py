@@ -94,7 +94,8 @@ def _word(k: int | TensorNode, place: int, shape: Shape) -> TensorNode:
 
 
 def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
-    """Numbers of [low, high): the upper 24 bits of a word for float32 and narrower types, 53 bits of both for float64."""
+    """Uniformly distributed numbers of [low, high): of 24 random bits for float32 and narrower types, of 53 for float64. Raises UsageError
+    for an integer type."""
     kind = dtype_of(dtype)
     if not kind.is_float:
         raise UsageError(f"uniform numbers of {kind}: use a float type, or randint")
@@ -118,7 +119,7 @@ def unit(x0: TensorNode, x1: TensorNode) -> TensorNode:
 
 
 def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
-    """Normally distributed numbers, by G. Box and M. Muller, "A note on the generation of random normal deviates" (1958)."""
+    """Normally distributed numbers of a float type, by G. Box and M. Muller, "A note on the generation of random normal deviates" (1958)."""
     kind = dtype_of(dtype)
     if not kind.is_float:
         raise UsageError(f"normal numbers of {kind}: use a float type")
@@ -144,7 +145,7 @@ def _again(x0: TensorNode, x1: TensorNode) -> tuple[TensorNode, TensorNode]:
 
 
 def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype: DTypeLike = int64) -> TensorNode:
-    """Integers of [low, high): 64 bits modulo the range, whose bias is below range / 2⁶⁴."""
+    """Integers of [low, high): 64 random bits modulo the range, so the bias is below range / 2⁶⁴. Raises UsageError."""
     kind = dtype_of(dtype)
     if not kind.is_int or not low < high:
         raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type and low < high are needed")
@@ -156,7 +157,7 @@ def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype:
 
 
 def bernoulli(shape: int | Sequence[int], p: float, key: Key) -> TensorNode:
-    """True with probability p."""
+    """Bools of a shape, each true with probability p."""
     x = unit_single(bits(shape, key)[0])
     return x < p
 
@@ -170,7 +171,7 @@ def permutation(n: int, key: Key) -> TensorNode:
 
 
 def dropout(x: TensorNode, p: float, key: Key) -> TensorNode:
-    """Elements are 0 with probability p, and divided by 1 − p otherwise."""
+    """`x` with each element 0 with probability p, and divided by 1 − p otherwise. Raises UsageError for p outside of [0, 1]."""
     if not 0 <= p <= 1:
         raise UsageError(f"dropout with probability {p}: it lies in [0, 1]")
     if p in (0, 1):

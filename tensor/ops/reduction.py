@@ -48,12 +48,12 @@ def _some(name: str, shape: Shape, over: Sequence[int], axis: Axis) -> None:
 
 
 def sum(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
-    """Σ; small integers and bools are summed as 64-bit ones."""
+    """Σ over dimensions (None: all). Integers of fewer than 64 bits and bools are summed as 64-bit integers."""
     return reduced("add", _typed(x, dtype), axis, keepdims, "sum")
 
 
 def prod(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
-    """Π; small integers and bools are multiplied as 64-bit ones."""
+    """Π over dimensions (None: all). Integers of fewer than 64 bits and bools are multiplied as 64-bit integers."""
     return reduced("mul", _typed(x, dtype), axis, keepdims, "prod")
 
 
@@ -63,12 +63,12 @@ def _typed(x: TensorNode, dtype: Kind) -> TensorNode:
 
 
 def max(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
-    """The largest; NaN where any is NaN."""
+    """The largest element over dimensions (None: all); NaN where any is NaN. Raises UsageError where there is none."""
     return any(x, axis, keepdims) if x.dtype is bool_ else reduced("max", x, axis, keepdims, "max")
 
 
 def min(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
-    """The smallest; NaN where any is NaN."""
+    """The smallest element over dimensions (None: all); NaN where any is NaN. Raises UsageError where there is none."""
     return all(x, axis, keepdims) if x.dtype is bool_ else reduced("min", x, axis, keepdims, "min")
 
 
@@ -88,7 +88,7 @@ def count_nonzero(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -
 
 
 def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
-    """The average."""
+    """The average over dimensions (None: all); integers become the default float."""
     x = to_floats(x)
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
@@ -97,16 +97,16 @@ def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorN
 
 
 def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
-    """The average squared distance from the mean; the count is lessened by `correction`."""
+    """Σ (x − mean)² / (count − correction) over dimensions (None: all)."""
     x = to_floats(x)
     over = dims(x, axis, "var")
     away = x - expand(mean(x, over, True), x.shape)
     total = reduced("add", away * away, over, keepdims, "var")
     count = product_of(x.shape[d] for d in over)
-    return total / _lessened(total, count, correction)
+    return total / _less_correction(total, count, correction)
 
 
-def _lessened(x: TensorNode, count: int, by: float) -> TensorNode:
+def _less_correction(x: TensorNode, count: int, by: float) -> TensorNode:
     """count − by, at least 0, of the shape and type of `x`."""
     if isinstance(count, SymbolicSize):
         value = like(x, count)
@@ -132,12 +132,12 @@ def logsumexp(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> Te
 
 # where extremes lie -----------------------------------------------------------------------------------------------
 def argmax(x: TensorNode, /, axis: int | None = None, keepdims: bool = False) -> TensorNode:
-    """The first place of the largest element; a NaN is larger than all."""
+    """The index (int64) of the first largest element along a dimension (None: of the flat array); a NaN is larger than all."""
     return _arg("max", x, axis, keepdims)
 
 
 def argmin(x: TensorNode, /, axis: int | None = None, keepdims: bool = False) -> TensorNode:
-    """The first place of the smallest element; a NaN is smaller than all."""
+    """The index (int64) of the first smallest element along a dimension (None: of the flat array); a NaN is smaller than all."""
     return _arg("min", x, axis, keepdims)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import check
+from tilewright.tensor import Tensor
 from tilewright.tensor.graph.node import TensorNode
 from tilewright.tensor.ops import convolution as P
 from tilewright.tensor.ops import convolution as V
@@ -27,7 +28,6 @@ from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as T
 from tilewright.tensor.ops.einsum import einsum
 from tilewright.tensor.ops.elementwise import power
-from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
 rng = np.random.default_rng(0)

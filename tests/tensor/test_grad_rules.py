@@ -12,6 +12,7 @@ from node_values import value
 from tilewright.ir.errors import UsageError
 from tilewright.ir.index import floordiv
 from tilewright.ir.node import const as index
+from tilewright.tensor import Tensor
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
@@ -22,7 +23,6 @@ from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops.neural import relu
-from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
 rng = np.random.default_rng(0)

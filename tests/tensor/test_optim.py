@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from node_values import value
 from tilewright.ir.dtypes import dtype as dtype_of
+from tilewright.tensor import Tensor
 from tilewright.tensor.handle import compute
 from tilewright.tensor.optim import Optimiser, adam, adamw, clip_by_global_norm, cosine, global_norm, linear, sgd
 from tilewright.tensor.running.realise import listed
-from tilewright.tensor.tensor import Tensor
 from tilewright.tensor.trees import flatten
 
 pytestmark = pytest.mark.many

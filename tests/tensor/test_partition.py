@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, parameters, scores, softmax
 from scipy.special import erf
-from tilewright import xp
+from tilewright import grad, nn, xp
 from tilewright.heuristics import quick_starts
 from tilewright.ir.normal_form import normalise
 from tilewright.targets import named
-from tilewright.tensor import value_and_grad
+from tilewright.tensor import Tensor, value_and_grad
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import primitives as T
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
 from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import realise
-from tilewright.tensor.tensor import Tensor
 from viewed_heads import by_kernels
 
 
@@ -216,3 +215,29 @@ def test_a_label_for_each_row_gives_no_lanes_across_the_rows():
     best = quick_starts(kernel, named("x86-64-v4"), 1)[0]
     assert not [o for o in best if o.op == "UPCAST" and o.on in rows and isinstance(o.arg, int) and o.arg > 8]
     assert np.isfinite(y.numpy()).all()
+
+
+def weights(n: int) -> np.ndarray:
+    return (np.arange(n * n) % 7 - 2.0).reshape(n, n) / 4
+
+
+def norm_between(x: Tensor) -> Tensor:
+    h = nn.rms_norm(x @ x.mT)
+    return ((h @ h.mT) * Tensor(weights(x.shape[0]))).sum()
+
+
+@pytest.mark.parametrize("n", [2, 7, 16])
+def test_the_gradient_of_a_gram_matrix_of_a_norm_of_one(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x = np.random.default_rng(n).standard_normal((n, n))
+    found = grad(norm_between)(Tensor(x)).numpy()
+
+    def plain(a: np.ndarray) -> float:
+        p = a @ a.T
+        h = p / np.sqrt((p * p).mean(-1, keepdims=True) + 1e-6)
+        return float((h @ h.T * weights(n)).sum())
+
+    for at in ((0, 0), (1, 0), (n - 1, n - 1)):
+        d = np.zeros((n, n))
+        d[at] = 1e-6
+        assert np.isclose(found[at], (plain(x + d) - plain(x - d)) / 2e-6, rtol=1e-4, atol=1e-4)

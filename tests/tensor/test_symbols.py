@@ -16,8 +16,6 @@ from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.running import compiled_kernels as P
 from tilewright.tensor.running.realise import detached
 
-pytestmark = pytest.mark.slow
-
 MOST = 48
 N, M = Var("n", 1, MOST), Var("m", 1, MOST)
 SIZES = (1, 7, MOST)
@@ -87,6 +85,7 @@ ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_one_capture_is_right_for_every_size(name: str) -> None:
     function, expected = ROWS[name]
@@ -98,6 +97,7 @@ def test_one_capture_is_right_for_every_size(name: str) -> None:
     assert len(f.jitted.programs) == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_built_for_a_second_size(monkeypatch: pytest.MonkeyPatch) -> None:
     f = Counted(lambda x, w: (x @ w).softmax(-1) + 0.125, {"x": {0: N}})
     w = normal(0, 8, 5)
@@ -118,6 +118,7 @@ def causal(q: Any, k: Any, v: Any) -> Any:
     return xp.where(at[None, :] <= at[:, None], (q @ k.mT) * 0.25, -np.inf).softmax(-1) @ v
 
 
+@pytest.mark.slow
 def test_attention_of_symbolic_lengths_is_one_kernel() -> None:
     f = Counted(lambda q, k, v: attention(q, k, v), {"q": {2: N}, "k": {2: M}, "v": {2: M}})
     for a, b in ((1, 1), (5, 9), (MOST, MOST), (1, 33)):
@@ -126,6 +127,7 @@ def test_attention_of_symbolic_lengths_is_one_kernel() -> None:
     assert f.calls == 1 and len(f.names) == 1
 
 
+@pytest.mark.slow
 def test_causal_attention_of_a_symbolic_length_is_one_kernel() -> None:
     f = Counted(lambda q, k, v: causal(q, k, v), {x: {2: N} for x in "qkv"})
     for n in SIZES:
@@ -135,6 +137,7 @@ def test_causal_attention_of_a_symbolic_length_is_one_kernel() -> None:
     assert f.calls == 1 and len(f.names) == 1
 
 
+@pytest.mark.slow
 def test_a_cache_of_keys_written_and_read_up_to_a_symbolic_place() -> None:
     def step(cache: Any, q: Any, k: Any, at: Any) -> Any:
         cache[:, at : at + 1] = k
@@ -155,6 +158,7 @@ def test_a_cache_of_keys_written_and_read_up_to_a_symbolic_place() -> None:
         f(cache, q, k, MOST)
 
 
+@pytest.mark.slow
 def test_append_to_what_may_be_empty() -> None:
     f = Counted(lambda past, x: xp.concat([past, x], axis=0), {"past": {0: Var("past", 0, MOST - 1)}})
     found, expected = Tensor(np.zeros((0, 8), np.float32)), np.zeros((0, 8), np.float32)
@@ -165,6 +169,7 @@ def test_append_to_what_may_be_empty() -> None:
     assert f.calls == 1
 
 
+@pytest.mark.slow
 def test_gradients_of_a_symbolic_batch() -> None:
     def loss(w: Any, x: Any, y: Any) -> Any:
         return (((x @ w).tanh() - y) ** 2).mean()
@@ -178,6 +183,7 @@ def test_gradients_of_a_symbolic_batch() -> None:
     assert f.calls == 1
 
 
+@pytest.mark.slow
 def test_gradients_of_attention_are_those_of_integer_sizes() -> None:
     def loss(q: Any, k: Any, v: Any) -> Any:
         return (attention(q, k, v) ** 2).sum()
@@ -203,6 +209,7 @@ KEYS: dict[str, tuple[dict[str, Any], Callable[..., Any], Sequence[tuple[int, ..
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEYS)
 def test_symbolic_expressions_have_the_named_kernels_keys(name: str) -> None:
     sizes, function, shapes, symbols = KEYS[name]
@@ -213,6 +220,7 @@ def test_symbolic_expressions_have_the_named_kernels_keys(name: str) -> None:
     assert canonical(kernel).hash == canonical(kernels.make(name.split()[0], shape, "float32")).hash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -233,6 +241,7 @@ def test_what_needs_a_value_is_an_error_with_the_users_line(function: Callable[[
     assert "test_symbols.py:" in str(e.value)
 
 
+@pytest.mark.slow
 def test_sizes_are_checked_at_every_call() -> None:
     f = Counted(lambda a, b: xp.concat([a, a], axis=0) + b, {"a": {0: N}, "b": {0: 2 * N}})
     a, b = normal(0, 5, 8), normal(1, 10, 8)
@@ -247,6 +256,7 @@ def test_sizes_are_checked_at_every_call() -> None:
     assert f.calls == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbols", "message"),
     [
@@ -260,12 +270,14 @@ def test_wrong_symbols_are_refused(symbols: Any, message: str) -> None:
         jit(lambda x: x, symbols=symbols)
 
 
+@pytest.mark.slow
 def test_a_report_of_symbolic_sizes_says_the_symbols() -> None:
     f = Counted(lambda x: x.softmax(-1), {"x": {0: N}})
     f(normal(0, 5, 8))
     assert "[n, 8]" in f.jitted.report()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "use", [lambda x: x[:N], lambda x: x[N - 1], lambda x: x * N, lambda x: xp.zeros((N, 2)), lambda x: x.reshape(N, -1)]
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from node_values import value
 from tilewright.ir.errors import UsageError
+from tilewright.tensor import Tensor
 from tilewright.tensor.gradients.grad import checkpoint, grad
 from tilewright.tensor.gradients.vmap import vmap
 from tilewright.tensor.graph import index_maps as maps
@@ -16,7 +17,6 @@ from tilewright.tensor.graph import primitives as P
 from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
-from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
 rng = np.random.default_rng(0)
