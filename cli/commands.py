@@ -124,7 +124,7 @@ COMMANDS = (
         "Lists the fastest verified schedule of every kernel. Times are of the fastest call.\n\n"
         "  tune report matmul --sort roofline\n  tune report --html report.html",
         cache.report,
-        "report.command:run",
+        "report.report:run",
         paged=True,
     ),
     Command(
@@ -173,7 +173,7 @@ COMMANDS = (
         "measurements, one a line",
         "Lists the best measurement of each kernel, or with --all every measurement, failures too.",
         cache.list_,
-        "cache.command:list_rows",
+        "cache.measurements:list_rows",
         paged=True,
     ),
     Command(
@@ -181,7 +181,7 @@ COMMANDS = (
         "every field of the best measurement of each kernel",
         "Prints every field of the best measurement of each kernel.",
         cache.show,
-        "cache.command:show",
+        "cache.measurements:show",
         paged=True,
     ),
     Command(
@@ -189,28 +189,28 @@ COMMANDS = (
         "why a kernel hits or misses, field by field",
         "Compares the key of a kernel, field by field, with the closest key in the cache.",
         cache.explain,
-        "cache.command:explain",
+        "cache.measurements:explain",
     ),
     Command(
         "cache export",
         "write a bundle: sorted JSON Lines, made to be reviewed",
         "Writes measurements as sorted JSON Lines, to be kept in version control.",
         cache.export,
-        "cache.command:export",
+        "cache.measurements:export",
     ),
     Command(
         "cache import",
         "merge a bundle",
         "Merges a bundle, whole or not at all. Its rows count as measured elsewhere.",
         cache.import_,
-        "cache.command:import_bundle",
+        "cache.measurements:import_bundle",
     ),
     Command(
         "cache clear",
         "delete measurements",
         "Deletes the measurements that the arguments name, or with --all every one.",
         cache.clear,
-        "cache.command:clear",
+        "cache.measurements:clear",
     ),
     Command(
         "cache team",
@@ -245,7 +245,7 @@ COMMANDS = (
         "how two caches, bundles or servers differ, key by key",
         "Compares what A and B would answer, key by key, and counts the measurements that only one of them has.",
         cache.diff,
-        "cache.compare:diff",
+        "cache.diff_merge:diff",
     ),
     Command(
         "cache merge",
@@ -253,7 +253,7 @@ COMMANDS = (
         "Adds every measurement of several caches, bundles or servers to another one, all or nothing. Rows of a bundle count as measured "
         "elsewhere, as for an import.",
         cache.merge,
-        "cache.compare:merge",
+        "cache.diff_merge:merge",
     ),
     Command(
         "cache keys",
@@ -304,7 +304,7 @@ COMMANDS = (
         "what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing",
         "Looks up what a manifest asks for, without any device, and says what is present, stale or missing.",
         cache.check,
-        "tuning.required:check",
+        "tuning.manifest:check",
         paged=True,
     ),
     Command(
@@ -321,7 +321,7 @@ COMMANDS = (
         "the fleet (`tune fleet certificates`) can connect, unless --insecure is given.\n\n"
         "  tune fleet scheduler --port 8786",
         fleet.scheduler,
-        "fleet.command:scheduler",
+        "fleet.processes:scheduler",
     ),
     Command(
         "fleet worker",
@@ -331,7 +331,7 @@ COMMANDS = (
         "what they send.\n\n"
         "  tune fleet worker tls://host:8786\n  tune fleet worker tls://host:8786 --device cpu --device cuda:0",
         fleet.worker,
-        "fleet.command:worker",
+        "fleet.processes:worker",
     ),
     Command(
         "fleet status",
@@ -339,7 +339,7 @@ COMMANDS = (
         "Lists the slots of a fleet: where each is, what it times on, and what runs there now. It also lists workers that went away, "
         "with the jobs that they had.\n\n  tune fleet status tls://host:8786",
         fleet.status,
-        "fleet.command:status",
+        "fleet.processes:status",
     ),
     Command(
         "fleet certificates",
@@ -349,7 +349,7 @@ COMMANDS = (
         "a worker's ca.pem and worker*.pem, a client's ca.pem and client*.pem.\n\n"
         "  tune fleet certificates\n  tune fleet certificates ~/team-fleet --days 90",
         fleet.certificates,
-        "fleet.command:certificates",
+        "fleet.processes:certificates",
     ),
     Command(
         "fleet launch",

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .commands import build_parser
-from .terminal.said import wrapped
-from .terminal.sanitised import Shown, brief, outside
+from .terminal.sanitised import Shown, brief, outside, wrapped
 
 if TYPE_CHECKING:
     from ..ir.errors import TilewrightError
@@ -79,9 +78,9 @@ def _command(argv: Sequence[str] | None) -> int:
 def _ran(args: Namespace) -> int:
     """Run the subcommand; its exit code, or that of its error."""
     from ..ir.errors import TilewrightError
-    from .cache.project import settle
+    from .cache.consent import settle
     from .terminal import paths
-    from .terminal.pages import shown
+    from .terminal.output import shown
 
     try:
         _log()
@@ -98,7 +97,7 @@ def _ran(args: Namespace) -> int:
 
 def _hide() -> None:
     """A password in the arguments is shown to nobody, as far as the system lets us."""
-    from .terminal.arguments import hide
+    from .terminal.sanitised import hide
 
     if not hide():
         print("warning: others can see a password among a command's arguments: put it into ~/.pgpass or PGPASSWORD", file=sys.stderr)

@@ -5,6 +5,9 @@ client writes it down. All is plain data, read strictly on both sides."""
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import bundles
 from ..cache.keys import Key
+from ..cache.layers import Layers
 from ..cache.objectives import TIME
+from ..cache.store import Cache
+from ..cache.writer import BUSY_S
 from ..files.strict import Misread, at, read, table
-from ..ir.errors import CacheError, FleetError, OptError, UsageError
+from ..ir.errors import CacheError, FleetError, KernelError, OptError, UsageError
 from ..log import logger
 from ..opts.opt import Opt, parse
 from ..search.result import Result
@@ -23,25 +29,10 @@ if TYPE_CHECKING:
     from ..cache import Row
     from ..cache.store import Cache
     from ..ir.kernel import Kernel
-    from ..search.manifest.manifest import Entry
-    from .engine import FleetSlot
-
-
-import os
-import shutil
-import tempfile
-from typing import TYPE_CHECKING
-
-from ..cache.layers import Layers
-from ..cache.store import Cache
-from ..cache.writer import BUSY_S
-from ..ir.errors import KernelError
-
-if TYPE_CHECKING:
-    from ..cache import Row
     from ..measure import Measurement
+    from ..search.manifest.manifest import Entry
     from ..search.result import Result
-    from .engine import Worksite
+    from .engine import FleetSlot, Worksite
 
 
 log = logger("fleet")

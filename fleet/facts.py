@@ -6,12 +6,17 @@ user's state folder. The system lets go of it when a process ends, however it en
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache.version import tool_version
+from ..files import folders
 from ..ir.errors import FleetError
 from .dask_setup import id_of, title_of
 from .engine import FleetSlot, SlotDevice
@@ -19,14 +24,6 @@ from .engine import FleetSlot, SlotDevice
 if TYPE_CHECKING:
     from ..devices import Device
 
-
-import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-from ..files import folders
 
 PROTOCOL = 1
 """Of what travels: payloads of jobs and messages."""

@@ -6,10 +6,11 @@ import contextlib
 import time
 import uuid
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,9 @@ from .engine import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
-    from ..search.manifest.manifest import Entry, Manifest, Place
-    from .engine import FleetEngine, FleetSlot, SlotDevice
-
-
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from ..cache.keys import Key
-    from ..search.manifest.manifest import Entry
-    from .engine import FleetSlot, Running
+    from ..search.manifest.manifest import Entry, Manifest, Place
+    from .engine import FleetEngine, FleetSlot, Running, SlotDevice
 
 
 WAIT_S = 30.0

@@ -63,7 +63,7 @@ def rules_of(args: Namespace) -> PruneRules:
     named = args.superseded or args.old_tools or args.tried or args.idle is not None or args.target
     if args.before and not (args.superseded or args.old_tools or args.tried or not named):
         raise UsageError("--before narrows --superseded, --old-tools and --tried; for whole targets use --idle DAYS")
-    from ..report.rows import moment
+    from ..report.entries import moment
 
     before = moment(args.before, "--before") if args.before else None
     return PruneRules(args.superseded or not named, args.old_tools, args.tried, args.idle, tuple(args.target or ()), before)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal.json_file import with_code, write
+from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, shape_text, table
 from ..tuning import manifest as shown
 
@@ -76,7 +76,7 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
 
 def _on_fleet(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on the slots of a fleet, side by side."""
-    from .tuned import tune_shown
+    from .tuning import tune_shown
 
     asked = Namespace(**vars(args), retune=args.again, mode="tune", strategy=None)
     return tune_shown(ordered, asked, _seconds(args), out, shown.line, plan.after, journal.ended)

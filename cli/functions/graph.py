@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from ...files.output import replace
 from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, console, table, whole
-from .asked import FunctionGraph, ask
-from .page import page
-from .picture import dot_text
-from .texts import count_text, shape_dtype, summary
+from .pictures import count_text, dot_text, page, shape_dtype, summary
+from .tracing import FunctionGraph, ask
 
 if TYPE_CHECKING:
     from rich.console import Console

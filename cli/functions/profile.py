@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import write
+from ..terminal.output import write
 from ..terminal.style import console, duration, percent, rate, table, whole
 
 if TYPE_CHECKING:

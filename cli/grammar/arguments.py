@@ -16,7 +16,7 @@ from argparse import (
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from ..terminal.said import wrapped
+from ..terminal.sanitised import wrapped
 
 KERNEL = (
     "a named kernel (`tune kernels`), or my.py:function, which returns a Kernel or is a function of tensors "

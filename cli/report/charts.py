@@ -1,4 +1,4 @@
-"""What the report's charts show, as plain numbers: roofs, best-so-far curves, outcomes. Drawn by `report_svg` and `plot`."""
+"""What the report's charts show, as plain numbers: roofs, best-so-far curves, outcomes. Drawn by `svg` and `plot`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from .rows import COLUMNS, ReportEntry, ratio, timed
+from .entries import COLUMNS, ReportEntry, ratio, timed
 
 if TYPE_CHECKING:
     from ...cache import Row

@@ -1,20 +1,272 @@
-"""`tune report --html FILE`: one page with everything in it, nothing fetched from anywhere. Every text from the cache is escaped."""
+"""`tune report --html FILE`: one page with everything in it: the roofline, and for each kernel its figures, convergence, outcomes, front
+and schedule. Nothing is fetched from anywhere, and every text from the cache is escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
+from ...cache.objectives import ENERGIES, FRONTS
+from ...cache.ranking import undominated, value_of
 from ...files.output import replace
-from ...ir.errors import UsageError
+from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError
 from ...measure.roofline import SURE, share
+from ...search.result import joules
+from ..terminal.style import bytes_text, duration, kept_opts, table
 from . import charts as report_charts
 from . import svg as report_svg
-from .rows import COLUMNS, FALLING, ReportEntry, notes, shown
-from .sections import bar, section
+from .entries import COLUMNS, FALLING, PLACES, ReportEntry, notes, provenance, short_of, shown
+
+if TYPE_CHECKING:
+    from ...cache import Row
+    from ...targets import Target
+    from ..terminal.listing import Listing
+
+
+WIDE, HIGH, LEFT, LOW = 420.0, 260.0, 70.0, 34.0
+"""Sizes of the picture, and its margins for the labels."""
+
+
+def members(e: ReportEntry) -> list[Row]:
+    """The schedules of the front, the best in its first objective first; none for a kernel that was tuned for one objective."""
+    if e.best.objective not in FRONTS:
+        return []
+    newest = {r.schedule: r for r in e.history if r.usable}
+    return undominated(newest.values(), e.best.objective)
+
+
+def text_of(row: Row, name: str) -> str:
+    """A row's value of an objective for a reader; a dash where it was not measured."""
+    value = value_of(row, name)
+    if value == float("inf"):
+        return "-"
+    if name in ENERGIES:
+        return joules(value)
+    return duration(value) if name == "time" else bytes_text(int(value)) if value else "none"
+
+
+def front_listing(e: ReportEntry) -> Listing:
+    """The front as a table for a terminal."""
+    from rich.text import Text
+
+    from .entries import COLUMNS
+
+    names = e.best.objective.split(",")
+    out = table(f"front of {e.best.name} {COLUMNS['shape'](e)}", *(f">{n}" for n in names), "opts?1")
+    for r in members(e):
+        out.add_row(*(Text(text_of(r, n)) for n in names), kept_opts(r.opts_display))
+    return out
+
+
+def front_page(e: ReportEntry) -> str:
+    """The same for the page; '' for a kernel with one objective."""
+    found = members(e)
+    if not found:
+        return ""
+    names = e.best.objective.split(",")
+    heads = "".join(f"<th scope=col class=n>{escape(n)}</th>" for n in names)
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td class=n>{escape(text_of(r, n))}</td>" for n in names)
+        + f"<td class=wide><code>{escape(short_of(r))}</code></td></tr>"
+        for r in found
+    )
+    said = '<p class="soft">A dot is a measurement. The line is the front: no schedule is better in both.</p>'
+    return (
+        f"<h4>Front of {escape(' and '.join(names))}</h4><figure>{picture(found, e.history, names)}</figure>{said}"
+        f"<table><thead><tr>{heads}<th scope=col>schedule</th></tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def picture(front: Sequence[Row], history: Sequence[Row], names: Sequence[str]) -> str:
+    """Everything that was measured of both, and the front as steps, as SVG. Axes begin at nothing."""
+    inf = float("inf")
+    points = [(x, y) for r in history if r.outcome == "ok" and (x := value_of(r, names[0])) < inf and (y := value_of(r, names[1])) < inf]
+    steps = [(value_of(r, names[0]), value_of(r, names[1])) for r in front]
+    # what is far off would press the front into a corner
+    most = [max(4 * max(s[i] for s in steps), 1e-12) for i in (0, 1)]
+    points = [p for p in points if p[0] <= most[0] and p[1] <= most[1]]
+    far = [1.05 * max([p[i] for p in (*points, *steps)], default=1.0) or 1.0 for i in (0, 1)]
+
+    def at(x: float, y: float) -> str:
+        return f"{LEFT + (WIDE - LEFT - 10) * x / far[0]:.1f},{(HIGH - LOW) * (1 - y / far[1]) + 6:.1f}"
+
+    line = [at(steps[0][0], far[1])]
+    for i, (x, y) in enumerate(steps):
+        line += [at(x, steps[i - 1][1])] if i else []
+        line.append(at(x, y))
+    line.append(at(far[0], steps[-1][1]))
+    place = [p.split(",") for p in (at(x, y) for x, y in points)]
+    dots = "".join(f'<circle cx="{x}" cy="{y}" r="2.5" fill="currentColor" opacity="0.35"/>' for x, y in place)
+    place = [p.split(",") for p in (at(x, y) for x, y in steps)]
+    best = "".join(f'<circle cx="{x}" cy="{y}" r="4.5" fill="currentColor"/>' for x, y in place)
+    edge = f"M{at(0, far[1]).replace(',', ' ')} L{at(0, 0).replace(',', ' ')} L{at(far[0], 0).replace(',', ' ')}"
+    ends = [text_of(front[0], names[0]), text_of(front[-1], names[0]), text_of(front[0], names[1]), text_of(front[-1], names[1])]
+    label = escape(f"front of {names[0]} and {names[1]}: from {ends[0]} and {ends[2]} to {ends[1]} and {ends[3]}")
+    base = HIGH - 8
+    return (
+        f'<svg viewBox="0 0 {WIDE:g} {HIGH:g}" role="img" aria-label="{label}"><path d="{edge}" fill="none" stroke="currentColor" opacity="0.5"/>'
+        f'{dots}<polyline points="{" ".join(line)}" fill="none" stroke="currentColor" stroke-width="1.5"/>{best}'
+        f'<text x="{LEFT:g}" y="{base:g}" fill="currentColor" font-size="12">{escape(names[0])}, from 0</text>'
+        f'<text x="4" y="18" fill="currentColor" font-size="12">{escape(names[1])}</text></svg>'
+    )
+
+
+LOOPS = 200
+"""Lines of a loop nest that are shown."""
+_FIGURES = {
+    "time": "a call",
+    "gflops": "GFLOP/s",
+    "gbs": "GB/s",
+    "roofline": "of roofline",
+    "gain": "over start",
+    "plain": "over plain",
+    "energy": "energy of a call",
+    "scratch": "scratch memory",
+    "origin": "found by",
+}
+_BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic", **{c: f"in cache, bound by {c}" for c in PLACES[1:]}}
+
+
+def section(i: int, e: ReportEntry) -> str:
+    """The section of entry `i`, as HTML."""
+    r = e.best
+    figures = "".join(
+        f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-"
+    )
+    where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
+    binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
+    return (
+        f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name + for_text(r.objective))} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
+        f"{front_page(e)}{_curves(e)}<h4>{len(e.candidates)} measurement{'s' * (len(e.candidates) != 1)}</h4>{bar(report_charts.outcomes(e.candidates))}"
+        f'<h4>Schedule</h4><p class=opts>{_options(r.opts_display)}</p><pre tabindex=0 role=region aria-label="loop nest">{_nest(e)}</pre>'
+        f"<details><summary>Where and how</summary>{_facts(e)}</details></section>"
+    )
+
+
+def bar(counts: dict[str, int]) -> str:
+    """How measurements ended, as a bar of shares with its figures below."""
+    total = sum(counts.values())
+    parts = "".join(f'<i class="o-{k}" style="flex:{n}" title="{k}: {n} of {total}"></i>' for k, n in counts.items())
+    text = "".join(f'<li><i class="o-{k}"></i>{k} <b>{n}</b></li>' for k, n in counts.items())
+    return f'<div class="bar" aria-hidden="true">{parts}</div><ul class="legend" aria-label="outcomes">{text}</ul>'
+
+
+def _curves(e: ReportEntry) -> str:
+    curves = report_charts.curves(e)
+    if not any(c.tried > 1 for c in curves):
+        return ""
+    charts = "".join(f"<figure>{report_svg.convergence(curves, against)}</figure>" for against in ("seconds", "measurements"))
+    names = "".join(f'<li><i class="c{n % 6}"></i>{escape(c.label)}</li>' for n, c in enumerate(curves))
+    said = '<p class="soft">A dot is a measurement, a line the best so far, and a cross at the upper edge one that failed.</p>'
+    return f'<div class="pair">{charts}</div><ul class="legend" aria-label="searches">{names}</ul>{said}'
+
+
+def _options(text: str) -> str:
+    """Options, one chip each."""
+    out = []
+    for item in json.loads(text):
+        op, on, arg = (*item, None, None)[:3] if isinstance(item, list) and len(item) >= 2 else (item, "", None)
+        shown_arg = ", ".join(f"{k} {v}" for k, v in arg.items()) if isinstance(arg, dict) else "" if arg is None else str(arg)
+        out.append(f"<span><b>{escape(str(op))}</b> {escape(str(on))}{' ' + escape(shown_arg) if shown_arg else ''}</span>")
+    return " ".join(out) or "<em>none: as written</em>"
+
+
+def _nest(e: ReportEntry) -> str:
+    """The loops, each line in the colour of its kind; why not, where the kernel or its target is not known here."""
+    from ... import kernels, opts
+    from ...ir.normal_form import canonical, normalise
+
+    r = e.best
+    # a row may come from a stranger's bundle: only what is known by name here is looked at, never a file or module that a row names
+    if not kernels.is_named(r.name):
+        return "the loops of a kernel of one's own: tune show --kernel my.py:function"
+    try:
+        kernel = normalise(kernels.make(r.name, r.shape_dict, r.dtype))
+        if canonical(kernel).hash != r.kernel:
+            return f"{escape(r.name)} means another kernel in this version; its loops are not shown"
+        scheduled = opts.apply(kernel, opts.parse(r.opts_display), _target(r.device))
+    except OptError as error:
+        return escape(f"not a schedule for {r.device} as it is here: {error}")
+    except TilewrightError as error:
+        return escape(f"the loops cannot be shown here: {error}")
+    nest = opts.nest_lines(scheduled)
+    lines = [("  " * n.depth + f"{n.label} {n.extent_text}".rstrip(), n.kind, n.detail) for n in nest[:LOOPS]]
+    width = max((len(text) for text, kind, _ in lines if kind != "store"), default=0)
+    out = [
+        f"<span class=n-{kind}>{escape(text)}</span>{'  ' + escape(detail) if detail else ''}"
+        if kind == "store"
+        else f"{escape(text):<{width + len(escape(text)) - len(text)}}  <span class=n-{kind}>{kind}</span>{'  ' + escape(detail) if detail else ''}"
+        for text, kind, detail in lines
+    ]
+    return "\n".join(out + [f"and {len(nest) - LOOPS} more lines"] * (len(nest) > LOOPS))
+
+
+def _target(name: str) -> Target:
+    """The target of a device that is known by name here. Raises DeviceError."""
+    from ... import devices
+
+    if name not in devices.names() and name.partition(":")[0] not in ("opencl", "cuda"):
+        raise DeviceError(f"there is no device {name}")
+    device = devices.get(name)
+    device.check()
+    return device.target
+
+
+def clocks(about: Mapping[str, Any]) -> str:
+    """What a provenance says of the device while it was timed, as a text; '' where it says nothing."""
+    found = about.get("clocks")
+    if not isinstance(found, dict):
+        return ""
+    out = []
+    for key, form in (
+        ("sm_mhz", "multiprocessors at {} MHz"),
+        ("sm_mhz_held", "{} MHz by their own count just before"),
+        ("memory_mhz", "memory at {} MHz"),
+        ("temperature_c", "{} °C"),
+        ("power_w", "{:.0f} W"),
+    ):
+        if isinstance(value := found.get(key), (int, float)):
+            out.append(form.format(value))
+    slowed = found.get("throttle")
+    if isinstance(slowed, list) and slowed:
+        out.append(f"slowed by {', '.join(map(str, slowed))}")
+    return ", ".join(out)
+
+
+def _facts(e: ReportEntry) -> str:
+    from ... import kernels
+
+    r, about = e.best, provenance(e.best)
+    machine = about.get("machine")
+    facts = {
+        "measured": f"{r.when[:19].replace('T', ' ')} UTC, {r.n} calls",
+        **({k: v for k, v in machine.items() if isinstance(v, (str, int, float))} if isinstance(machine, dict) else {}),
+        "compiler": r.compiler,
+        "target": r.target,
+        "numerics": r.policy,
+        "source": r.source_sha[:16],
+        "tilewright": r.tool_version,
+    }
+    if said := clocks(about):
+        facts["while it was timed"] = said
+    if e.limits:
+        facts["limits"] = f"{e.limits.peak / 1e9:.4g} GFLOP/s, {e.limits.bandwidth / 1e9:.3g} GB/s from {e.limits.place}"
+    rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())
+    command = ""
+    if kernels.is_named(r.name):
+        shape = ",".join(f"{k}={v}" for k, v in r.shape_dict.items())
+        words = ["tune", "run", "--kernel", r.name, "--shape", shape, "--dtype", r.dtype, "--device", r.device, "--threads", str(r.threads)]
+        command = f"<pre tabindex=0>{escape(shlex.join(words))}</pre>"
+    return f"<table class=facts>{rows}</table>{command}"
+
 
 DETAILS = 200
 """Kernels with a section of their own; the table lists all."""

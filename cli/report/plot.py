@@ -14,8 +14,8 @@ from ...ir.errors import UsageError
 from ..terminal.style import console, duration
 from . import charts as report_charts
 from . import svg as report_svg
-from .command import EMPTY
-from .rows import COLUMNS, ReportEntry, entries
+from .entries import COLUMNS, ReportEntry, entries
+from .report import EMPTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,7 +25,7 @@ from ...cache.file_errors import Busy
 from ...cache.layers import ENV
 from ...ir.errors import UsageError
 from . import study
-from .rows import ReportEntry, entries
+from .entries import ReportEntry, entries
 
 # live -------------------------------------------------------------------------------------------------------
 # A page that a browser on this machine watches while it changes: the last text that it was given, over HTTP.

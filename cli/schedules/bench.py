@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, rate, table, whole
-from .chosen import Chosen, ForTarget, chosen, device_of
 from .explain import ratio_numbers, ratio_text, status_line
+from .opts_argument import Chosen, ForTarget, chosen, device_of
 
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
@@ -50,8 +50,8 @@ def run(args: Namespace) -> int:
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
     from ...search.explain import side_by_side
-    from ..functions.asked import kernel_of
-    from ..tuning.beside import rivalry
+    from ..functions.tracing import kernel_of
+    from ..tuning.rivals import rivalry
 
     library = args.against if args.against and args.against.lower() not in _WORDS else None
     how = rivalry(args) if library else None

@@ -27,7 +27,7 @@ def run(args: Namespace) -> int:
     from ...ir.normal_form import normalise
     from ...measure.checking.bisect import bisect
     from ...opts.opt import parse
-    from ..functions.asked import kernel_of, named_shape
+    from ..functions.tracing import kernel_of, named_shape
 
     device = None if args.target else devices.get(args.device)
     target = targets.named(args.target) if device is None else device.target

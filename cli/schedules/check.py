@@ -27,7 +27,7 @@ def run(args: Namespace) -> int:
     from ...heuristics import starts
     from ...ir.normal_form import normalise
     from ...measure.checking.sanitise import sanitise
-    from ..functions.asked import kernel_of, named_shape
+    from ..functions.tracing import kernel_of, named_shape
 
     if args.device:
         from ...devices import get
@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
 
 def _given(args: Namespace, kernel: Kernel, target: Target) -> tuple[Opt, ...]:
     """The schedule of --opts."""
-    from .chosen import ForTarget, chosen
+    from .opts_argument import ForTarget, chosen
 
     return chosen(args.opts, kernel, ForTarget(target, target.cores, None), args).opts
 

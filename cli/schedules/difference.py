@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..terminal.style import console, duration, factor, opts_text, whole
-from .chosen import ForTarget, chosen
+from .opts_argument import ForTarget, chosen
 
 if TYPE_CHECKING:
     from rich.text import Text

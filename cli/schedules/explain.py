@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheMiss
 from ...measure.roofline import share
-from ..terminal.live_log import LogAbove
+from ..terminal.live import LogAbove
 from ..terminal.style import bytes_text, console, duration, factor, opts_text, table, whole
-from .chosen import ForTarget, cached, chosen, device_of
+from .opts_argument import ForTarget, cached, chosen, device_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -76,7 +76,7 @@ def run(args: Namespace) -> int:
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
     from ...search.explain import explain
-    from ..functions.asked import kernel_of
+    from ..functions.tracing import kernel_of
 
     kernel = normalise(kernel_of(args))
     place = device_of(args)

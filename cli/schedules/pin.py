@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
 from ..terminal.style import console, duration, kept_opts, opts_text, shape_text, whole
-from .chosen import ForTarget, chosen
+from .opts_argument import ForTarget, chosen
 
 if TYPE_CHECKING:
     from ...search.kernel_task import KernelTask
@@ -57,7 +57,7 @@ def remove(args: Namespace) -> int:
 def _task(args: Namespace) -> KernelTask:
     from ...kernels import parse_shape
     from ...search.kernel_task import KernelTask
-    from ..functions.asked import is_tensor_function, kernel_of
+    from ..functions.tracing import is_tensor_function, kernel_of
 
     if is_tensor_function(args.kernel, args.shape):
         return KernelTask(kernel_of(args), None, None, args.device, args.threads, None, args.allow or ())

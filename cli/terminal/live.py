@@ -1,12 +1,15 @@
 """What a person sees while a search runs: a live board on a terminal, plain lines elsewhere, nothing with --quiet.
 
 The board is redrawn when the search reports, which is between measurements: whatever runs beside a candidate is timed with it. Only after
-two seconds without a report does a thread redraw it (about 2 ms), so that the clock goes on while something slow is measured.
-"""
+two seconds without a report does a thread redraw it (about 2 ms), so that the clock goes on while something slow is measured. Log
+messages wait in a file meanwhile, where helper processes put theirs too, and are printed above the board when it is drawn."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -15,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cache.objectives import TIME
 from ...measure.roofline import share
-from .live_log import LogAbove
 from .style import MOST_SAID, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, whole
 
 if TYPE_CHECKING:
@@ -25,6 +27,68 @@ if TYPE_CHECKING:
 
     from ...measure import Measurement
     from ...search import Result
+
+
+class LogAbove:
+    """`begin`, `show` as often as the display is drawn, `end`. Does nothing where TILEWRIGHT_LOG is not set or names
+    a file."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        """`show(text)` prints lines (ending with a newline) above the display."""
+        self._print = show
+        self._file: str | None = None
+        self._at = 0
+        self._one = threading.Lock()  # a display may be drawn by a thread of its own
+
+    def begin(self) -> None:
+        """Messages go to the file from now on, those of helpers that are started later too."""
+        if not os.environ.get("TILEWRIGHT_LOG"):
+            return
+        from ...log import setup
+
+        setting = setup.current()
+        if setting is None or setting.file is not None:
+            return
+        fd, path = tempfile.mkstemp(prefix="tilewright-log-")
+        os.close(fd)
+        self._file = path
+        try:
+            setup.divert(path)
+        except setup.BadSetting:
+            self._remove()
+
+    def show(self) -> None:
+        """Print the whole lines that came since the last time."""
+        with self._one:
+            if self._file is None:
+                return
+            try:
+                with open(self._file, "rb") as f:
+                    f.seek(self._at)
+                    text = f.read()
+            except OSError:
+                return
+            whole = text[: text.rfind(b"\n") + 1]
+            if whole:
+                self._at += len(whole)
+                self._print(whole.decode(errors="replace"))
+
+    def end(self) -> None:
+        """Print the rest; messages go where they went before."""
+        if self._file is None:
+            return
+        from ...log import setup
+
+        setup.divert(None)
+        self.show()
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._file)
+        self._file = None
+
 
 REDRAW_S = 0.12
 STALE_S = 2.0

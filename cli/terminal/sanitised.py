@@ -1,8 +1,8 @@
-"""The one place that what is shown goes through: names of kernels, files, devices and rows come from anywhere, and
-none may do anything to a terminal.
+"""What reaches a terminal: names of kernels, files, devices and rows come from anywhere, and none may do anything to it.
 
-`outside` stands in for standard output and error while a command runs and cleans what is written; `style.console`
-cleans texts before rich adds its colours, and writes to the stream behind."""
+`outside` stands in for standard output and error while a command runs, and cleans what is written. `style.console` cleans texts before
+rich adds its colours, and writes to the stream behind. `wrapped` breaks sentences between words. `hide` removes passwords from the
+arguments of this process, which everybody on the machine can read (`ps`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
@@ -112,3 +113,51 @@ def _plug() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def wrapped(text: str, stream: TextIO | None = None) -> str:
+    """`text` as it is printed on `stream` (default: standard error). A word that is longer than the terminal stays whole: the terminal
+    breaks it, and copying it does not."""
+    to = sys.stderr if stream is None else stream
+    if not to.isatty():
+        return text
+    try:
+        columns = int(os.environ.get("COLUMNS", "")) or os.get_terminal_size(to.fileno()).columns
+    except (OSError, ValueError):
+        return text
+    filled = (textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
+    return "\n".join(filled) if columns >= 20 else text
+
+
+def hide() -> bool:
+    """Overwrite, with stars, passwords of URLs in this process's arguments where the system shows them. True where nothing is
+    left to see. Linux lets a process do that to itself; elsewhere nothing is changed."""
+    import ctypes
+
+    from ...files.secrets import hidden
+
+    told = [a for a in sys.orig_argv if hidden(a) != a]
+    if not told:
+        return True
+    try:
+        with open("/proc/self/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, the 48th and 49th of proc(5)
+        shown = ctypes.string_at(start, end - start)
+        for argument in told:
+            raw = os.fsencode(argument)
+            at = shown.find(raw)
+            while at >= 0:
+                shown = shown[:at] + _starred(raw, os.fsencode(hidden(argument))) + shown[at + len(raw) :]
+                at = shown.find(raw)
+        if len(shown) != end - start:
+            return False
+        ctypes.memmove(start, shown, len(shown))
+    except (OSError, ValueError, IndexError):
+        return False
+    return True
+
+
+def _starred(raw: bytes, kept: bytes) -> bytes:
+    """`kept`, an argument without its passwords, in as many bytes as `raw`."""
+    return kept[: len(raw)] + b"*" * (len(raw) - len(kept)) if len(kept) <= len(raw) else b"*" * len(raw)

@@ -8,8 +8,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes
+from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, whole
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, OptError, UsageError
-from ..terminal.json_file import with_code, write
 from ..terminal.live import display, outcomes, rates
+from ..terminal.output import with_code, write
 from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
 from .run import against_start, state
 
@@ -212,7 +212,7 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
     if args.write_t4:
         from ... import cache
         from ...sources.source_task import resolved
-        from ..report.text import as_t4
+        from ..report.formats import as_t4
 
         key = resolved(spec, "", {"device": args.device, "threads": args.threads}).key
         with cache.open(args.cache) as store:

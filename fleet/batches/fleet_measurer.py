@@ -5,35 +5,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ...cache import Cache
+from ...cache import open as opened
 from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ...measure.outcome import Duel, DuelError, Measurement, Outcome
+from ...search import tune
 from ...search.candidate_measurer import CandidateMeasurer
 from ..engine import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
 from . import messages
 from .build_queue import BuildQueue, TravellingBuilds
 from .described import DescribedDevice, DeviceFacts
 from .dispatch import Dispatcher
-from .equal_devices import PROBES, EqualDevices
-
-if TYPE_CHECKING:
-    from ...opts.opt import Opt
-
-
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
-
-from ...cache import Cache
-from ...cache import open as opened
-from ...search import tune
-from .equal_devices import PATIENCE_S
+from .equal_devices import PATIENCE_S, PROBES, EqualDevices
 from .subject import subject
 
 if TYPE_CHECKING:
+    from ...opts.opt import Opt
     from ...search.kernel_task import KernelTask
     from ...search.result import Result
     from ...search.task import TuneRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...files.strict import canon
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ...measure.processes.buildpool import Builds
     from ...opts.opt import Opt
     from ..engine import Worksite
-
-
-from collections.abc import Callable
 
 
 class IdleTimer:

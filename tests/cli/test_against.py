@@ -10,7 +10,7 @@ import pytest
 from fake_gpu import FakeGpu
 from tilewright.cli.terminal.live import Quiet
 from tilewright.cli.terminal.style import flops
-from tilewright.cli.tuning import beside
+from tilewright.cli.tuning import rivals
 from tilewright.ir import MeasureError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.measure.rival.versus import Versus
@@ -74,14 +74,14 @@ def test_what_cannot_be_compared_is_said_before_the_search(tune: Tune, search: S
 def test_the_share_of_a_gpus_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.devices.get", lambda spec: FakeGpu())
     job = Job("matmul", {"m": 64, "n": 64, "k": 64}, "bfloat16", "fake-cuda", 1, "portfolio", 2 * 64**3, 3 * 2 * 64**2)
-    share = beside.peak_share(make(job, t_min=1e-3), "fake")
+    share = rivals.peak_share(make(job, t_min=1e-3), "fake")
     assert share is not None and share.unit == "tensor cores" and share.flops_s == pytest.approx(16 * 6e7, rel=0.05)
     assert share.percent == pytest.approx(100 * 2 * 64**3 / 1e-3 / share.flops_s)
     assert share.text.endswith(" GFLOP/s by tensor cores") and " % of " in share.text
-    rows = beside.beside_rows(share, {"sm_mhz": 1755, "power_w": 610.4, "throttle": ["power cap"]}, WON)
+    rows = rivals.beside_rows(share, {"sm_mhz": 1755, "power_w": 610.4, "throttle": ["power cap"]}, WON)
     assert list(rows) == ["peak", "clocks", "against"] and rows["clocks"] == "multiprocessors at 1755 MHz, 610 W, slowed by power cap"
-    assert set(beside.facts(share, {"sm_mhz": 1755}, WON)) == {"peak", "clocks", "against"}
-    assert beside.beside_rows(None, {}, None) == beside.facts(None, {}, None) == {}
+    assert set(rivals.facts(share, {"sm_mhz": 1755}, WON)) == {"peak", "clocks", "against"}
+    assert rivals.beside_rows(None, {}, None) == rivals.facts(None, {}, None) == {}
 
 
 def test_the_clocks_are_those_of_the_best() -> None:

@@ -93,13 +93,12 @@ def test_colours_pass_and_what_texts_hold_does_not(monkeypatch: pytest.MonkeyPat
     from io import StringIO
 
     from rich.text import Text
-    from tilewright.cli.terminal import sanitised as shown
-    from tilewright.cli.terminal import style
+    from tilewright.cli.terminal import sanitised, style
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     behind = StringIO()
-    out = style.console(shown.Shown(behind))  # type: ignore[arg-type]
+    out = style.console(sanitised.Shown(behind))  # type: ignore[arg-type]
     out.print(Text("a\x1bb", style="red"))
     listed = style.table("t\x9b", "h\x1b")
     listed.add_row(Text("c\x1bd"))
@@ -107,7 +106,7 @@ def test_colours_pass_and_what_texts_hold_does_not(monkeypatch: pytest.MonkeyPat
     assert "\x1b[31m" in behind.getvalue(), "a colour of rich's"
     assert r"a\x1bb" in behind.getvalue() and r"t\x9b" in behind.getvalue()
     assert re.search("[\x1b\x9b]", re.sub("\x1b\\[[0-9;]*m", "", behind.getvalue())) is None, "cells too"
-    assert shown.clean("é µs\t→ line\n") == "é µs\t→ line\n"
+    assert sanitised.clean("é µs\t→ line\n") == "é µs\t→ line\n"
 
 
 # outside of the command ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from rich.text import Text
-from tilewright.cli.terminal import pages
+from tilewright.cli.terminal import output
 from tilewright.cli.terminal.listing import Listing
 from tilewright.cli.terminal.style import ENDLESS
 
@@ -61,28 +61,28 @@ def test_long_output_is_paged_and_short_output_is_not(
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("COLUMNS", "80")
     file = tmp_path / "paged"
-    pages._print("a\n" * 9, f"cat > {file}")
+    output._print("a\n" * 9, f"cat > {file}")
     assert capsys.readouterr().out == "a\n" * 9 and not file.exists()
-    pages._print("b\n" * 10, f"cat > {file}")
+    output._print("b\n" * 10, f"cat > {file}")
     assert capsys.readouterr().out == "" and file.read_text() == "b\n" * 10
-    pages._print("c\n" * 10, "no-such-pager-anywhere 2>/dev/null")
+    output._print("c\n" * 10, "no-such-pager-anywhere 2>/dev/null")
     assert capsys.readouterr().out == "c\n" * 10
-    pages._print("d\n" * 100_000, "head -1 >/dev/null")  # who reads leaves before the end
+    output._print("d\n" * 100_000, "head -1 >/dev/null")  # who reads leaves before the end
 
 
 def test_nothing_is_paged_where_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "less")
-    assert pages._pager(Namespace(no_pager=False)) is None, "standard output is no terminal"
+    assert output._pager(Namespace(no_pager=False)) is None, "standard output is no terminal"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", Namespace(isatty=lambda: True))
     monkeypatch.setenv("TERM", "xterm")
-    assert pages._pager(Namespace(no_pager=False)) == "less"
-    assert pages._pager(Namespace(no_pager=True)) is None
+    assert output._pager(Namespace(no_pager=False)) == "less"
+    assert output._pager(Namespace(no_pager=True)) is None
     monkeypatch.setenv("PAGER", "")
-    assert pages._pager(Namespace()) is None
+    assert output._pager(Namespace()) is None
     monkeypatch.setenv("PAGER", "less")
     monkeypatch.setenv("TERM", "dumb")
-    assert pages._pager(Namespace()) is None
+    assert output._pager(Namespace()) is None
 
 
 def test_the_manual_page_has_every_command_and_option() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import layers, project_consent
-from tilewright.cli.cache.project import settle
+from tilewright.cli.cache.consent import settle
 
 from .conftest import row
 

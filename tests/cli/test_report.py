@@ -393,7 +393,7 @@ def test_the_slope_of_a_roof_is_memory(tune: Tune, cache_file: Path) -> None:
     from argparse import Namespace
 
     from tilewright.cli.report.charts import roofs
-    from tilewright.cli.report.rows import entries
+    from tilewright.cli.report.entries import entries
 
     for n, (place, bandwidth) in enumerate([("memory", 1e10), ("L1", 5e11)]):
         facts = {"bound": place, "place": place, "peak": 1e11, "bandwidth": bandwidth, "flops": 10}
@@ -454,7 +454,7 @@ def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) ->
 
 
 def test_what_the_device_was_like_is_said_as_far_as_it_is_known() -> None:
-    from tilewright.cli.report.sections import clocks
+    from tilewright.cli.report.html import clocks
 
     known = {
         "sm_mhz": 1755,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cli.report import watch
-from tilewright.cli.report.rows import entries
+from tilewright.cli.report.entries import entries
 from tilewright.cli.report.watch import Drawer, LivePage
 
 from .conftest import Tune, row

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tilewright.cli import main
-from tilewright.cli.terminal.said import wrapped
+from tilewright.cli.terminal.sanitised import wrapped
 from tilewright.cli.terminal.style import console
 from tilewright.cli.tuning.run import summary
 from tilewright.opts import parse

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tilewright import log
 from tilewright.cli import main
-from tilewright.cli.terminal.live_log import LogAbove
+from tilewright.cli.terminal.live import LogAbove
 from tilewright.log import setup
 
 DEBUG, INFO, OFF = logging.DEBUG, logging.INFO, setup.LEVELS["off"]

@@ -84,7 +84,7 @@ def test_builders_stand_still_meanwhile_and_trouble_is_told(slow_limits: Any, tm
 
 @pytest.mark.slow
 def test_a_whole_search_and_old_rows_show_sane_shares(slow_limits: Any, tmp_path: Path) -> None:
-    from tilewright.cli.report.limits_now import _now, roofline_s
+    from tilewright.cli.report.entries import _now, roofline_s
 
     with caches.open(tmp_path / "c.db") as store:
         shape = {"m": 256, "n": 256, "k": 256}

@@ -59,7 +59,7 @@ def test_a_driver_that_repeats_the_password_is_not_quoted() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process change its arguments")
 def test_other_users_do_not_see_it_among_the_arguments() -> None:
-    code = "import tilewright.cli.terminal.arguments as a; print(a.hide(), open('/proc/self/cmdline').read().split(chr(0)))"
+    code = "import tilewright.cli.terminal.sanitised as a; print(a.hide(), open('/proc/self/cmdline').read().split(chr(0)))"
     words = [
         sys.executable,
         "-c",

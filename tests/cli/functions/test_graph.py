@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from tilewright import KernelError, UsageError, best, cache
-from tilewright.cli.functions.arguments import ArgumentSpec, parse_specs
-from tilewright.cli.functions.asked import FunctionGraph, ask, is_tensor_function, picked
 from tilewright.cli.functions.graph import named, run, summary
-from tilewright.cli.functions.inside import answer
-from tilewright.cli.functions.page import page
-from tilewright.cli.functions.picture import dot_text
-from tilewright.cli.functions.tuned import heaviest
+from tilewright.cli.functions.pictures import dot_text, page
+from tilewright.cli.functions.tracing import FunctionGraph, ask, is_tensor_function, picked
+from tilewright.cli.functions.tracing_process import ArgumentSpec, answer, parse_specs
+from tilewright.cli.functions.tune_function import heaviest
 from tilewright.ir.dtypes import dtype
 from tilewright.ir.kernel import Kernel
 from tilewright.kernels import get

@@ -1,5 +1,5 @@
-"""Where what a command prints goes: to standard output, into the file that `--json` names, or, where it is longer
-than the terminal, to a pager."""
+"""Where what a command prints goes: to standard output, into the file that `--json` names, or, if it is longer than the terminal, to a
+pager."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from ...files.output import replace
+from ...ir.errors import UsageError
 from .sanitised import behind
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ def shown(args: Namespace, command: Command) -> int:
 
 
 def _into_file(args: Namespace, command: Command) -> int:
-    from .json_file import write
 
     page = io.StringIO()
     with contextlib.redirect_stdout(page):
@@ -114,3 +115,24 @@ def _print(text: str, pager: str) -> None:
             continue
     if code == 127:  # the shell found no such pager
         out.write(text)
+
+
+def with_code(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts whose `exit_code` is that of the process: 143, say, where a signal is about to end it."""
+    from ...search.interrupts import process_code
+
+    return {**facts, "exit_code": process_code(facts["exit_code"])}
+
+
+def write(path: str, text: str) -> None:
+    """The result where --json says. Raises UsageError where that cannot be written after all."""
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        replace(path, text)
+    except BrokenPipeError:
+        raise  # the reader has gone, which is no error
+    except OSError as e:
+        again = "the result is in the cache, so the same command with another file gives it again"
+        raise UsageError(f"cannot write --json {path}: {e.strerror}; {again}") from None

@@ -11,8 +11,8 @@ from ...cache.objectives import FRONTS
 from ...ir.errors import UsageError
 from ..cache.query import shape_of
 from ..terminal.style import console, kept_opts, legend, table
-from . import front
-from .rows import ReportEntry, entries, measurements, notes, shown
+from .entries import ReportEntry, entries, measurements, notes, shown
+from .html import front_listing
 
 if TYPE_CHECKING:
     from ..terminal.listing import Listing
@@ -23,13 +23,13 @@ EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matm
 def run(args: Namespace) -> int:
     """Print the best measurement of every kernel the arguments name, or write the page."""
     from ... import cache
-    from . import text as report_text
+    from . import formats
 
     graph, studies = _graph(args), _studies(args)
     with cache.open(args.cache) as store:
         if args.format == "t4" and not args.html:
             rows = [r for r in measurements(store, args) if args.outcome in (None, r.outcome)]
-            print(report_text.as_t4(rows[: args.limit] if args.limit else rows))
+            print(formats.as_t4(rows[: args.limit] if args.limit else rows))
             return 0
         found = entries(store, args)
     if args.html:
@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
         console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
         return 0
     if args.format != "table":
-        print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown}[args.format](found))
+        print({"json": formats.as_json, "csv": formats.as_csv, "markdown": formats.as_markdown}[args.format](found))
         return 0
     out = console(wide=args.wide)
     if not found:
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     out.print(report(found, out.width < NARROW))
     for e in found:
         if e.best.objective in FRONTS:
-            out.print(front.listing(e))
+            out.print(front_listing(e))
     for note in notes(found):
         out.print(note, style="dim", markup=False)
     out.print(legend(), style="dim")
@@ -61,8 +61,8 @@ def _graph(args: Namespace) -> str:
         return ""
     if not args.html:
         raise UsageError("--graph is a part of the page that --html writes; `tune graph` prints it")
-    from ..functions.asked import ask
-    from ..functions.page import section
+    from ..functions.pictures import section
+    from ..functions.tracing import ask
 
     return section(ask(args.graph, None, None))
 

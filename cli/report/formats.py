@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
 from ...cache.ranking import energy_of, scratch_of
-from .rows import COLUMNS, ReportEntry, notes, ratio, shown, timed
+from .entries import COLUMNS, ReportEntry, notes, ratio, shown, timed
 
 if TYPE_CHECKING:
     from ...cache import Row

@@ -1,16 +1,20 @@
-"""A function's kernels as a picture: Graphviz text, and an SVG that needs no Graphviz."""
+"""A function's kernels as Graphviz text, as an SVG that needs no Graphviz, and in HTML: a section of the report, and a page of its own."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from ...ir.kernel_text import kernel_text
 from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:
     from ...tensor.fusion.fusion_facts import GraphFacts, TensorFacts
-    from .asked import FunctionGraph
+    from .tracing import FunctionGraph
+
 
 WIDE, HIGH, GAP_X, GAP_Y = 210, 46, 26, 58
 """Pixels of a box, and between boxes."""
@@ -120,3 +124,72 @@ def _quoted(text: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 30 else text[:29] + "…"
+
+
+def summary(facts: GraphFacts) -> str:
+    """`2 kernels, 17.8 MFLOP, 834 KiB moved; one operation at a time 2.44 MiB (2.9 times as much)`."""
+    many = f"{len(facts.kernels)} kernel{'s' * (len(facts.kernels) != 1)}"
+    text = f"{many}, {count_text(facts.flops)}FLOP, {bytes_text(facts.nbytes)} moved"
+    if facts.unfused > facts.nbytes:
+        text += f"; one operation at a time {bytes_text(facts.unfused)} ({facts.unfused / max(1, facts.nbytes):.2g} times as much)"
+    return text + (f"; {bytes_text(facts.kept)} of intermediates never reach memory" if facts.kept else "")
+
+
+def shape_dtype(t: TensorFacts) -> str:
+    """`float32[64, 128]`."""
+    return f"{t.dtype}[{', '.join(map(str, t.shape))}]"
+
+
+def count_text(n: int) -> str:
+    """`8.39 M`, `12 `: to be followed by a unit."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if n >= limit:
+            return f"{n / limit:.3g} {unit}"
+    return f"{n} "
+
+
+def section(found: FunctionGraph) -> str:
+    """The picture, the kernels and the boundaries."""
+    facts = found.facts
+    tensors = {t.number: t for t in facts.tensors}
+    rows = []
+    for k, kernel in zip(facts.kernels, found.kernels, strict=True):
+        reads = ", ".join(f"{tensors[p].label} {shape_dtype(tensors[p])}" for p in k.inputs)
+        text = f"<details><summary>expression</summary><pre>{escape(kernel_text(kernel))}</pre></details>" if kernel is not None else ""
+        about = f"<small>{escape(', '.join(k.lines))}</small>{text}"
+        cells = (count_text(k.flops) + "FLOP", bytes_text(k.nbytes), bytes_text(k.unfused), bytes_text(k.kept))
+        rows.append(
+            f'<tr><th scope="row">{k.number + 1} {escape(k.name)}{about}</th><td class=wide>{escape(reads)}</td>'
+            + "".join(f"<td class=n>{escape(c)}</td>" for c in cells)
+            + "</tr>"
+        )
+    stored = "".join(
+        f"<tr><td>{escape(t.label)}</td><td>{escape(shape_dtype(t))}</td><td>{escape(t.line)}</td><td class=n>{bytes_text(t.nbytes)}</td><td class=n>{(t.made_by or 0) + 1}</td>"
+        f"<td class=wide>{escape(t.rule)}</td></tr>"
+        for t in facts.tensors
+        if t.made_by is not None
+    )
+    unfolded = "".join(
+        f'<p class="soft">Not in tiles: the contraction at {escape(line)}: {escape(why)}</p>' for line, why in facts.unfolded
+    )
+    heads = (
+        "<th>kernel</th><th>reads</th><th class=n>work</th><th class=n>moved</th><th class=n>one by one</th><th class=n>kept inside</th>"
+    )
+    return (
+        f"<section><h3>{escape(found.path)}</h3><p>{escape(summary(facts))}</p><figure>{svg(facts)}</figure>"
+        f'<h4>Kernels</h4><div class="scroll"><table class=all><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        '<h4>Stored tensors, and the rule that stored each</h4><div class="scroll"><table><thead><tr><th>tensor</th><th>shape</th><th>line</th>'
+        f"<th class=n>bytes</th><th class=n>made by</th><th>why</th></tr></thead><tbody>{stored}</tbody></table></div>{unfolded}</section>"
+    )
+
+
+def page(found: FunctionGraph) -> str:
+    """The section as a page of its own; nothing is fetched from anywhere."""
+    template = (files(__package__.rpartition(".")[0]) / "report" / "report.html").read_text(encoding="utf-8")
+    style = re.search(r"<style>.*?</style>", template, re.S)
+    assert style is not None
+    title = escape(found.path)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title>{style[0]}</head><body><header><h1>{title}</h1></header><main>{section(found)}</main></body></html>\n"
+    )

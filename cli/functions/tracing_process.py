@@ -1,9 +1,10 @@
-"""What a function of tensors is called with: tensors without values, of the shapes that somebody gave.
+"""The process in which a function of tensors is called: `python -m tilewright.cli.functions.tracing_process PARENT_PID`.
 
-For each argument, the first of these that says something:
+It gets tensors without values. What it returns says which kernels compute it; they and their facts are the answer. For each argument,
+the first of these that says something decides its shape and type:
 
 1. `--shape x=64x128,float32` on the command line (`x=` is a single number; the type may be left out),
-2. a function `NAME_inputs()` beside the function `NAME`: a tuple of arguments or a dict by name, trees allowed,
+2. a function `NAME_inputs()` in the same file as the function `NAME`: a tuple of arguments or a dict by name, trees allowed,
 3. an annotation: `x: Annotated[Tensor, (64, 128), "float32"]`,
 4. a default value with a shape and a type, such as a NumPy array.
 
@@ -12,13 +13,22 @@ Other default values are used as they are. Whatever has a shape and a type becom
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as dtype_of
-from ...ir.errors import UsageError
+from ...ir.errors import KernelError, TilewrightError, UsageError
+from ...ir.kernel import Kernel
+from ...kernels import split_path
+from ...kernels.user_process import function_of, namespace_of, serve
+
+if TYPE_CHECKING:
+    from ...tensor.graph.node import TensorNode
+
 
 SHAPE_HELP = "--shape x=64x128,float32"
 DEFAULT_DTYPE = "float32"
@@ -158,3 +168,93 @@ def _annotated(hint: Any, path: str, name: str) -> ArgumentSpec | None:
         else:
             raise UsageError(f'{path}: the annotation of {name} has {part!r}; write Annotated[Tensor, (64, 128), "float32"]')
     return None if shape is None else ArgumentSpec(shape, dtype)
+
+
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "benchmarks"))
+
+
+def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
+    """What `user_file.dumps` takes: facts and kernels, or the error with the user's line."""
+    try:
+        return _graph(path, shape, dtype)
+    except TilewrightError as e:
+        return ("error", type(e).__name__, _with_line(e))
+    except SystemExit as e:
+        return ("error", "KernelError", f"{path} called sys.exit({e.code!r}); it must return tensors")
+    except BaseException as e:
+        return ("error", "KernelError", f"{path} failed: {_line(e)}{type(e).__name__}: {e}")
+
+
+def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
+    from ...tensor.fusion.call_list import KernelCall, call_list, leaves_of
+    from ...tensor.fusion.fusion_facts import graph_facts
+    from ...tensor.tensor import Tensor
+    from ...tensor.trees import flatten
+
+    names = namespace_of(path)
+    given = function_of(path, names)
+    function = inspect.unwrap(given)
+    inputs = names.get(f"{split_path(path)[1]}_inputs")
+    specs = parse_specs(shape) if shape else {}
+    made = Placeholders(path, dtype)
+    arguments = made.arguments(function, inputs if callable(inputs) else None, specs)
+    found, updated = _called(path, function, arguments, given is not function)
+    if isinstance(found, Kernel):
+        raise UsageError(f"{path} returns a Kernel, which is one kernel already: see tune show --kernel {path}")
+    outs = [t.node for t in flatten(found)[0] if isinstance(t, Tensor)] + updated
+    if not outs:
+        raise KernelError(f"{path} returned {type(found).__name__} without a Tensor in it: return what is to be computed")
+    calls = call_list(list({id(n): n for n in outs}.values()))
+    labels = {i: made.labels[id(n)] for i, n in enumerate(leaves_of(outs)) if id(n) in made.labels}
+    kernels = [
+        (c.kernel.name, c.kernel.body, c.kernel.stores, c.kernel.buffers) if isinstance(c, KernelCall) else None for c in calls.calls
+    ]
+    return ("graph", graph_facts(calls, labels).to_json(), kernels)
+
+
+def _called(
+    path: str, function: Callable[..., Any], arguments: dict[str, Any] | tuple[Any, ...], captured: bool
+) -> tuple[Any, list[TensorNode]]:
+    """The result, and new values of tensors that were assigned to. `captured`: the function is under `jit`, and what holds
+    while it is captured holds here."""
+    from ...tensor.running.current_capture import capturing
+
+    try:
+        with capturing(path) if captured else nullcontext() as made:
+            result = function(*arguments) if isinstance(arguments, tuple) else _bound(function, arguments)
+            updated = [] if made is None else [t.node for t, old in made.assigned.values() if t.node is not old]
+        return result, updated
+    except TilewrightError:
+        raise
+    except Exception as e:
+        raise KernelError(f"{path} failed: {_line(e)}{type(e).__name__}: {e}") from e
+
+
+def _bound(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """A call by name, but for what may only be given by position."""
+    parameters = inspect.signature(function).parameters
+    first = [arguments.pop(n) for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY and n in arguments]
+    return function(*first, **arguments)
+
+
+def _with_line(e: TilewrightError) -> str:
+    """The message, with the user's line where it does not name one."""
+    text, line = str(e), _line(e)
+    return text if not line or line.removesuffix(": ") in text else f"{line}{text}"
+
+
+def _line(e: BaseException) -> str:
+    """`file:line: ` of the innermost frame that is not of this package."""
+    import traceback
+
+    frames = [
+        f for f in traceback.extract_tb(e.__traceback__)
+        if (not f.filename.startswith(_OURS) or f.filename.startswith(_NOT_OURS)) and not f.filename.startswith("<")
+        and os.path.basename(f.filename) != "runpy.py"
+    ]  # fmt: skip
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+if __name__ == "__main__":
+    serve(answer)

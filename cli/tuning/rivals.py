@@ -1,5 +1,4 @@
-"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and a library's own
-kernel."""
+"""What `tune run` compares a result with: the peak of the GPU's arithmetic units and its clocks, and a library's own kernel."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
 
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
-    from ..report.sections import clocks as text_of
+    from ..report.html import clocks as text_of
 
     rows = {
         "peak": share.text if share else "",

@@ -81,7 +81,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     file, _ = split_path(path)
     if "\0" in path or not os.path.isfile(file) or ":" not in path:
         raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION")
-    answer = user_file.ask(path, (path, shape, dtype), f"{__package__}.inside")
+    answer = user_file.ask(path, (path, shape, dtype), f"{__package__}.tracing_process")
     try:
         kind, *parts = user_file.loads(answer)
         if kind == "graph":

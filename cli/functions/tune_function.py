@@ -9,10 +9,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss, UsageError
-from ..terminal.json_file import with_code, write
+from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, table
 from ..tuning.manifest import plain, tune_shown
-from .asked import FunctionGraph, ask, picked, split_number
+from .tracing import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:
     from rich.console import Console

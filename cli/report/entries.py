@@ -1,4 +1,6 @@
-"""What a report is about: for each kernel its best row and the history behind it, as columns to show, sort and filter by."""
+"""What a report is about: for each kernel its best row and the history behind it, as columns to show, sort and filter by.
+
+A row's roofline is told by today's limits of the machine: limits that were measured while the machine was busy were too low."""
 
 from __future__ import annotations
 
@@ -15,15 +17,59 @@ from typing import TYPE_CHECKING, Any
 from ...cache.keys import for_text
 from ...cache.objectives import ENERGIES, TIME
 from ...cache.ranking import energy_of, scratch_of
-from ...ir.errors import OptError, UsageError
+from ...devices.limits import DOUBT
+from ...ir.errors import OptError, TilewrightError, UsageError
 from ...measure.roofline import SURE, share
 from ...search.result import joules
 from ..cache.query import same_kernel, shape_of
 from ..terminal.style import bytes_text, duration, factor, rate
-from .limits_now import roofline_s
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
+    from ...measure.roofline import Roofline
+
+
+def roofline_s(row: Row, seconds: float) -> float | None:
+    """The least seconds of a call, as the row has it; where its `seconds` pass that by more than the spread, what this machine's limits say now,
+    if it is this machine's row and a kernel known by name. None where the row says nothing."""
+    kept = row.roofline_s
+    if not kept or seconds <= 0:
+        return kept
+    said = row.facts.get("roofline")
+    spread = said.get("spread", DOUBT) if isinstance(said, dict) else DOUBT
+    if not isinstance(spread, float) or seconds * (1 + spread) >= kept:
+        return kept
+    now = _now(row.name, row.shape, row.dtype, row.device, row.threads, row.target, "DOWNCONVERT" in row.policy)
+    host = row.facts.get("machine")
+    return min(kept, now.seconds) if now is not None and isinstance(host, dict) and host == _machine(row.device) else kept
+
+
+@functools.lru_cache(maxsize=1024)
+def _now(name: str, shape: str, dtype: str, device: str, threads: int, target: str, lossy: bool) -> Roofline | None:
+    """By today's limits; None where the kernel or the device is not to be had here."""
+    import json
+
+    from ... import kernels
+    from ...search.kernel_task import KernelTask
+
+    if name not in kernels.NAMES:
+        return None
+    try:
+        task = KernelTask(name, json.loads(shape), dtype or None, device, threads, allow=("DOWNCONVERT",) if lossy else ())
+        return task.roofline() if task.key.target == target else None
+    except (TilewrightError, ValueError):
+        return None  # another version's kernel or shape: the row says what it can
+
+
+@functools.lru_cache(maxsize=16)
+def _machine(device: str) -> object:
+    from ... import devices
+
+    try:
+        return devices.get(device).fingerprint()
+    except TilewrightError:
+        return None
+
 
 HUGE = 1e21
 
