@@ -1,21 +1,90 @@
-"""Loops, conditions, symbols, phases, memory and groups of threads in C, OpenCL and CUDA."""
+"""Every operation on every type: C, OpenCL and CUDA text against LLVM's code, in every bit."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import hand_built
+import ml_dtypes
 import numpy as np
 import pytest
 import run_text
-from hand_built import grouped_sum, param
+from cuda_build import needs_nvrtc
+from every_op import TYPES, Bench, bench, differences
+from group_programs import ring
+from hand_built import elementwise, exp_half, grouped_sum, masked_sum, matmul, param
+from tensor_programs import Tile
+from tensor_programs import matmul as tensor_matmul
 from tilewright import targets
-from tilewright.ir import BuildError
-from tilewright.ir.dtypes import float32, int32, int64
+from tilewright.devices.cpu import c_compiler as cc
+from tilewright.devices.cpu.engine import elf_symbols
+from tilewright.devices.cuda import nvrtc
+from tilewright.ir import BuildError, DeviceError
+from tilewright.ir.dtypes import dtype, float32, int32, int64
 from tilewright.ir.node import const, sym
 from tilewright.program.builder import Builder
 from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import render
+
+FMA = "fma" in targets.host().features
+
+
+def agree(run: Callable[[Program, list], None], made: Bench, again: Bench, target: targets.Target | None = None) -> None:
+    hand_built.run(made.program, made.arrays, target=target)
+    run(again.program, again.arrays)
+    wrong = differences(again, made)
+    assert not wrong, "\n".join(wrong)
+
+
+LESSER = [t for t in map(targets.named, ("avx2", "x86-64-v2")) if t.arch == targets.host().arch and t.features < targets.host().features]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", LESSER, ids=lambda t: t.name)
+def test_c_for_fewer_instructions(target: targets.Target) -> None:
+    made, again = (bench(8, ("float32", "float64")) for _ in range(2))
+    agree(lambda p, a: run_text.c(p, a, target=target), made, again, target)
+
+
+SOME = ("float32", "int64", "uint8")
+
+
+# vectors that are registers, and those that are pieces of 8, 4 and 1 lanes
+@pytest.mark.slow
+@pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (13, ("float32", "float64", "int16")), (16, ("float32", "float64", "int64"))])
+def test_c(lanes: int, types: tuple[str, ...]) -> None:
+    agree(run_text.c, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (13, SOME), (16, ("float64", "int32"))])
+def test_opencl(lanes: int, types: tuple[str, ...]) -> None:
+    agree(run_text.opencl, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (6, SOME)])
+def test_cuda(lanes: int, types: tuple[str, ...]) -> None:
+    agree(run_text.cuda, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
+
+
+def test_a_difference_is_seen() -> None:
+    made, other = bench(1, ("int32",)), bench(1, ("int32",))
+    hand_built.run(made.program, made.arrays)
+    hand_built.run(other.program, other.arrays)
+    assert differences(other, made) == []
+    y = other.outputs()["y_int32"]
+    y[made.rows["int32"].index("int32x1: mul") * 13 + 2] ^= 1
+    (said,) = differences(other, made)
+    assert said.startswith("int32x1: mul") and said.endswith("1 of 13")
+
+
+# Loops, conditions, symbols, phases, memory and groups of threads in C, OpenCL and CUDA.
+
 
 RUNS = {"c": run_text.c, "opencl": run_text.opencl, "cuda": run_text.cuda}
 lang = pytest.mark.parametrize("lang", RUNS)
@@ -196,3 +265,134 @@ def test_non_temporal_stores(lang: str, name: str) -> None:
     x[:] = np.arange(32)
     RUNS[lang](copy(True), [x, y])
     np.testing.assert_array_equal(y, x)
+
+
+# 16-bit floats in C, OpenCL and CUDA: every value widens exactly, and rounding is to nearest even, from float32 and
+# from float64.
+
+
+HALVES = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+run = pytest.mark.parametrize("lang", RUNS)
+half = pytest.mark.parametrize("name", HALVES)
+EVERY = np.arange(1 << 16, dtype=np.uint16)
+
+
+def convert(lang: str, x: Any, to: str, lanes: int) -> Any:
+    """`x` (a whole number of vectors) cast to another type."""
+    y = np.zeros(len(x), dtype(to).np)
+    program = elementwise([x.dtype.name], to, lanes, len(x), lambda b, v: b.op("cast", v, dtype=dtype(to)))
+    RUNS[lang](program, [x, y])
+    return y
+
+
+def edges(name: str) -> tuple[Any, Any]:
+    """(float32 values at, just below and just above every tie between neighbours, and special ones; what they round to)."""
+    exact = EVERY.view(HALVES[name]).astype("float32")
+    ordered = np.unique(exact[np.isfinite(exact)].astype("float64"))
+    ties = ((ordered[1:] + ordered[:-1]) / 2).astype("float32")
+    x = np.concatenate(
+        [
+            ties,
+            np.nextafter(ties, np.float32(-np.inf)),
+            np.nextafter(ties, np.float32(np.inf)),
+            [np.inf, -np.inf, np.nan, 65519.9, 65520, 3.395e38],
+        ]
+    )
+    x = np.concatenate([x, np.zeros(-len(x) % 16)]).astype("float32")
+    with np.errstate(all="ignore"):
+        return x, x.astype(HALVES[name])
+
+
+def same(got: Any, want: Any) -> None:
+    nan = np.isnan(want.astype("float32"))
+    assert np.isnan(got.astype("float32"))[nan].all()
+    np.testing.assert_array_equal(got.view(f"u{got.itemsize}")[~nan], want.view(f"u{want.itemsize}")[~nan])
+
+
+@pytest.mark.slow
+@run
+@half
+def test_widening_is_exact(lang: str, name: str) -> None:
+    x = EVERY.view(HALVES[name])
+    same(convert(lang, x, "float32", 4), x.astype("float32"))
+
+
+@pytest.mark.slow
+@run
+@half
+def test_narrowing_rounds_to_nearest_even(lang: str, name: str) -> None:
+    x, want = edges(name)
+    same(convert(lang, x, name, 8), want)
+
+
+@pytest.mark.slow
+@run
+@half
+def test_float64_is_rounded_once(lang: str, name: str) -> None:
+    x, _ = edges(name)
+    x = x[np.isfinite(x) & (np.abs(x) < 60000) & (np.abs(x) > 1e-3)][: 1 << 12].astype("float64")
+    # a hair beside a tie: float32 would call it a tie
+    near = np.concatenate([x * (1 + 2.0**-40), x * (1 - 2.0**-40)])
+    every = np.unique(EVERY.view(HALVES[name]).astype("float64"))
+    every = every[np.isfinite(every)]
+    at = np.searchsorted(every, near)
+    want = np.where(near - every[at - 1] < every[at] - near, every[at - 1], every[at]).astype("float32").astype(HALVES[name])
+    same(convert(lang, near, name, 4), want)
+
+
+# The C, OpenCL and CUDA text of small Programs, kept as files: a change of a renderer shows up as a readable
+# difference.
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES: dict[str, Callable[[], Program]] = {
+    "matmul-avx2.c": lambda: matmul(12, 32, 20, 6, 2, 8),
+    "masked_sum-cascadelake.c": masked_sum,
+    "exp-half-neon.c": exp_half,
+    "matmul-opencl-cpu.cl": lambda: matmul(12, 32, 20, 6, 2, 8),
+    "masked_sum-opencl-gpu.cl": masked_sum,
+    "grouped_sum-opencl-gpu.cl": lambda: grouped_sum(False),
+    "exp-half-opencl-gpu.cl": exp_half,
+    "matmul-sm_80.cu": lambda: matmul(8, 16, 20, 4, 2, 4),
+    "masked_sum-sm_90a.cu": masked_sum,
+    "grouped_sum-sm_90a.cu": lambda: grouped_sum(True),
+    "exp-half-sm_90a.cu": exp_half,
+    "ring-sm_80.cu": lambda: ring(mask=True),
+    "tensor_matmul-sm_90a.cu": lambda: tensor_matmul(Tile("mma.m16n8k16.bf16", m=16, n=16, k=32, down=1, high=1, wide=2)),
+}
+
+
+def target(case: str) -> targets.Target:
+    found = targets.named(case.rpartition(".")[0].split("-", 1 if "half" not in case else 2)[-1])
+    return replace(found, lang="c") if case.endswith(".c") else found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text_is_as_recorded(case: str) -> None:
+    text = render(CASES[case](), target(case)).text
+    path = GOLDEN / case
+    if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
+        path.write_text(text)
+    assert text == path.read_text(), f"{case} differs; see this file's head"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.endswith(".c")])
+def test_recorded_c_needs_nothing_from_outside(case: str) -> None:
+    t = target(case)
+    if t.arch != targets.host().arch:
+        pytest.skip(f"a compiler for {t.arch} is not looked for")
+    try:
+        compiler = cc.find()
+    except DeviceError as e:
+        pytest.skip(str(e))
+    assert not elf_symbols(cc.compile_c((GOLDEN / case).read_text(), t, compiler))[1]
+
+
+@pytest.mark.many
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("case", [c for c in CASES if c.endswith(".cu")])
+def test_recorded_cuda_builds(case: str, arch: str) -> None:
+    _, log = nvrtc.compile((GOLDEN / case).read_text(), arch)
+    found = nvrtc.resources(log)
+    assert found and all(r.spill_stores == 0 for r in found.values())
