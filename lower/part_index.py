@@ -35,9 +35,10 @@ def over_parts(node: Node, table: PartTable) -> Node:
 
 def reads_memory(node: Node) -> bool:
     """Whether an index term is computed as values are: it needs a load, a component of a tuple, an operator of integers, or arithmetic of
-    another type than indices have, such as int32 (memoised)."""
+    another type than indices have, such as int32 or float32 (memoised)."""
     for n in pending(node, lambda n: "reads" in n._memo):
-        own = n.op in ("load", "ref", "arg") or n.op in INTEGER or (n.dtype.is_int and n.dtype is not index and n.op != "const")
+        other = n.op != "const" and (n.dtype.is_float or (n.dtype.is_int and n.dtype is not index))
+        own = n.op in ("load", "ref", "arg") or n.op in INTEGER or other
         n._memo["reads"] = own or any(s._memo["reads"] for s in n.src)
     return bool(node._memo["reads"])
 
