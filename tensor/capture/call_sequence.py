@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
 from ..graph.node import HostCall
 from ..running import buffers
-from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
+from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, adopted, made
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from .memory_plan import PlacedCalls, Spot
@@ -81,31 +82,49 @@ class CallSequence:
         """Make all calls. `given`: arguments, then numbers. Returns the fresh arrays."""
         with self._lock:
             fresh = [made(f) for f in self._fresh]
-            try:
-                memory = self._free.pop()
-            except IndexError:
-                memory = SharedArena()
-            try:
-                if memory is not self._arena or memory.version != self._version or MOVES.count != self._moves:
-                    self._look(memory, given)
-                if self.poison:
-                    self._fill()
-                if WATCH.observer is not None:
-                    addresses = [b.address for b in (*given, *fresh)]
-                    for segment in self._segments:
-                        segment.watched(self, addresses, given, fresh)
-                elif self._direct is not None:
+            with self._memory(given):
+                if WATCH.observer is None and self._direct is not None:
                     self._direct(*[b.address for b in given], *[b.address for b in fresh])
                 else:
-                    addresses = [b.address for b in (*given, *fresh)]
-                    for segment in self._segments:
-                        segment.run(self, addresses, given, fresh)
-            finally:
-                self._free.append(memory)
+                    self._run([b.address for b in (*given, *fresh)], given, fresh)
         return fresh
 
+    def run_at(self, given: Sequence[int], fresh: Sequence[int]) -> None:
+        """Make all calls on memory that the caller keeps: addresses of the arguments, and of the fresh arrays, each row-major and as
+        large as the program says. The memory must be the host's."""
+        with self._lock, self._memory(given):
+            if WATCH.observer is None and self._direct is not None:
+                self._direct(*given, *fresh)
+                return
+            at: dict[tuple[str, int], int] = {(s.kind, s.at): p for p, s in enumerate(self.plan.spots)}
+            arrays = [
+                [adopted(self.specs[at[kind, i]], address) if (kind, i) in at else None for i, address in enumerate(addresses)]
+                for kind, addresses in (("given", given), ("fresh", fresh))
+            ]
+            self._run([*given, *fresh], *arrays)  # type: ignore[arg-type]  # nobody asks for an argument that nothing reads
+
+    @contextmanager
+    def _memory(self, given: Sequence[Any]) -> Iterator[None]:
+        """An arena of this run's own, with everything that stays in its place."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = SharedArena()
+        try:
+            if memory is not self._arena or memory.version != self._version or MOVES.count != self._moves:
+                self._look(memory, given)
+            if self.poison:
+                self._fill()
+            yield
+        finally:
+            self._free.append(memory)
+
+    def _run(self, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        for segment in self._segments:
+            (segment.run if WATCH.observer is None else segment.watched)(self, addresses, given, fresh)
+
     # addresses ----------------------------------------------------------------------------------------------------
-    def _look(self, memory: SharedArena, given: Sequence[TensorBuffer]) -> None:
+    def _look(self, memory: SharedArena, given: Sequence[Any]) -> None:
         """Find out where everything lies now that stays there from call to call."""
         self._given = max(self._given, len(given))
         if self.plan.chunks and not self._chunks:

@@ -80,7 +80,7 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         leaves, structure = flatten(result)
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
-    graph = _Graph(made, slots, placeholders, device, tape)
+    graph = GraphOfCapture(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
     return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols, checks=made.checks)
 
@@ -92,7 +92,7 @@ def _device(buffers: Sequence[TensorBuffer], default: str) -> str:
     return next(iter(found), default)
 
 
-class _Graph:
+class GraphOfCapture:
     """Puts together what a capture left."""
 
     def __init__(self, made: Capture, slots: list[TensorNode], placeholders: list[Tensor], device: str, numbers: NumberTape) -> None:

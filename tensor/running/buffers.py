@@ -367,6 +367,17 @@ def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int,
     return buffer
 
 
+def adopted(spec: BufferSpec, at: int) -> TensorBuffer:
+    """Memory of the host that somebody else keeps, by its address: row-major elements of the spec's shape and type."""
+    import numpy as np
+
+    room = np.frombuffer(memoryview((c_char * spec.nbytes).from_address(at)), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
+    buffer = TensorBuffer(spec, room.view(spec.np).reshape(spec.shape), at)
+    buffer.foreign = True
+    ACCOUNT.add(buffer)
+    return buffer
+
+
 def fill(buffer: TensorBuffer, values: Any) -> None:
     """Write values (an array of the buffer's shape, or what NumPy broadcasts to it) into memory of our own."""
     import numpy as np
