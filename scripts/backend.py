@@ -46,8 +46,9 @@ def build_editable(wheel_directory: str, config_settings: dict[str, Any] | None 
 def link_types(root: Path) -> Path:
     """Make `build/stubs/tilewright-stubs` in a checkout, a link for each folder of the package; returns it. mypy wants
     `__init__.pyi` at the top of a package with types only."""
-    listed = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
-    links = {name.split(".")[1]: name.split(".")[1] for name in listed if "." in name} | {"__init__.pyi": "__init__.py"}
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    links = {name.split(".")[1]: name.split(".")[1] for name in settings["packages"] if "." in name} | {"__init__.pyi": "__init__.py"}
+    links |= {name.split(".")[1]: folder for name, folder in settings["package-dir"].items() if "." in name}
     folder = root / STUBS / "tilewright-stubs"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():

@@ -1,0 +1,146 @@
+"""The backend of `torch.compile`: Dynamo's graphs, made functional and taken apart into Core ATen, run on our kernels."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from ...ir.errors import UsageError
+from ...tensor.capture.jit_options import JitOptions
+from .graph import GraphProgram, compile_graph, runner
+from .layout import has_symbols
+
+WHOLE = [
+    "hardtanh",
+    "elu",
+    "gelu",
+    "silu",
+    "mish",
+    "softplus",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "addcmul",
+    "addcdiv",
+    "lerp.Scalar",
+    "lerp.Tensor",
+    "native_layer_norm",
+    "native_group_norm",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+]
+"""Operators that are kept whole, since they are one expression here. (PyTorch's decomposition of attention gives its gradient, which
+stays whole, something else than the logarithms of the denominators that it reads.)"""
+OPTIONS = ("threads", "tune", "cache", "budget", "check")
+
+
+@dataclass
+class CompiledGraph:
+    """A graph of PyTorch's and what it became, by the sizes that it was called with."""
+
+    name: str
+    kind: str
+    programs: dict[tuple[int, ...], GraphProgram] = field(default_factory=dict)
+
+
+GRAPHS: list[CompiledGraph] = []
+"""All graphs of this process, in the order in which they were compiled."""
+_names = itertools.count(1)
+
+
+def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -> Callable[..., Any]:
+    """What `torch.compile(model, backend="tilewright", options={…})` calls with each graph. Options: `threads` (default: as many as
+    PyTorch uses), and `tune`, `cache`, `budget`, `check` as for `tilewright.jit`. Raises UsageError for others."""
+    settings: Mapping[str, Any] = how.get("options") or {}
+    unknown = sorted({*settings} - {*OPTIONS})
+    if unknown:
+        raise UsageError(f"torch.compile(backend='tilewright', options={{{unknown[0]!r}: …}}): known are {', '.join(OPTIONS)}")
+    options = JitOptions(**({"threads": threads()} | dict(settings)))
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        return lambda gm, inputs: compiled_graph(gm, f"graph {next(_names)}", kind, options)
+
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )(module, example_inputs)
+    return made
+
+
+def threads() -> int:
+    """As many as PyTorch uses, if the device has them."""
+    from ...devices import get
+
+    wanted: int = torch.get_num_threads()
+    return max(1, min(wanted, get("cpu").threads))
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's decompositions into Core ATen, without those of operators that are one expression here."""
+    from .operators.table import overload
+
+    found = dict(core_aten_decompositions())
+    for name in WHOLE:
+        found.pop(overload(name), None)
+    return found
+
+
+def compiled_graph(module: fx.GraphModule, name: str, kind: str, options: JitOptions) -> Callable[..., Any]:
+    """A function that runs a graph. Graphs with symbolic sizes are compiled when they are called, once for each set of sizes."""
+    module.graph.eliminate_dead_code()
+    known = CompiledGraph(name, kind)
+    GRAPHS.append(known)
+    places = [n for n in module.graph.nodes if n.op == "placeholder"]
+    sizes = [i for i, n in enumerate(places) if isinstance(n.meta.get("val"), torch.SymInt)]
+    symbolic = any(has_symbols(n.meta.get("val")) for n in places)
+    runs: dict[tuple[int, ...], Callable[[list[Any]], list[Any]]] = {}
+    if not symbolic:
+        known.programs[()] = compile_graph(module, name, options)
+        run = runner(module, known.programs[()])
+        return boxed(run)
+
+    def sized(arguments: list[Any]) -> list[Any]:
+        key = tuple(int(arguments[i]) for i in sizes)
+        key += tuple(d for a in arguments if isinstance(a, torch.Tensor) for d in a.shape) if not sizes else ()
+        if key not in runs:
+            own = with_sizes(module, arguments)
+            known.programs[key] = compile_graph(own, name, options)
+            runs[key] = runner(own, known.programs[key])
+        return runs[key](arguments)
+
+    return boxed(sized)
+
+
+def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
+    """A function of a list, which PyTorch lets us empty."""
+    vars(run)["_boxed_call"] = True
+    return run
+
+
+def with_sizes(module: fx.GraphModule, arguments: Sequence[Any]) -> fx.GraphModule:
+    """The graph with the sizes of these arguments."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    own = fx.GraphModule(module, copy.deepcopy(module.graph))
+    for node in own.graph.nodes:
+        node.meta.pop("val", None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.no_grad():
+        FakeTensorProp(own, mode).propagate(*arguments)
+    for node, a in zip((n for n in own.graph.nodes if n.op == "placeholder"), arguments):
+        node.meta.setdefault("val", a)
+    return own

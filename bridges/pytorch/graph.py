@@ -1,0 +1,329 @@
+"""A graph of ATen operators becomes a list of steps: our compiled functions, and nodes that PyTorch computes itself."""
+
+from __future__ import annotations
+
+import operator as python_operator
+import traceback
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch.utils._pytree import tree_leaves
+
+from ...ir.errors import TilewrightError
+from ...log import logger
+from ...tensor import Tensor
+from ...tensor.capture.addressed import AddressedFunction, GraphRecorder
+from ...tensor.capture.jit_options import JitOptions
+from .dtypes import name_of
+from .layout import ArrayLayout, has_symbols, layout_of, row_major
+from .operators import OPERATORS
+
+log = logger("torch")
+UPDATE = torch.ops.aten.copy_.default
+"""What writes an argument's new values at the end of a graph."""
+CALLS = ("call_function", "call_method", "call_module")
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A node that PyTorch computed, and why. `line`: the user's, where PyTorch knows it."""
+
+    target: str
+    reason: str
+    line: str
+
+
+@dataclass
+class GraphStep:
+    """`function` with the arrays of `inputs`, each in the layout that it was compiled for, makes those of `outputs` and updates those
+    of `updates`; or (`function` is None) PyTorch computes `nodes`."""
+
+    nodes: list[fx.Node]
+    function: AddressedFunction | None = None
+    inputs: list[tuple[fx.Node, ArrayLayout]] = field(default_factory=list)
+    outputs: list[tuple[fx.Node, ArrayLayout]] = field(default_factory=list)
+    updates: list[fx.Node] = field(default_factory=list)
+    dead: list[fx.Node] = field(default_factory=list)
+
+
+@dataclass
+class GraphProgram:
+    """What one graph became for given sizes."""
+
+    steps: list[GraphStep]
+    fallbacks: list[Fallback]
+    nodes: int
+
+
+def compile_graph(module: fx.GraphModule, name: str, options: JitOptions) -> GraphProgram:
+    """Compile a functional graph whose nodes know the tensors that they make (`meta["val"]`), with whole numbers for sizes."""
+    return _Compiler(module, name, options).program()
+
+
+class _Compiler:
+    """`level`: even where a node is ours, odd where it is PyTorch's. A node's level is at least those of its sources, so that all
+    nodes of a level can run as one step, in the order of levels."""
+
+    def __init__(self, module: fx.GraphModule, name: str, options: JitOptions) -> None:
+        self.module, self.name, self.options = module, name, options
+        self.recorder = GraphRecorder(name, options)
+        self.made: dict[fx.Node, Any] = {}
+        self.level: dict[fx.Node, int] = {}
+        self.slots: dict[fx.Node, tuple[Tensor, ArrayLayout]] = {}
+        self.views: dict[fx.Node, Tensor] = {}
+        self.fallbacks: list[Fallback] = []
+        self.updates: list[tuple[fx.Node, fx.Node]] = []
+
+    def program(self) -> GraphProgram:
+        with self.recorder.recording():
+            for node in self.module.graph.nodes:
+                if node.op in ("placeholder", "get_attr"):
+                    self.level[node] = 0
+                elif node.op in CALLS:
+                    self._add(node)
+            steps = self._steps()
+        self._deaths(steps)
+        return GraphProgram(steps, self.fallbacks, sum(n.op in CALLS for n in self.module.graph.nodes))
+
+    # one node -------------------------------------------------------------------------------------------------------
+    def _add(self, node: fx.Node) -> None:
+        value = node.meta.get("val")
+        if not any(isinstance(v, torch.Tensor) for v in tree_leaves(value)):
+            self.level[node] = self._after(node, 1)  # numbers are PyTorch's
+            return
+        if node.target is python_operator.getitem and self.level[node.args[0]] % 2 == 0:
+            self.level[node] = self.level[node.args[0]]
+            self.made[node] = self.made[node.args[0]][node.args[1]]
+            return
+        if node.target is UPDATE and self._update(node):
+            return
+        level = self._after(node, 0)
+        try:
+            self.made[node] = self._computed(node, level)
+            self.level[node] = level
+        except (NotImplementedError, TilewrightError, TypeError, ValueError, IndexError, AttributeError) as e:
+            reason = f"{type(e).__name__}: {e}" if not isinstance(e, NotImplementedError) else str(e)
+            log.debug("%s: PyTorch computes %s: %s", self.name, node.target, "".join(traceback.format_exception(e)))
+            self._leave(node, reason)
+
+    def _leave(self, node: fx.Node, reason: str) -> None:
+        self.level[node] = self._after(node, 1)
+        if node.target is not python_operator.getitem:
+            self.fallbacks.append(Fallback(str(node.target), reason, line_of(node)))
+
+    def _after(self, node: fx.Node, parity: int) -> int:
+        """The least level of this parity that is not before the node's sources."""
+        low = max((self.level[a] for a in node.all_input_nodes), default=0)
+        return low if low % 2 == parity else low + 1
+
+    def _update(self, node: fx.Node) -> bool:
+        """Whether an argument's new values can be written by the step that makes them."""
+        target, source = node.args[0], node.args[1]
+        if not isinstance(target, fx.Node) or target.op != "placeholder" or not isinstance(source, fx.Node):
+            return False
+        level = self._after(node, 0)
+        old, new = target.meta["val"], source.meta["val"]
+        layout = layout_of(old, writable=True)
+        later = any(u is not node and u.op != "output" and self.level.get(u, level + 1) > level for u in target.users)
+        if (
+            source not in self.made
+            or self.level[source] != level
+            or layout is None
+            or later
+            or old.dtype != new.dtype
+            or old.shape != new.shape
+        ):
+            return False
+        self.level[node] = level
+        self.updates.append((target, source))
+        self.made[node] = self.made[source]
+        return True
+
+    def _computed(self, node: fx.Node, level: int) -> Any:
+        function = OPERATORS.get(node.target)
+        if function is None:
+            raise NotImplementedError("no such operator here")
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda a: self._operand(a, level))
+        value = node.meta["val"]
+        if has_symbols(value):
+            raise NotImplementedError("a size that data decides")
+        return _checked(function(value, *args, **kwargs), value)
+
+    def _operand(self, node: fx.Node, level: int) -> Any:
+        """A source of a node of ours: an expression of the same level, or an argument of the step."""
+        if self.level[node] == level and node in self.made:
+            return self.made[node]
+        value = node.meta.get("val")
+        if node.op == "get_attr" and value is None:
+            value = node.meta["val"] = getattr(self.module, str(node.target))
+        if has_symbols(value):
+            raise NotImplementedError("a size that data decides")
+        if isinstance(value, torch.Tensor):
+            return self._argument(node, value)
+        if isinstance(value, (int, float, bool)):
+            return value
+        raise NotImplementedError(f"an operand that is a {type(value).__name__}")
+
+    def _argument(self, node: fx.Node, value: torch.Tensor) -> Tensor:
+        if node not in self.slots:
+            if value.layout is not torch.strided or value.device.type != "cpu":
+                raise NotImplementedError(f"an array on {value.device} with layout {value.layout}")
+            shape = tuple(value.shape)
+            layout = layout_of(value, writable=node.op != "placeholder") or ArrayLayout(
+                shape, row_major(shape), tuple(range(len(shape))), shape, value.dtype
+            )
+            self.slots[node] = (self.recorder.slot(layout.stored, name_of(value.dtype)), layout)
+            self.views[node] = layout.view(self.slots[node][0])
+        return self.views[node]
+
+    # steps ----------------------------------------------------------------------------------------------------------
+    def _steps(self) -> list[GraphStep]:
+        by_level: dict[int, list[fx.Node]] = defaultdict(list)
+        for node in self.module.graph.nodes:
+            if node.op in CALLS:
+                by_level[self.level[node]].append(node)
+        return [self._built(by_level[n]) if n % 2 == 0 else GraphStep(by_level[n]) for n in sorted(by_level)]
+
+    def _built(self, nodes: list[fx.Node]) -> GraphStep:
+        """Our step for these nodes; PyTorch's where it cannot be built, which is a fault of ours, and said once."""
+        try:
+            return self._ours(nodes)
+        except (NotImplementedError, TilewrightError) as e:
+            if not isinstance(e, NotImplementedError):
+                warnings.warn(f"{self.name}: PyTorch computes {len(nodes)} nodes, since Tilewright failed to build them: {e}", stacklevel=2)
+                log.debug("%s: %s", self.name, "".join(traceback.format_exception(e)))
+            self.fallbacks += [Fallback(str(n.target), f"{type(e).__name__}: {e}", line_of(n)) for n in nodes if n.target is not UPDATE]
+            return GraphStep(nodes)
+
+    def _ours(self, nodes: list[fx.Node]) -> GraphStep:
+        inside = set(nodes)
+        outs = [n for n in nodes if isinstance(self.made[n], Tensor) and n.target is not UPDATE and any(u not in inside for u in n.users)]
+        updates = [(old, new) for old, new in self.updates if new in inside]
+        read = {a for n in nodes for a in n.all_input_nodes if a not in inside}
+        read |= {old for old, _ in updates}
+        for old, _ in updates:
+            self._argument(old, old.meta["val"])
+        inputs = [(n, *self.slots[n]) for n in self.module.graph.nodes if n in read and n in self.slots]
+        layouts = [self._output(n) for n in outs]
+        function = self.recorder.compile(
+            [slot for _, slot, _ in inputs],
+            [layout.store(self.made[n]) for n, layout in zip(outs, layouts, strict=True)],
+            [(self.slots[old][0], self.slots[old][1].store(self.made[new])) for old, new in updates],
+        )
+        places = {n: i for i, (n, _, _) in enumerate(inputs)}
+        ordered = sorted((old for old, _ in updates), key=places.__getitem__)
+        return GraphStep(nodes, function, [(n, layout) for n, _, layout in inputs], list(zip(outs, layouts, strict=True)), ordered)
+
+    def _output(self, node: fx.Node) -> ArrayLayout:
+        value = node.meta["val"]
+        shape = tuple(value.shape)
+        return layout_of(value, writable=True) or ArrayLayout(shape, row_major(shape), tuple(range(len(shape))), shape, value.dtype)
+
+    def _deaths(self, steps: Sequence[GraphStep]) -> None:
+        """Which arrays nobody needs after a step."""
+        kept = {n for o in self.module.graph.nodes if o.op == "output" for n in o.all_input_nodes}
+        last: dict[fx.Node, int] = {}
+        for i, step in enumerate(steps):
+            for node in [*(a for n in step.nodes for a in n.all_input_nodes), *step.nodes]:
+                last[node] = i
+        for node, i in last.items():
+            if node.op in CALLS and node not in kept:
+                steps[i].dead.append(node)
+
+
+def _checked(made: Any, value: Any) -> Any:
+    """What an operator made, in the type that PyTorch gives it. Raises NotImplementedError where the shape is another."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_checked(m, v) for m, v in zip(made, value, strict=True))
+    if not isinstance(value, torch.Tensor) or not isinstance(made, Tensor):
+        return made
+    if tuple(made.shape) != tuple(value.shape):
+        raise NotImplementedError(f"the result has shape {list(made.shape)}, not {list(value.shape)}")
+    return made if made.dtype.name == name_of(value.dtype) else made.astype(name_of(value.dtype))
+
+
+def line_of(node: fx.Node) -> str:
+    """The user's line that made a node: its last line of the stack that PyTorch kept."""
+    lines = [x.strip() for x in (node.meta.get("stack_trace") or "").splitlines() if x.strip().startswith("File")]
+    return lines[-1].removeprefix("File ").rpartition(", in ")[0].replace('"', "").replace(", line ", ":") if lines else ""
+
+
+def runner(module: fx.GraphModule, program: GraphProgram) -> Callable[[list[Any]], list[Any]]:
+    """What runs a program: a function of a list of arguments, which it empties."""
+    places = [n for n in module.graph.nodes if n.op == "placeholder"]
+    constants = {n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"}
+    result = next(n for n in module.graph.nodes if n.op == "output").args[0]
+    leaves = list(result) if isinstance(result, (tuple, list)) else [result]
+    run_steps = [_bound(step) for step in program.steps]
+
+    def run(arguments: list[Any]) -> list[Any]:
+        known: dict[fx.Node, Any] = dict(zip(places, arguments))
+        known.update(constants)
+        arguments.clear()
+        for step in run_steps:
+            step(known)
+        return [known[x] if isinstance(x, fx.Node) else x for x in leaves]
+
+    return run
+
+
+def _bound(step: GraphStep) -> Callable[[dict[fx.Node, Any]], None]:
+    if step.function is None:
+        return lambda known: _by_pytorch(step, known)
+    call, results = step.function.run, step.function.results
+    fresh_at = [p.at for p in results if p.kind == "fresh"]
+    by_fresh: dict[int, ArrayLayout] = {}
+    for (_, layout), place in zip(step.outputs, results, strict=True):
+        if place.kind == "fresh":
+            by_fresh.setdefault(place.at, layout)
+    count = len(step.function.fresh)
+    spare = {p.at: node for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "fresh"}
+    layouts = [by_fresh.get(i) for i in range(count)]
+    shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
+    inputs, outputs, dead = step.inputs, step.outputs, step.dead
+
+    def run(known: dict[fx.Node, Any]) -> None:
+        arrays = [_in_layout(known[node], layout) for node, layout in inputs]
+        fresh = [torch.empty_like(known[spare[i]]) if layout is None else layout.empty() for i, layout in enumerate(layouts)]
+        call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh])
+        taken: set[int] = set()
+        for (node, layout), place in zip(outputs, results, strict=True):
+            array = fresh[place.at] if place.kind == "fresh" else arrays[place.at]
+            if shared and (place.kind != "fresh" or place.at in taken):
+                array = layout.empty().copy_(array.as_strided(layout.shape, layout.strides))
+            taken.add(place.at)
+            known[node] = array
+        for i, node in spare.items():
+            known[node].copy_(fresh[i])
+        for node in dead:
+            known.pop(node, None)
+
+    return run
+
+
+def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
+    """The array itself where it lies as it was when the graph was compiled, else a copy that does."""
+    if array.stride() == layout.strides or (layout.plain and array.is_contiguous()):
+        return array.detach() if array.requires_grad else array
+    if (
+        tuple(array.shape) == layout.shape
+        and (found := layout_of(array)) is not None
+        and (found.order, found.stored) == (layout.order, layout.stored)
+    ):
+        return array
+    if layout.plain:
+        return array.contiguous()
+    return torch.empty_strided(layout.shape, layout.strides, dtype=array.dtype).copy_(array)
+
+
+def _by_pytorch(step: GraphStep, known: dict[fx.Node, Any]) -> None:
+    for node in step.nodes:
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+        known[node] = node.target(*args, **kwargs)
+    for node in step.dead:
+        known.pop(node, None)

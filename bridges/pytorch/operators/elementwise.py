@@ -1,0 +1,340 @@
+"""Operators that compute each element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .... import xp
+from ....tensor import Tensor
+from .table import OPERATORS, as_result, common_type, operator, overload, refuse, wanted
+
+UNARY = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "erf",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "reciprocal",
+    "floor",
+    "ceil",
+    "trunc",
+    "sign",
+    "abs",
+    "relu",
+    "square",
+]
+"""Operators that are a tensor's method of the same name, in the type of the result."""
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "true_divide": lambda a, b: a / b,
+    "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "atan2": xp.atan2,
+    "copysign": xp.copysign,
+    "hypot": xp.hypot,
+    "maximum": lambda a, b: a.maximum(b),
+    "minimum": lambda a, b: a.minimum(b),
+    "bitwise_and": xp.bitwise_and,
+    "bitwise_or": xp.bitwise_or,
+    "bitwise_xor": xp.bitwise_xor,
+    "bitwise_left_shift": xp.bitwise_left_shift,
+    "bitwise_right_shift": xp.bitwise_right_shift,
+    "__lshift__": xp.bitwise_left_shift,
+    "__rshift__": xp.bitwise_right_shift,
+    "fmax": lambda a, b: xp.where(xp.isnan(a), b, xp.where(xp.isnan(b), a, xp.maximum(a, b))),
+    "fmin": lambda a, b: xp.where(xp.isnan(a), b, xp.where(xp.isnan(b), a, xp.minimum(a, b))),
+    "logaddexp": xp.logaddexp,
+}
+"""Operators of two operands in the type of the result."""
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+"""Operators of two operands in the type that both have in common."""
+
+LOGICAL = {"logical_and": xp.logical_and, "logical_or": xp.logical_or, "logical_xor": xp.logical_xor}
+VARIANTS = ("Tensor", "Scalar", "default", "Scalar_Tensor", "Tensor_Scalar", "Tensor_Tensor")
+
+
+def _unary(name: str) -> Callable[[Any, Tensor], Any]:
+    return lambda out, /, x: getattr(as_result(x, out), name)()
+
+
+def _whole(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda out, a, b: f(as_tensor(as_result(a, out), out), as_result(b, out))
+
+
+def _compared(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def compare(out: Any, /, a: Any, b: Any) -> Any:
+        kind = common_type(a, b)
+        return f(*(x.astype(kind) if isinstance(x, Tensor) else x for x in (a, b)))
+
+    return compare
+
+
+def _logical(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda out, a, b: f(truth(a), truth(b))
+
+
+def truth(x: Any) -> Any:
+    """A tensor of any type as truth values."""
+    return x if x.dtype.name == "bool" else x != 0
+
+
+def as_tensor(x: Any, out: Any) -> Tensor:
+    """A number as a tensor of the result's type."""
+    return x if isinstance(x, Tensor) else xp.full((), x, dtype=wanted(out))
+
+
+def _fill_table() -> None:
+    for names, make in ((UNARY, _unary),):
+        for name in names:
+            OPERATORS[overload(name)] = make(name)
+    for table, wrap in ((ARITHMETIC, _whole), (COMPARISONS, _compared), (LOGICAL, _logical)):
+        for name, f in table.items():
+            for variant in VARIANTS:
+                found = overload(f"{name}.{variant}")
+                if found is not None:
+                    OPERATORS[found] = wrap(f)
+
+
+_fill_table()
+
+
+@operator("add.Tensor", "add.Scalar")
+def add(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
+    """a + alpha · b."""
+    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+    if wanted(out) == "bool":
+        return a | b if alpha else a
+    return a + (b if alpha == 1 else b * alpha)
+
+
+@operator("sub.Tensor", "sub.Scalar")
+def sub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
+    """a − alpha · b."""
+    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+    return a - (b if alpha == 1 else b * alpha)
+
+
+@operator("rsub.Tensor", "rsub.Scalar")
+def rsub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
+    """b − alpha · a."""
+    return sub(out, b, a, alpha)
+
+
+@operator("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(out: Any, /, a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    """a / b, rounded down or towards zero."""
+    if rounding_mode is None:
+        return as_result(a, out) / as_result(b, out)
+    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+    if rounding_mode == "floor":
+        return a // b
+    if a.dtype.is_float:
+        return (a / b).trunc()
+    down = a // b
+    return xp.where((a % b != 0) & ((a < 0) != (b < 0)), down + 1, down)
+
+
+@operator("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def pow(out: Any, /, a: Any, b: Any) -> Any:
+    """a to the power of b."""
+    return as_tensor(as_result(a, out), out) ** (as_result(b, out) if isinstance(b, Tensor) else b)
+
+
+@operator("neg")
+def neg(out: Any, /, x: Tensor) -> Any:
+    """−x."""
+    return -x
+
+
+@operator("round", "round.decimals")
+def round(out: Any, /, x: Tensor, decimals: int = 0) -> Any:
+    """To the nearest whole number, halves to even ones."""
+    return x.round() if not decimals else refuse("round to decimals")
+
+
+@operator("isnan")
+def isnan(out: Any, /, x: Tensor) -> Any:
+    """Whether each element is NaN."""
+    return x.isnan() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool")
+
+
+@operator("isinf")
+def isinf(out: Any, /, x: Tensor) -> Any:
+    """Whether each element is infinite."""
+    return x.isinf() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool")
+
+
+@operator("logical_not")
+def logical_not(out: Any, /, x: Tensor) -> Any:
+    """Not x."""
+    return x.logical_not() if x.dtype.name == "bool" else x == 0
+
+
+@operator("bitwise_not")
+def bitwise_not(out: Any, /, x: Tensor) -> Any:
+    """All bits the other way."""
+    return ~x
+
+
+@operator("signbit")
+def signbit(out: Any, /, x: Tensor) -> Any:
+    """Whether the sign is negative."""
+    return xp.signbit(x) if x.dtype.is_float else x < 0
+
+
+@operator("silu")
+def silu(out: Any, /, x: Tensor) -> Any:
+    """x · sigmoid(x)."""
+    return x.silu()
+
+
+@operator("mish")
+def mish(out: Any, /, x: Tensor) -> Any:
+    """x · tanh(softplus(x))."""
+    return x.mish()
+
+
+@operator("hardswish")
+def hardswish(out: Any, /, x: Tensor) -> Any:
+    """x · clip(x + 3, 0, 6) / 6."""
+    return x.hardswish()
+
+
+@operator("hardsigmoid")
+def hardsigmoid(out: Any, /, x: Tensor) -> Any:
+    """clip(x + 3, 0, 6) / 6."""
+    return (x + 3.0).clip(0.0, 6.0) / 6.0
+
+
+@operator("hardtanh")
+def hardtanh(out: Any, /, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """x within two bounds."""
+    return x.clip(min_val, max_val)
+
+
+@operator("gelu")
+def gelu(out: Any, /, x: Tensor, approximate: str = "none") -> Any:
+    """x · Φ(x), by erf or by tanh."""
+    return x.gelu(approximate)
+
+
+@operator("leaky_relu")
+def leaky_relu(out: Any, /, x: Tensor, negative_slope: float = 0.01) -> Any:
+    """x, or a part of it below 0."""
+    return xp.where(x > 0, x, x * negative_slope)
+
+
+@operator("elu")
+def elu(out: Any, /, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    """Scaled x, and alpha · (exp(x) − 1) below 0."""
+    return xp.where(x > 0, x * scale, (x * input_scale).minimum(0.0).expm1() * (alpha * scale))
+
+
+@operator("softplus")
+def softplus(out: Any, /, x: Tensor, beta: float = 1, threshold: float = 20) -> Any:
+    """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above the threshold."""
+    soft = x.softplus() if beta == 1 else (x * beta).softplus() / beta
+    return xp.where(x * beta > threshold, x, soft)
+
+
+@operator("clamp", "clamp.Tensor")
+def clamp(out: Any, /, x: Tensor, min: Any = None, max: Any = None) -> Any:
+    """x within bounds, of which one may be None; the upper bound wins."""
+    x = as_result(x, out)
+    for bound, take in ((min, xp.maximum), (max, xp.minimum)):
+        if bound is not None:
+            x = take(x, as_tensor(as_result(bound, out), out))
+    return x
+
+
+@operator("clamp_min", "clamp_min.Tensor")
+def clamp_min(out: Any, /, x: Tensor, min: Any) -> Any:
+    """At least a bound."""
+    return clamp(out, x, min, None)
+
+
+@operator("clamp_max", "clamp_max.Tensor")
+def clamp_max(out: Any, /, x: Tensor, max: Any) -> Any:
+    """At most a bound."""
+    return clamp(out, x, None, max)
+
+
+@operator("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(out: Any, /, condition: Tensor, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b."""
+    return xp.where(truth(condition), as_tensor(as_result(a, out), out), as_result(b, out))
+
+
+@operator("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(out: Any, /, x: Tensor, mask: Tensor, fill: Any) -> Any:
+    """A number where the mask holds."""
+    return xp.where(mask, as_tensor(as_result(fill, out), out), x)
+
+
+@operator("addcmul")
+def addcmul(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
+    """x + value · a · b."""
+    return as_result(x, out) + as_result(a, out) * as_result(b, out) * value
+
+
+@operator("addcdiv")
+def addcdiv(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
+    """x + value · a / b."""
+    return as_result(x, out) + as_result(a, out) / as_result(b, out) * value
+
+
+@operator("lerp.Scalar", "lerp.Tensor")
+def lerp(out: Any, /, a: Tensor, b: Tensor, weight: Any) -> Any:
+    """From a to b."""
+    near = a + weight * (b - a)
+    far = b - (b - a) * (1 - weight)
+    if isinstance(weight, Tensor):
+        return xp.where(weight.abs() < 0.5, near, far)
+    return near if -0.5 < weight < 0.5 else far
+
+
+@operator("threshold_backward")
+def threshold_backward(out: Any, /, grad: Tensor, x: Tensor, threshold: float) -> Any:
+    """The gradient of relu and threshold."""
+    return xp.where(x <= threshold, as_tensor(0, out), grad)
+
+
+@operator("tanh_backward")
+def tanh_backward(out: Any, /, grad: Tensor, y: Tensor) -> Any:
+    """The gradient of tanh by its result."""
+    return grad * (1 - y * y)
+
+
+@operator("sigmoid_backward")
+def sigmoid_backward(out: Any, /, grad: Tensor, y: Tensor) -> Any:
+    """The gradient of sigmoid by its result."""
+    return grad * y * (1 - y)

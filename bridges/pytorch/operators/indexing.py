@@ -1,0 +1,130 @@
+"""Operators that read or write at places which data says, and operators that make arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import xp
+from ....tensor import Tensor, nn
+from .movement import key, steps
+from .table import as_result, operator, refuse, wanted
+
+
+def _places(x: Tensor, indices: Any) -> tuple[Any, ...]:
+    """ATen's list of indices, None for a whole axis. Truth values say how many elements there are, so PyTorch does those."""
+    if any(i is not None and i.dtype.name == "bool" for i in indices):
+        refuse("indices that are truth values")
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
+@operator("index.Tensor", "_unsafe_index.Tensor")
+def index(out: Any, /, x: Tensor, indices: Any) -> Any:
+    """Elements at places."""
+    return x[_places(x, indices)]
+
+
+@operator("gather")
+def gather(out: Any, /, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    """Elements at places along one axis, of as much of the others as the index has."""
+    if not x.ndim or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim % x.ndim):
+        refuse("gather from a part")
+    return x.take_along_axis(index, axis=dim)
+
+
+@operator("index_select")
+def index_select(out: Any, /, x: Tensor, dim: int, index: Tensor) -> Any:
+    """Rows at places."""
+    return x.take(index, axis=dim) if x.ndim and index.ndim else refuse("index_select without dimensions")
+
+
+@operator("embedding")
+def embedding(out: Any, /, weight: Tensor, indices: Tensor, padding_idx: int = -1, scale: bool = False, sparse: bool = False) -> Any:
+    """Rows of a table."""
+    return nn.embedding(weight, indices)
+
+
+def _changed(x: Tensor, at: Any, values: Any) -> Tensor:
+    copy: Tensor = x.__copy__()
+    copy[at] = values
+    return copy
+
+
+@operator("index_put", "_unsafe_index_put")
+def index_put(out: Any, /, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
+    """New elements at places, or added there."""
+    at = _places(x, indices)
+    return x.index_put(at, values) if accumulate else _changed(x, at, values)
+
+
+@operator("scatter_add")
+def scatter_add(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    """Elements added at places along one axis."""
+    if (
+        not x.ndim
+        or index.shape != src.shape
+        or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim % x.ndim)
+    ):
+        refuse("scatter_add of a part")
+    return x.scatter_add(index, src, axis=dim)
+
+
+@operator("scatter.value", "scatter.src")
+def scatter(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Any) -> Any:
+    """One element a row put at its place."""
+    dim %= max(x.ndim, 1)
+    if not x.ndim or isinstance(src, Tensor) or index.shape[dim] != 1:
+        refuse("scatter of several elements a row")
+    if any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim):
+        refuse("scatter of a part")
+    own = [1] * x.ndim
+    own[dim] = x.shape[dim]
+    return xp.where(xp.arange(x.shape[dim]).reshape(tuple(own)) == index, xp.full((), src, dtype=wanted(out)), x)
+
+
+@operator("slice_scatter")
+def slice_scatter(out: Any, /, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    """A slice put into an array."""
+    return _changed(x, key(x, dim, steps(start, end, step)), src)
+
+
+@operator("select_scatter")
+def select_scatter(out: Any, /, x: Tensor, src: Tensor, dim: int, index: int) -> Any:
+    """One place of an axis replaced."""
+    return _changed(x, key(x, dim, index), src)
+
+
+@operator("copy")
+def copy(out: Any, /, x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
+    """Other values in the same shape and type."""
+    return as_result(src, out).expand(tuple(out.shape))
+
+
+@operator("arange", "arange.start", "arange.start_step")
+def arange(out: Any, /, *bounds: Any, **how: Any) -> Any:
+    """Numbers in steps."""
+    start, stop, step = ((0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1))[:3]
+    return xp.arange(start, stop, step, dtype=wanted(out))
+
+
+@operator("full", "full_like", "fill.Scalar", "new_full")
+def full(out: Any, /, like: Any, *rest: Any, **how: Any) -> Any:
+    """One number everywhere."""
+    return xp.full(tuple(out.shape), rest[-1], dtype=wanted(out))
+
+
+@operator("scalar_tensor")
+def scalar_tensor(out: Any, /, number: Any, **how: Any) -> Any:
+    """A number without dimensions."""
+    return xp.full((), number, dtype=wanted(out))
+
+
+@operator("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+def zeros(out: Any, /, *shape: Any, **how: Any) -> Any:
+    """Zeros."""
+    return xp.zeros(tuple(out.shape), dtype=wanted(out))
+
+
+@operator("ones", "ones_like", "new_ones")
+def ones(out: Any, /, *shape: Any, **how: Any) -> Any:
+    """Ones."""
+    return xp.ones(tuple(out.shape), dtype=wanted(out))

@@ -1,0 +1,200 @@
+"""Operators that move elements: views, joins, slices and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import xp
+from ....tensor import Tensor
+from .table import as_result, operator, refuse, wanted
+
+END = 1 << 60
+"""A slice's end above this means the end of the axis."""
+
+
+@operator("clone", "alias", "alias_copy", "detach_copy", "detach", "contiguous", "lift_fresh_copy", "lift_fresh", "positive")
+def same(out: Any, /, x: Tensor, memory_format: Any = None) -> Any:
+    """The same values."""
+    return x
+
+
+@operator("_to_copy", "to.dtype", "prims.convert_element_type")
+def convert(
+    out: Any, /, x: Tensor, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
+    non_blocking: bool = False, copy: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """The same values in another type."""
+    return x.astype(wanted(out))
+
+
+@operator(
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "squeeze",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze",
+    "view_copy",
+    "squeeze_copy",
+    "squeeze_copy.dim",
+    "squeeze_copy.dims",
+    "unsqueeze_copy",
+    "flatten.using_ints",
+    "prims.collapse_view",
+)
+def reshape(out: Any, /, x: Tensor, *shape: Any, **named: Any) -> Any:
+    """Another shape of the same elements."""
+    return x.reshape(tuple(out.shape))
+
+
+@operator("permute", "permute_copy")
+def permute(out: Any, /, x: Tensor, dims: Any) -> Any:
+    """The axes in another order."""
+    return x.permute(tuple(dims))
+
+
+@operator("t", "t_copy")
+def t(out: Any, /, x: Tensor) -> Any:
+    """A matrix transposed; a vector as it is."""
+    return x.T if x.ndim == 2 else x
+
+
+@operator("transpose.int", "transpose_copy.int")
+def transpose(out: Any, /, x: Tensor, a: int, b: int) -> Any:
+    """Two axes exchanged."""
+    return x.swapaxes(a, b) if x.ndim else x
+
+
+@operator("expand", "expand_copy")
+def expand(out: Any, /, x: Tensor, size: Any, implicit: bool = False) -> Any:
+    """Repeated along axes of one element."""
+    return x.expand(tuple(out.shape))
+
+
+@operator("flip")
+def flip(out: Any, /, x: Tensor, dims: Any) -> Any:
+    """Backwards along axes."""
+    return x.flip(axis=tuple(dims)) if dims else x
+
+
+@operator("repeat")
+def repeat(out: Any, /, x: Tensor, repeats: Any) -> Any:
+    """Copies side by side."""
+    return x.tile(tuple(repeats))
+
+
+@operator("roll")
+def roll(out: Any, /, x: Tensor, shifts: Any, dims: Any = ()) -> Any:
+    """Shifted around the ends."""
+    return x.roll(tuple(shifts), axis=tuple(dims)) if dims else x.flatten().roll(shifts[0]).reshape(x.shape)
+
+
+@operator("cat")
+def cat(out: Any, /, tensors: Any, dim: int = 0) -> Any:
+    """Joined along an axis. (Empty vectors of one dimension join anything.)"""
+    parts = [as_result(x, out) for x in tensors if x.shape != (0,) or out.shape == (0,)]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=dim)
+
+
+@operator("stack")
+def stack(out: Any, /, tensors: Any, dim: int = 0) -> Any:
+    """Joined along a new axis."""
+    return xp.stack([as_result(x, out) for x in tensors], axis=dim)
+
+
+@operator("tril")
+def tril(out: Any, /, x: Tensor, diagonal: int = 0) -> Any:
+    """The lower triangle."""
+    return x.tril(k=diagonal)
+
+
+@operator("triu")
+def triu(out: Any, /, x: Tensor, diagonal: int = 0) -> Any:
+    """The upper triangle."""
+    return x.triu(k=diagonal)
+
+
+@operator("diagonal")
+def diagonal(out: Any, /, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A diagonal of two axes, as the last axis."""
+    return x.moveaxis((dim1, dim2), (-2, -1)).diagonal(offset=offset)
+
+
+def key(x: Any, dim: int, at: Any) -> tuple[Any, ...]:
+    """What indexes one axis and leaves the others whole."""
+    return (*(slice(None),) * (dim % x.ndim), at)
+
+
+def steps(start: int | None, end: int | None, step: int) -> slice:
+    """ATen's start, end and step as a slice."""
+    return slice(start, None if end is None or end > END else end, step)
+
+
+@operator("select.int", "select_copy.int")
+def select(out: Any, /, x: Tensor, dim: int, index: int) -> Any:
+    """One place of an axis."""
+    return x[key(x, dim, index)]
+
+
+@operator("slice.Tensor", "slice_copy.Tensor")
+def slice_(out: Any, /, x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """Some places of an axis."""
+    return x[key(x, dim, steps(start, end, step))]
+
+
+@operator("split.Tensor", "split_copy.Tensor", "split_with_sizes", "split_with_sizes_copy")
+def split(out: Any, /, x: Tensor, sizes: Any, dim: int = 0) -> Any:
+    """Pieces along an axis."""
+    return x.split([piece.shape[dim] for piece in out], dim)
+
+
+@operator("unbind.int", "unbind_copy.int")
+def unbind(out: Any, /, x: Tensor, dim: int = 0) -> Any:
+    """Every place of an axis by itself."""
+    return list(x.unstack(axis=dim))
+
+
+@operator("unfold")
+def unfold(out: Any, /, x: Tensor, dim: int, size: int, step: int) -> Any:
+    """Windows of an axis, their elements as a new last axis."""
+    if not x.ndim:
+        return x.reshape((1,))
+    dim %= x.ndim
+    first = xp.arange(out.shape[dim]).reshape((-1, 1)) * step
+    return x.take(first + xp.arange(size).reshape((1, size)), axis=dim).moveaxis(dim + 1, -1)
+
+
+def widths(x: Tensor, padding: Any) -> list[tuple[int, int]]:
+    """ATen's padding, which begins with the last axis, as (before, after) of each axis."""
+    found = [(0, 0)] * x.ndim
+    for i in range(len(padding) // 2):
+        found[-1 - i] = (padding[2 * i], padding[2 * i + 1])
+    return found
+
+
+@operator("constant_pad_nd")
+def constant_pad(out: Any, /, x: Tensor, pad: Any, value: Any = 0) -> Any:
+    """A border of one number; a negative width cuts."""
+    wide = widths(x, pad)
+    cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(wide, x.shape, strict=True))
+    x = x[cut] if any(a < 0 or b < 0 for a, b in wide) else x
+    return x.pad([(max(a, 0), max(b, 0)) for a, b in wide], value)
+
+
+@operator("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(out: Any, /, x: Tensor, padding: Any) -> Any:
+    """A border that mirrors what is inside of the last element."""
+    return refuse("reflection of cut edges") if min(padding) < 0 else x.pad(widths(x, padding), 0, "reflect")
+
+
+@operator("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(out: Any, /, x: Tensor, padding: Any) -> Any:
+    """A border of the last elements: a gather of clamped places along each axis."""
+    for axis, (before, after) in enumerate(widths(x, padding)):
+        if before < 0 or after < 0:
+            refuse("replication of cut edges")
+        if before or after:
+            n = x.shape[axis]
+            x = x.take((xp.arange(n + before + after) - before).clip(0, n - 1), axis=axis)
+    return x

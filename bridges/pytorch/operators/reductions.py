@@ -1,0 +1,187 @@
+"""Operators that reduce axes, scan them, or sort along them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .... import xp
+from ....tensor import Tensor
+from .elementwise import truth
+from .table import as_result, axes, operator, refuse, wanted
+
+
+@operator("sum", "sum.dim_IntList")
+def sum(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Sums."""
+    return as_result(x, out).sum(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("mean", "mean.dim")
+def mean(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Means."""
+    return as_result(x, out).mean(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("prod", "prod.dim_int")
+def prod(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Products."""
+    return as_result(x, out).prod(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("any", "any.dim", "any.dims")
+def any_(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether one is true."""
+    return as_result(truth(x).any(axis=axes(x, dim), keepdims=keepdim), out)
+
+
+@operator("all", "all.dim", "all.dims")
+def all_(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether all are true."""
+    return as_result(truth(x).all(axis=axes(x, dim), keepdims=keepdim), out)
+
+
+@operator("amax")
+def amax(out: Any, /, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+    """Maxima."""
+    return x.max(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("amin")
+def amin(out: Any, /, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+    """Minima."""
+    return x.min(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("max")
+def max_(out: Any, /, x: Tensor) -> Any:
+    """The largest element."""
+    return x.max()
+
+
+@operator("min")
+def min_(out: Any, /, x: Tensor) -> Any:
+    """The least element."""
+    return x.min()
+
+
+@operator("argmax")
+def argmax(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The place of the first maximum."""
+    return x.argmax(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
+
+
+@operator("argmin")
+def argmin(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The place of the first minimum."""
+    return x.argmin(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
+
+
+@operator("max.dim")
+def max_dim(out: Any, /, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """Maxima and their places."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    return x.max(axis=dim, keepdims=keepdim), x.argmax(axis=dim, keepdims=keepdim)
+
+
+@operator("min.dim")
+def min_dim(out: Any, /, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """Minima and their places."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    return x.min(axis=dim, keepdims=keepdim), x.argmin(axis=dim, keepdims=keepdim)
+
+
+def _correction(correction: Any) -> float:
+    return 1.0 if correction is None else float(correction)
+
+
+@operator("var.correction")
+def var(out: Any, /, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Variances."""
+    return x.var(axis=axes(x, dim), correction=_correction(correction), keepdims=keepdim)
+
+
+@operator("std.correction")
+def std(out: Any, /, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Standard deviations."""
+    return var(out, x, dim, correction=correction, keepdim=keepdim).sqrt()
+
+
+@operator("var_mean.correction")
+def var_mean(out: Any, /, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Variances and means."""
+    return var(out, x, dim, correction=correction, keepdim=keepdim), x.mean(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("logsumexp")
+def logsumexp(out: Any, /, x: Tensor, dim: Any, keepdim: bool = False) -> Any:
+    """Logarithms of sums of exponentials."""
+    return as_result(x, out).logsumexp(axis=axes(x, dim), keepdims=keepdim)
+
+
+@operator("linalg_vector_norm")
+def vector_norm(out: Any, /, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Norms of vectors."""
+    x, kept = as_result(x, out), {"axis": axes(x, dim), "keepdims": keepdim}
+    if ord == 2:
+        return (x * x).sum(**kept).sqrt()
+    if ord == 1:
+        return x.abs().sum(**kept)
+    if abs(ord) == math.inf:
+        return x.abs().max(**kept) if ord > 0 else x.abs().min(**kept)
+    if ord == 0:
+        return as_result((x != 0).sum(**kept), out)
+    return (x.abs() ** ord).sum(**kept) ** (1.0 / ord)
+
+
+@operator("cumsum")
+def cumsum(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+    """Running sums."""
+    return as_result(x, out).cumsum(dim) if x.ndim else as_result(x, out)
+
+
+@operator("cumprod")
+def cumprod(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+    """Running products."""
+    return as_result(x, out).cumprod(dim) if x.ndim else as_result(x, out)
+
+
+@operator("_softmax")
+def softmax(out: Any, /, x: Tensor, dim: int, half_to_float: bool) -> Any:
+    """Exponentials over their sum."""
+    return as_result(x, out).softmax(dim) if x.ndim else xp.ones((), dtype=wanted(out))
+
+
+@operator("_log_softmax")
+def log_softmax(out: Any, /, x: Tensor, dim: int, half_to_float: bool) -> Any:
+    """The logarithm of softmax."""
+    return as_result(x, out).log_softmax(dim) if x.ndim else xp.zeros((), dtype=wanted(out))
+
+
+@operator("_softmax_backward_data")
+def softmax_backward(out: Any, /, grad: Tensor, y: Tensor, dim: int, input_dtype: Any) -> Any:
+    """The gradient of softmax by its result."""
+    return as_result(grad * y - y * (grad * y).sum(axis=dim, keepdims=True), out) if y.ndim else xp.zeros((), dtype=wanted(out))
+
+
+@operator("_log_softmax_backward_data")
+def log_softmax_backward(out: Any, /, grad: Tensor, y: Tensor, dim: int, input_dtype: Any) -> Any:
+    """The gradient of log_softmax by its result."""
+    return as_result(grad - y.exp() * grad.sum(axis=dim, keepdims=True), out) if y.ndim else xp.zeros((), dtype=wanted(out))
+
+
+@operator("sort", "sort.stable")
+def sort(out: Any, /, x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+    """In order, and the places they come from; equal ones in their order."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    places = x.argsort(axis=dim, descending=descending)
+    return x.take_along_axis(places, axis=dim), places
+
+
+@operator("topk")
+def topk(out: Any, /, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The k largest or least, and their places."""
+    return x.topk(k, axis=dim) if largest and x.ndim else refuse("topk of the least")

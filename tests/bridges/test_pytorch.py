@@ -1,0 +1,244 @@
+"""`torch.compile(model, backend="tilewright")` computes what PyTorch does, and says what PyTorch computed itself."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tilewright.ir import UsageError
+
+torch = pytest.importorskip("torch")
+from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
+from tilewright.bridges.pytorch.operators import OPERATORS  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache of the test's own, random numbers that are the same each time, nothing compiled before."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    bridge.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Any, **how: Any) -> Any:
+    return torch.compile(model, backend=bridge.backend, **how)
+
+
+def close(ours: Any, theirs: Any, tolerance: float = 2e-5) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).reshape(*x.shape[:2], 3, 4, 8).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "perceptron": (lambda: nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 10), nn.LogSoftmax(-1)), (8, 24)),
+    "convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3)),
+        (2, 3, 12, 12),
+    ),
+    "overlapping pools": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)), (2, 2, 11, 13)),
+    "groups": (
+        lambda: nn.Sequential(nn.Conv1d(4, 8, 3, groups=2), nn.GroupNorm(2, 8), nn.SiLU(), nn.ConvTranspose1d(8, 3, 4, 2)),
+        (2, 4, 15),
+    ),
+    "norms": (lambda: nn.Sequential(nn.LayerNorm(20), nn.Linear(20, 20), nn.Softplus(), nn.RMSNorm(20), nn.ELU()), (6, 20)),
+    "attention": (Attention, (2, 9, 32)),
+    "transformer": (lambda: nn.TransformerEncoderLayer(32, 4, 48, dropout=0.0, batch_first=True), (2, 7, 32)),
+    "recurrent": (lambda: nn.GRUCell(12, 16), (5, 12)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_of_training_is_pytorchs(name: str) -> None:
+    """Results, gradients of parameters and inputs, and buffers that the model changes."""
+    make, shape = MODELS[name]
+    model = make()
+    other = copy.deepcopy(model)
+    x = torch.randn(shape)
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    ours, expected = compiled(model)(mine), other(theirs)
+    close(ours, expected)
+    ours.square().mean().backward()
+    expected.square().mean().backward()
+    close(mine.grad, theirs.grad)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        close(a.grad, b.grad)
+    for a, b in zip(model.buffers(), other.buffers(), strict=True):
+        close(a, b)
+    assert "backward" in bridge.report() and not bridge.fallbacks()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_other_types(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    model = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 8)).to(kind).eval()
+    x = torch.randn(4, 16, dtype=kind)
+    with torch.no_grad():
+        close(compiled(model)(x), model(x), {"float64": 1e-12, "float16": 4e-3, "bfloat16": 3e-2}[dtype])
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "arithmetic": lambda x, y, i: (x + 2 * y, x - y, x / (y.abs() + 1), x // (y.abs() + 1), x % 0.7, 1 - x, x**2, (y.abs() + 0.1) ** x),
+    "rounding": lambda x, y, i: (x.floor(), x.ceil(), x.round(), x.trunc(), torch.div(x, 0.3, rounding_mode="trunc")),
+    "whole numbers": lambda x, y, i: (i // 3, i % 3, i - 5, i & 3, i | 8, i ^ 5, i << 1, torch.div(i - 4, 3, rounding_mode="trunc"), i.sum()),
+    "comparisons": lambda x, y, i: (x < y, x >= 0.5, i == 2, (x > 0) & (y > 0), ~(x > 0), torch.where(x > y, x, 0.0), i > 1.5),
+    "functions": lambda x, y, i: (x.exp(), x.abs().log1p(), x.sin(), x.tanh(), x.erf(), x.sigmoid(), torch.atan2(x, y), x.sign(), x.rsqrt()),
+    "activations": lambda x, y, i: (F.gelu(x), F.gelu(x, approximate="tanh"), F.leaky_relu(x), F.elu(x, 1.5), F.hardswish(x), F.mish(x),
+                                    F.softplus(x, 2, 3), F.hardtanh(x), F.relu6(x), F.silu(x), F.selu(x), F.hardsigmoid(x)),
+    "bounds": lambda x, y, i: (x.clamp(-0.5, 0.5), x.clamp(min=y), x.maximum(y), torch.fmax(x, y), i.clamp(max=2)),
+    "sums": lambda x, y, i: (x.sum(), x.mean(0), x.prod(1), x.amax((0, 1)), x.var(1), x.std(0, keepdim=True), x.norm(), x.norm(1, dim=1)),
+    "places": lambda x, y, i: (x.argmax(), x.argmin(1), *x.max(0), *x.min(1), x.cumsum(1), x.logsumexp(1), x.cumprod(0)),
+    "orders": lambda x, y, i: (*x.sort(1), *x.topk(3), x.argsort(0, descending=True), (x > 0).any(1), (x > 9).all()),
+    "views": lambda x, y, i: (x.T.contiguous(), x[1:, ::2], x[:, None], x.flip(1), x.roll(1, 0), x.unfold(1, 3, 2), x.diagonal(1), x[-1]),
+    "joins": lambda x, y, i: (torch.cat([x, y], 1), torch.stack([x, y]), *x.chunk(2, 1), *x.unbind(0), x.repeat(2, 1), x.expand(2, 5, 8)),
+    "padding": lambda x, y, i: (F.pad(x, (1, -2), value=3.0), F.pad(x[None], (2, 1), "reflect"), F.pad(x[None], (2, 3), "replicate"),
+                                F.pad(x[None], (1, 2), "circular"), x.tril(1), x.triu()),
+    "gathers": lambda x, y, i: (x[i[:, 0]], x.gather(1, i), x.index_select(0, i[0]), F.embedding(i, x), torch.take_along_dim(x, i, 1)),
+    "scatters": lambda x, y, i: (x.index_add(0, i[:, 0], y), x.scatter_add(1, i, y), x.masked_fill(y > 0, 0.0), F.one_hot(i[0], 5),
+                                 x.index_put((i[:, 0],), y, accumulate=True)),
+    "pictures": lambda x, y, i: (F.interpolate(x[None, None], scale_factor=1.7), F.avg_pool2d(x[None, None], 2), F.adaptive_avg_pool2d(x[None], (5, 4)),
+                                 F.interpolate(x[None, None], size=(7, 3), mode="bilinear")),
+    "products": lambda x, y, i: (x @ y.T, torch.addmm(x[:, :5], x, y.T, beta=0.5), torch.einsum("ij,kj->ik", x, y), x[0].dot(y[1]), torch.outer(x[0], y[0])),
+    "changes": lambda x, y, i: (x.clone().add_(1), x.clone().index_fill_(0, i[0, :1], 2.0), x.new_zeros(3), torch.arange(2, 9, 3), x.new_full((2,), 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_tensors(name: str) -> None:
+    x, y, i = torch.randn(5, 8), torch.randn(5, 8), torch.randint(0, 5, (5, 8))
+    ours = compiled(FUNCTIONS[name])(x, y, i)
+    for mine, theirs in zip(ours, FUNCTIONS[name](x, y, i), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+def test_results_lie_as_pytorchs_do() -> None:
+    """Channels last in, channels last out; a transposed input is no copy; a slice with gaps is right."""
+    model = nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last).eval()
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        ours, theirs = compiled(model)(x), model(x)
+        close(ours, theirs)
+        assert ours.stride() == theirs.stride()
+        f = lambda a: a * 2 + 1  # noqa: E731
+        for a in (torch.randn(6, 4).T, torch.randn(8, 9)[1:7:2, 2:5], torch.randn(1, 4).expand(5, 4), torch.randn(3, 0)):
+            close(compiled(f)(a), f(a))
+            torch._dynamo.reset()
+
+
+def test_sizes_that_change() -> None:
+    """One graph by Dynamo for all lengths; a program of ours for each."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    fast = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for n in (3, 5, 3, 9):
+            x = torch.randn(n, 8)
+            close(fast(x), model(x))
+    assert bridge.report().count("graph") == 3
+
+
+def test_what_is_not_ours_is_pytorchs_and_listed() -> None:
+    def f(x: Any) -> Any:
+        return (torch.fft.rfft(x * 2).abs() + 1).sum(-1)
+
+    x = torch.randn(3, 16)
+    close(compiled(f)(x), f(x))
+    found = bridge.fallbacks()
+    assert any("fft" in b.target for b in found) and all(b.reason for b in found)
+    assert any(str(Path(__file__).name) in b.line for b in found)
+    assert "PyTorch: aten._fft_r2c.default" in bridge.report()
+
+
+def test_a_failing_operator_is_said_once_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.ir import KernelError
+
+    def fails(*args: Any) -> Any:
+        raise KernelError("planted")
+
+    monkeypatch.setitem(OPERATORS, torch.ops.aten.sin.default, fails)
+    x = torch.randn(4, 4)
+    close(compiled(lambda x: x.sin() * 2)(x), x.sin() * 2)
+    assert [b.reason for b in bridge.fallbacks()] == ["KernelError: planted"]
+
+
+def test_an_option_that_nobody_knows() -> None:
+    with pytest.raises(Exception, match="known are threads, tune") as e:
+        compiled(lambda x: x + 1, options={"thread": 1})(torch.ones(3))
+    assert "UsageError" in repr(e.value) or isinstance(e.value, UsageError)
+
+
+def test_nan_branches_copies_and_threads() -> None:
+    model = nn.Linear(6, 6)
+    with torch.no_grad():
+        model.weight[0, 0] = float("nan")
+
+    def branches(x: Any) -> Any:
+        y = model(x)
+        return y * 2 if x.sum() > 0 else y - 1
+
+    x = torch.randn(4, 6).abs()
+    fast = compiled(branches)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), branches(x), equal_nan=True)
+        torch.testing.assert_close(fast(-x), branches(-x), equal_nan=True)
+        module = compiled(nn.Linear(6, 3))
+        twin = copy.deepcopy(module)
+        close(twin(x), module(x))
+        results: list[Any] = []
+        threads = [threading.Thread(target=lambda: results.append(module(x))) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert len(results) == 4 and all(torch.equal(r, results[0]) for r in results)
+
+
+def test_compare_finds_the_first_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    x = torch.randn(4, 6)
+    assert bridge.compare(model, x) is None
+    right = OPERATORS[torch.ops.aten.tanh.default]
+    monkeypatch.setitem(OPERATORS, torch.ops.aten.tanh.default, lambda out, x: right(out, x) * 1.01)
+    found = bridge.compare(model, x)
+    assert found is not None and found.target == "aten.tanh.default" and found.error > found.bound
+    assert len(found.script.splitlines()) <= 40
+    done = subprocess.run([sys.executable, "-c", found.script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.count("tensor(") == 2, done.stderr
+
+
+def test_tuned_kernels_are_used(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)).eval()
+    x = torch.randn(16, 32)
+    with torch.no_grad():
+        found = bridge.tune(model, x, budget="3s", cache=str(tmp_path / "tuned.db"))
+        assert found.kernels == 2 and found.tuned >= 1 and "exact" in bridge.report()
+        close(compiled(model)(x), model(x))
+
+
+def test_the_public_name_and_the_entry_point() -> None:
+    import tilewright.torch
+
+    assert tilewright.torch.report is bridge.report and "tilewright" in torch._dynamo.list_backends()
+    done = subprocess.run([sys.executable, "-c", "import torch; print(torch.__file__)"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stdout.startswith(str(ROOT / "torch"))
