@@ -13,12 +13,11 @@ import numpy as np
 from ..program.hopper import WARPGROUP, MBar, WarpgroupProduct
 from ..program.program import Instr, Program, Role, Roles
 from ..targets.tensor_rows import wgmma_named
-from .cluster import Agent, Cluster, Waiting
-from .mbarriers import MBarrierState
-from .memory import Clock
+from .cluster import Agent, Cluster, MBarrierState, Waiting
 from .ops import Array
-from .products import PendingAccumulator, addresses, fragment, multiplied
+from .tensor_core_units import PendingAccumulator, addresses, fragment, multiplied
 from .threads import On, ThreadBatch
+from .worker_memory import Clock
 
 
 class HopperBatch(ThreadBatch):

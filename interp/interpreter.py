@@ -15,16 +15,15 @@ from ..ir.node import Node
 from ..program.hopper import MapNumbers, numbers
 from ..program.ops import HOPPER, MATRIX_LOADS, PAGE
 from ..program.program import Block, For, If, Instr, Mem, Phase, Program, Roles, Val, bodies, statements, touched
-from .boxes import BoxMover, aligned
 from .cluster import Cluster
-from .code import NESTED, Coder
-from .collective import multiplier
+from .generated_python import NESTED, Coder
 from .group_memory import GroupMemory
 from .hopper_batch import HopperBatch
-from .hopper_memory import HopperMemory
-from .memory import Clock, WorkerBuffer, WorkerMemory
+from .hopper_memory import BoxMover, HopperMemory, aligned
 from .ops import Array
+from .tensor_core_units import multiplier
 from .threads import ThreadBatch, batches
+from .worker_memory import Clock, WorkerBuffer, WorkerMemory
 
 # group code -------------------------------------------------------------------------------------------------
 # Turns each phase of several threads into the source of a Python function over arrays of threads (see `threads`).
@@ -286,7 +285,7 @@ class HopperRun:
     @staticmethod
     def _whole(batch: HopperBatch, own: HopperMemory, boxes: BoxMover, function: Any, symbols: tuple[int, ...]) -> Any:
         yield from function(batch, boxes, batch.item, batch.thread, *symbols)
-        own.copied.end()
+        own.copies.end()
         batch.finish()
 
     def _group(self, rank: int, maps: Sequence[MapNumbers], code: Any) -> tuple[HopperBatch, HopperMemory, BoxMover, Any]:
@@ -298,7 +297,7 @@ class HopperRun:
         names = {**self.scope, **self.coder.globals}
         for name, s in accesses:
             names[name] = own.access(s)
-        names["copies"] = own.copied
+        names["copies"] = own.copies
         exec(code, names)
         pieces = [own.piece(Mem("param", m.map.param, m.map.dtype)) for m in maps]
         return batch, own, BoxMover(batch, maps, pieces), names[f"hopper{self.phase}"]
@@ -340,7 +339,7 @@ def run(
     lowered with `expand=False`.
 
     Phases with Hopper's asynchronous units run a cluster at a time, roles as coroutines (`cluster`): boxes land as late as they may,
-    and who touches shared memory must know of those before, by vector clocks (`shared_bytes`).
+    and who touches shared memory must know of those before, by vector clocks (`cluster.SharedBytes`).
 
     Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles. `races=False`
     is for Programs whose barriers are still to be placed: threads of one group run a statement at a time together,

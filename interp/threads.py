@@ -14,8 +14,8 @@ import numpy as np
 from ..ir.errors import VerifyError
 from ..program.program import Instr, Program
 from ..program.text import locate
-from .memory import Clock
 from .ops import Array
+from .worker_memory import Clock
 
 MOST = 2048
 """Threads run side by side at most, unless one group has more."""

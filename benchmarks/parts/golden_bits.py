@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tilewright import targets
-from tilewright.interp.collective import WARP, fragments, matrix_places, tiles
+from tilewright.interp.tensor_core_units import WARP, fragments, matrix_places, tiles
 from tilewright.ir.dtypes import DType, uint16
 from tilewright.ir.errors import TilewrightError, UsageError
 from tilewright.ir.node import const

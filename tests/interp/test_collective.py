@@ -9,7 +9,7 @@ import pytest
 from group_programs import param, program, shared
 from tensor_programs import Tile, matmul, operands, product
 from tilewright.interp import run
-from tilewright.interp.collective import fragments, tiles
+from tilewright.interp.tensor_core_units import fragments, tiles
 from tilewright.ir.dtypes import float32, int32, uint8, uint16
 from tilewright.ir.errors import InternalError, VerifyError
 from tilewright.lower.passes.barriers import place

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from tilewright.interp import run
-from tilewright.interp.code import Coder
+from tilewright.interp.generated_python import Coder
 from tilewright.interp.interpreter import GroupCoder
 from tilewright.ir.dtypes import bool_, float32, index, int32
 from tilewright.ir.node import FUNCTIONS, const

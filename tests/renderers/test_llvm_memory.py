@@ -347,7 +347,7 @@ FAULT = Path(__file__).parent / "llvm_faults" / "division_of_idle_lanes.ll"
 FAULTY = (20, 21, 22)
 """Versions of LLVM with that fault."""
 LANES = (
-    "renderers/llvm", "interp/code.py", "interp/ops.py", "program/ops.py", "program/builder.py", "lower/arithmetic",
+    "renderers/llvm", "interp/generated_python.py", "interp/ops.py", "program/ops.py", "program/builder.py", "lower/arithmetic",
     "devices/cpu/engine.py", "tests/support/every_op.py", "tests/support/idle_lanes.py", "tests/support/lane_operations.py",
 )  # fmt: skip
 """What decides how a lane is computed, natively and by the interpreter: where it changes, all is checked again."""

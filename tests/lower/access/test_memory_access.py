@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from in_place_kernels import KERNELS, check_in_place_compiled, check_in_place_twin
 from random_schedules import TARGETS, grow, pick_target, shared_axis
 from tilewright import best, interp, kernels, targets
-from tilewright.interp.memory import WorkerMemory
+from tilewright.interp.worker_memory import WorkerMemory
 from tilewright.ir import Kernel, KernelBuilder, OptError, absolute, cast, float32, float64, int32, maximum, minimum, uint8, where
 from tilewright.ir.buffer import Extent
 from tilewright.ir.evaluation import evaluate
