@@ -20,8 +20,8 @@ from .threads import On, ThreadBatch
 Pick = Callable[..., tuple[Array, Array, "Array | None"]]
 
 
-class Piece(Protocol):
-    """A piece of memory (`group_memory.GroupBuffer`)."""
+class CopyEnd(Protocol):
+    """The memory that a copy reads or writes (`group_memory.GroupBuffer`)."""
 
     name: str
     data: Array
@@ -46,12 +46,12 @@ class _UnderWay:
     thread's, and what comes from where (−1: zeros are written)."""
 
     instr: Instr
-    to: Piece
+    to: CopyEnd
     at: Array
     lane: Array
     group: Array
     values: Array
-    source: Piece
+    source: CopyEnd
     read: Array
 
     def some(self, which: Array) -> _UnderWay:
@@ -80,7 +80,7 @@ class AsyncCopies:
             who = int(self.batch.me[p.lane[0]])
             self.batch.fail("a copy is under way when its thread ends: nobody waited for it", p.instr, who)
 
-    def start(self, s: Instr, pieces: tuple[Piece, Piece], picks: tuple[Pick, Pick], nothing: Any, storage: Any) -> Callable[..., None]:
+    def start(self, s: Instr, pieces: tuple[CopyEnd, CopyEnd], picks: tuple[Pick, Pick], nothing: Any, storage: Any) -> Callable[..., None]:
         """A function (on, to, source[, mask]) that begins copies. `pieces` and `picks`: of the destination and the source."""
         (to, source), (pick_to, pick_source), batch, lanes = pieces, picks, self.batch, s.copy.lanes
 
