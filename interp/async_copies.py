@@ -60,7 +60,7 @@ class _UnderWay:
         return _UnderWay(self.instr, self.to, *parts, self.source, self.read[which])
 
 
-class AsyncCopies:
+class PendingCopies:
     """The copies of one phase's threads."""
 
     def __init__(self, batch: ThreadBatch) -> None:

@@ -15,7 +15,7 @@ from ..ir.dtypes import DType
 from ..program.ops import ASYNCS, CONSECUTIVE, MATRIX_LOADS
 from ..program.program import Instr, Mem, touched
 from ..program.text import locate
-from .async_copies import AsyncCopies, Pick
+from .async_copies import PendingCopies, Pick
 from .ops import Array, zero
 from .tensor_core_units import matrix_reader
 from .threads import On, ThreadBatch
@@ -280,7 +280,7 @@ class GroupMemory:
         self.mems = [m for s in accesses for m, _ in touched(s)]
         every = [(m.space, m.base, written) for s in accesses for m, written in touched(s)]
         self.both = {(space, base) for space, base, written in every if written} & {e[:2] for e in every if not e[2]}
-        self.copies = AsyncCopies(batch)
+        self.copies = PendingCopies(batch)
 
     def begin(self) -> None:
         """Other groups run from now on."""
