@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ..targets import Target
     from .limits import Limits
 
-SPECIAL, FREE, SIGNED = 1, 2, 4
-"""Flags of an element that is compared: by kind, for it is not finite in its type; not at all; as a zero with a sign."""
+SPECIAL, FREE = 1, 2
+"""Flags of an element that is compared: by kind, for it is not finite in its type; not at all."""
 _HUGE = 2 << 20
 
 
 class SourceLike(Protocol):
-    """Rendered code, as the renderers hand it over (devices do not import them)."""
+    """Rendered code, as the renderers hand it over."""
 
     @property
     def text(self) -> str:
@@ -197,31 +197,18 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`count` elements of `dtype` at handle `result`, to be compared with those at `value`: float64 for floats, else the same type.
+    """`count` elements of `dtype` at handle `result`, to be compared with those at `reference`: float64 for floats, else the same type.
 
-    An element's error is |result − value| · weight (`weight`: handle of float32s; 0: 0 where equal, else 2; floats have
-    weights). Of floats, an infinite result where the value is finite counts as `overflow`, what rounds to infinity; NaN
-    and errors above `most` are `most`. `flags`: handle of a byte an element (SPECIAL, FREE, SIGNED), or 0."""
+    An element's error is |result − reference| · weight (`weight`: handle of float32s; 0: 0 where equal, else 2; floats have weights).
+    `flags`: handle of a byte an element (SPECIAL, FREE), or 0: one that is not finite in its type is 0 where it is of the same kind, else
+    infinite; one that is not compared is 0."""
 
     dtype: DType
     count: int
     result: int
-    value: int
+    reference: int
     weight: int = 0
     flags: int = 0
-    overflow: float = float("inf")
-    most: float = 1e30
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The largest error, the first element that has it (-1 where all are 0), how many errors are above 1, and how many of those
-    elements are floats of 0xFF bytes."""
-
-    worst: float
-    at: int
-    bad: int
-    untouched: int
 
 
 class Memory(ABC):
@@ -266,6 +253,6 @@ class Memory(ABC):
         """Copy `nbytes` bytes of one buffer to another."""
         raise UsageError("this memory copies through the host")
 
-    def compare(self, c: Comparison) -> Found:
-        """Compare on the device. Raises DeviceError for an element type that it cannot."""
+    def compare(self, c: Comparison) -> float:
+        """The largest error, NaN where one is. Raises DeviceError for an element type that the device cannot compare."""
         raise UsageError("this memory is compared on the host")

@@ -140,6 +140,15 @@ def element(memory: Memory, handle: int, of: DType, at: int) -> Any:
     return view(ctypes.addressof(room), of, (1,))[0]
 
 
+def download(memory: Memory, handle: int, of: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The elements of a buffer."""
+    import numpy as np
+
+    out = np.empty(shape, of.np)
+    memory.read(handle, out.ctypes.data, out.nbytes)
+    return out
+
+
 def upload(memory: Memory, a: np.ndarray[Any, Any]) -> int:
     """A buffer that holds an array. Raises MeasureError where there is no room."""
     handle = memory.alloc(a.nbytes)

@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "lower": frozenset({"ir", "targets", "opts", "program"}),
     "heuristics": frozenset({"ir", "targets", "opts", "program", "lower"}),
     "renderers": frozenset({"ir", "targets", "program"}),
-    "devices": frozenset({"files", "ir", "targets", "program"}),
+    "devices": frozenset({"files", "ir", "targets", "program", "renderers"}),
     "cache": frozenset({"files", "ir", "targets", "opts"}),
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),

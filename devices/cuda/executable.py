@@ -5,18 +5,19 @@ Timing stands events between calls that are queued while the GPU waits, so that 
 from __future__ import annotations
 
 import ctypes
-import struct
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ...ir.dtypes import DType
-from ...ir.errors import DeviceError, UsageError
+from ...ir.errors import BuildError, DeviceError, UsageError
 from ...program import abi
 from ...program.hopper import MapNumbers, numbers
 from ...program.program import Signature
-from ..base import FREE, SIGNED, SPECIAL, Comparison, Executable, Found, Memory, Packed
+from ...renderers import render
+from ..base import Comparison, Executable, Memory, Packed
+from ..comparing import THREADS, by_threads, groups
 from .libcuda import encode
 from .session import CudaSession
 
@@ -83,145 +84,35 @@ def _batch(s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[
     return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]
 
 
-# Results compared where they are: a CUDA kernel that finds the largest error, its place, and how many elements are
-# wrong.
-#
-# The rules are those of `devices.base.Comparison`, in float64 with one rounding an operation, so that the host's
-# comparison gives the same bits. Each thread goes through every so-many-th element in ascending order and keeps the
-# first of the largest errors; the threads of a group agree on the smallest place, and the host on that of all groups.
-
-
-THREADS = 256
-_EACH = 16
-"""Groups that a multiprocessor is given."""
-_RESULT = struct.Struct("dqqq")
-"""What a group writes: largest error, its place, wrong elements, untouched ones."""
-_STORED = {
-    "float64": "double", "float32": "float", "float16": "unsigned short", "bfloat16": "unsigned short", "int64": "long long", "int32": "int",
-    "int16": "short", "int8": "signed char", "uint64": "unsigned long long", "uint32": "unsigned", "uint16": "unsigned short", "uint8": "unsigned char",
-    "bool": "unsigned char",
-}  # fmt: skip
-_WIDEN = {
-    "float64": "return x;",
-    "float32": "return (double)x;",
-    "bfloat16": "return (double)__uint_as_float((unsigned)x << 16);",
-    # a subnormal half is a whole number of 2^-24; else the exponent's bias is 15 here and 1023 there
-    "float16": """const long long e = x >> 10 & 31, m = x & 1023, sign = (long long)(x >> 15 & 1);
-    double v = __longlong_as_double((e == 31 ? 2047ll : e + 1008) << 52 | m << 42);
-    if (!e) v = (double)m * 5.9604644775390625e-08;
-    return sign ? -v : v;""",
-}
-_FLOAT = """    const double infinity = __longlong_as_double(0x7ff0000000000000ll);
-    double wide = widened(got);
-    const bool infinite = fabs(wide) == infinity;
-    if (infinite && fabs(value) < infinity) wide = wide < 0.0 ? -{overflow} : {overflow};
-    double error = fabs(wide - value) * (double)weight;
-    if (!(error <= {most})) error = {most};
-    const bool same = (wide != wide && value != value) || (infinite && value == value && wide < 0.0 == sign(value));
-    if (flags & {special} && same) error = 0.0;
-    if (flags & {signed} && wide == 0.0 && sign(wide) != sign(value)) error = {most};"""
-_EQUAL = "    double error = {} ? 0.0 : 2.0;"
-_WEIGHED = "    double error = fabs((double){0}got - (double){0}value) * (double)weight;"
-_KERNEL = """static __device__ bool sign(double x) {{ return __double_as_longlong(x) < 0; }}
-static __device__ double widened({stored} x) {{
-    {widen}
-}}
-static __device__ double error_of({stored} got, {wanted} value, float weight, unsigned flags) {{
-{rule}
-    return flags & {free} ? 0.0 : error;
-}}
-struct Best {{ double worst; long long at, bad, untouched; }};
-static __device__ bool better(const Best& a, const Best& b) {{ return a.worst > b.worst || (a.worst == b.worst && a.at >= 0 && (b.at < 0 || a.at < b.at)); }}
-extern "C" __global__ void __launch_bounds__({threads}) {name}(const {stored}* got, const {wanted}* value, const float* weight,
-                                                       const unsigned char* flags, Best* out, long long count) {{
-    __shared__ Best all[{threads}];
-    Best mine = {{0.0, -1, 0, 0}};
-    for (long long i = blockIdx.x * {threads}ll + threadIdx.x; i < count; i += gridDim.x * {threads}ll) {{
-        const {stored} x = got[i];
-        const double error = error_of(x, value[i], weight ? weight[i] : 1.0f, flags ? flags[i] : 0u);
-        if (error > mine.worst) mine.worst = error, mine.at = i;
-        if (error > 1.0) mine.bad++, mine.untouched += {untouched};
-    }}
-    all[threadIdx.x] = mine;
-    for (unsigned half = {threads} / 2; half; half /= 2) {{
-        __syncthreads();
-        if (threadIdx.x < half) {{
-            Best& a = all[threadIdx.x];
-            const Best& b = all[threadIdx.x + half];
-            if (better(b, a)) a.worst = b.worst, a.at = b.at;
-            a.bad += b.bad, a.untouched += b.untouched;
-        }}
-    }}
-    if (!threadIdx.x) out[blockIdx.x] = all[0];
-}}
-"""
-
-
-def name(of: DType, weighed: bool) -> str:
-    """The kernel that compares elements of a type, integers with weights or without."""
-    return f"compare_{of.name}{'_weighed' if weighed and not of.is_float else ''}"
-
-
-def text(c: Comparison) -> str:
-    """The kernel's text. Raises DeviceError for an element type that has none."""
-    of, stored = c.dtype, _STORED.get(c.dtype.name)
-    if stored is None or (of.is_float and not c.weight):
-        raise DeviceError(f"{of.name} is not compared on the GPU")
-    if of.is_float:
-        rule = _FLOAT.format(overflow=repr(float(c.overflow)), most=repr(float(c.most)), special=SPECIAL, signed=SIGNED)
-    elif c.weight:
-        rule = _WEIGHED.format("!!" if of.kind == "b" else "")
-    else:
-        rule = _EQUAL.format("!got == !value" if of.kind == "b" else "got == value")
-    ones = {"float64": "__double_as_longlong(x) == -1", "float32": "__float_as_int(x) == -1"}.get(of.name, "x == 0xffff")
-    return _KERNEL.format(
-        stored=stored,
-        wanted="double" if of.is_float else stored,
-        widen=_WIDEN[of.name] if of.is_float else "return (double)x;",
-        rule=rule,
-        free=FREE,
-        threads=THREADS,
-        name=name(of, bool(c.weight)),
-        untouched=f"({ones})" if of.is_float else "0",
-    )
-
-
-def groups(count: int, cores: int) -> int:
-    """Groups of a comparison of so many elements."""
-    return max(1, min(-(-count // THREADS), cores * _EACH))
-
-
-def finished(raw: bytes) -> Found:
-    """What all groups found."""
-    worst, at, bad, untouched = 0.0, -1, 0, 0
-    for w, i, b, u in _RESULT.iter_unpack(raw):
-        if w > worst or (w == worst and 0 <= i < at):
-            worst, at = w, i
-        bad, untouched = bad + b, untouched + u
-    return Found(worst, at, bad, untouched)
-
-
 class Comparing:
     """The comparison kernels of a session, each built when it is first needed."""
 
     def __init__(self, s: CudaSession) -> None:
         self._s = s
-        self._kernels: dict[Comparison, Any] = {}
-        self._room = 0
+        self._kernels: dict[tuple[str, bool, bool], CudaExecutable] = {}
+        self._room = self._size = 0
 
-    def compare(self, c: Comparison) -> Found:
+    def compare(self, c: Comparison) -> float:
         """As `Memory.compare`. Call it with the session's lock held."""
         driver = self._s.use()
-        kind = Comparison(c.dtype, 0, 0, 0, int(bool(c.weight)), 0, c.overflow, c.most)
+        kind = c.dtype.name, bool(c.weight), bool(c.flags)
+        maxima = groups(c.count) * THREADS
         if kind not in self._kernels:
-            self._kernels[kind] = self._s.kernel(text(kind), name(c.dtype, bool(c.weight)))
-        count = groups(c.count, self._s.target.cores)
-        if not self._room:
-            self._room = driver.alloc(_RESULT.size * self._s.target.cores * _EACH)
-        driver.bind(self._kernels[kind], count, THREADS, 0, (c.result, c.value, c.weight, c.flags, self._room, c.count))()
-        raw = ctypes.create_string_buffer(_RESULT.size * count)
-        driver.download(ctypes.addressof(raw), self._room, len(raw))
-        return finished(raw.raw)
+            source = render(by_threads(c.dtype, kind[1], kind[2]), self._s.target)
+            try:
+                self._kernels[kind] = CudaExecutable(self._s, self._s.build(source.text), source.signature)
+            except BuildError as e:
+                raise DeviceError(f"{c.dtype.name} is not compared on the GPU: {e}") from e
+        if self._size < maxima:
+            if self._room:
+                driver.free(self._room)
+            self._room, self._size = 0, 0
+            self._room, self._size = self._s.alloc(8 * (maxima + THREADS)), maxima
+        worst = self._room + 8 * maxima
+        self._kernels[kind].run([*filter(None, (c.result, c.reference, c.weight, c.flags)), self._room, worst], [c.count])
+        largest = (ctypes.c_double * THREADS)()
+        driver.download(ctypes.addressof(largest), worst, 8 * THREADS)
+        return math.nan if any(x != x for x in largest) else max(largest)
 
 
 _KEPT = 256
@@ -276,7 +167,7 @@ class CudaMemory(Memory):
                 driver.copy(to, source, nbytes)
                 driver.wait()
 
-    def compare(self, c: Comparison) -> Found:
+    def compare(self, c: Comparison) -> float:
         with self._s.lock:
             return self._comparing.compare(c)
 

@@ -187,11 +187,12 @@ class CudaSession:
 
     def kernel(self, text: str, name: str) -> Any:
         """A kernel of ours, for `Driver.bind`; it is kept as long as the session."""
-        module = self.use().load(self._build(text))
+        module = self.use().load(self.build(text))
         self._modules.append(module)
         return self.driver.function(module, name)
 
-    def _build(self, text: str) -> bytes:
+    def build(self, text: str) -> bytes:
+        """Machine code of CUDA text of ours. Raises BuildError."""
         from . import nvrtc
 
         return nvrtc.compile(text, self.target.cpu)[0]

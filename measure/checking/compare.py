@@ -1,8 +1,6 @@
-"""The compare kernel: verifies a whole output at memory speed, in code made by the same renderer as the candidates.
+"""Outputs compared on this processor: with the reference at memory speed (`devices.comparing`), and with those of a candidate's first run.
 
-For floats it returns the largest |result − reference| · weight, for integers 2 where any element differs. Maxima keep NaN. It is
-tried on a planted error before it is trusted; where the device cannot build it, NumPy compares (`verify.check`).
-"""
+The compare kernel is tried on a planted error before it is trusted; where the device cannot build it, NumPy compares (`verify.check`)."""
 
 from __future__ import annotations
 
@@ -11,11 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.dtypes import DType, dtype, float32, float64, index
+from ...devices.comparing import by_chunks, rows, stored
+from ...ir.dtypes import float64
 from ...ir.errors import TilewrightError
-from ...ir.node import const
-from ...program.builder import Builder
-from ...program.program import Mem, Param, Phase, Program, Val
 from ..operands import Operands, Region, view
 from .verify import RACE, Expect, Verdict, check
 
@@ -24,65 +20,6 @@ if TYPE_CHECKING:
 
     from ...devices import Device, Executable
     from ..operands import Operands
-
-
-_CHUNK = 1 << 14
-
-
-def rows(n: int, lanes: int) -> int:
-    """Rows of the compare kernel's `worst`."""
-    rest = n % _CHUNK
-    return n // _CHUNK + (rest >= lanes) + (rest % lanes > 0)
-
-
-def program(of: DType, n: int, lanes: int) -> Program:
-    """Parameters: result (n,) `of`, reference (n,) float64 (integers: `of`), weight (n,) float32 (floats only), worst
-    (rows, lanes) float64: the lane-wise maxima of each chunk of 16384 elements, the rest, and the last n mod lanes."""
-    ref = float64 if of.is_float else of
-    params = [Param("result", of, (n,), "in"), Param("reference", ref, (n,), "in")]
-    if of.is_float:
-        params.append(Param("weight", float32, (n,), "in"))
-    out = len(params)
-    chunks, rest = n // _CHUNK, n % _CHUNK
-    params.append(Param("worst", float64, (rows(n, lanes), lanes), "out"))
-    worst = Mem("param", out, float64, 0, 8)
-    b = Builder()
-    phases: list[Phase] = []
-
-    def span(first: Val, count: int, width: int, row: Val) -> None:
-        lo, hi = first, b.op("add", first, b.const(count))
-        with b.loop("i", lo, hi, width, [b.const(0.0, float64, width)]) as loop:
-            loop.yields = [b.op("max", loop.carried[0], _error(b, of, ref, loop.var, width))]
-        best = b.splat(loop.results[0], lanes) if width == 1 else loop.results[0]
-        b.store(worst, b.op("mul", row, b.const(lanes)), best)
-
-    if chunks:
-        with b.phase(const(chunks), ()) as phase:
-            span(b.op("mul", phase.item, b.const(_CHUNK)), _CHUNK, lanes, phase.item)
-        phases.append(phase)
-    if rest:
-        with b.phase(const(1), ()) as phase:
-            full = rest // lanes * lanes
-            if full:
-                span(b.const(chunks * _CHUNK), full, lanes, b.const(chunks))
-            if rest - full:
-                span(b.const(chunks * _CHUNK + full), rest - full, 1, b.const(rows(n, lanes) - 1))
-        phases.append(phase)
-    return Program(f"compare_{of.name}", tuple(params), (), phases)
-
-
-def _error(b: Builder, of: DType, ref: DType, at: Val, lanes: int) -> Val:
-    assert at.dtype is index
-    got = b.load(Mem("param", 0, of, 0, of.size), at, lanes, invariant=True)
-    want = b.load(Mem("param", 1, ref, 0, ref.size), at, lanes, invariant=True)
-    if not of.is_float:
-        return b.op("select", b.op("ne", got, want), b.const(2.0, float64, lanes), b.const(0.0, float64, lanes), dtype=float64)
-    weight = b.op("cast", b.load(Mem("param", 2, float32, 0, 4), at, lanes, invariant=True), dtype=float64)
-    if of.narrow:
-        got = b.op("cast", got, dtype=float32)
-    if of.size < 8:
-        got = b.op("cast", got, dtype=float64)
-    return b.op("mul", b.op("abs", b.op("sub", got, want)), weight)
 
 
 class Comparer:
@@ -111,9 +48,9 @@ class Comparer:
     def _prepare(self, device: Device, n: int) -> None:
         from ...renderers import render
 
-        of = self.expect.dtype if self.expect.dtype.kind != "b" else dtype("uint8")
+        of = stored(self.expect.dtype)
         lanes = max(1, device.target.vector_bytes // 8)
-        made = program(of, n, lanes)
+        made = by_chunks(of, n, lanes)
         self._run = device.load(device.build(render(made, device.target)), made.signature, 1)
         # as candidates' outputs do, it ends at an inaccessible page: a device whose code writes elsewhere must not spoil this process
         shape = (rows(n, lanes), lanes)
@@ -261,21 +198,18 @@ class FirstOutputs:
 
     def _describe(self, name: str, address: int) -> str:
         place = self._host.places[name]
-        base = self._at[name]
-        other = (_bytes(base, place.nbytes) != _bytes(address, place.nbytes)).reshape(-1, place.dtype.size).any(axis=1)
-        at = int(other.argmax())
-        was, now = (view(a, place.dtype, place.shape).reshape(-1)[at] for a in (base, address))
-        return changed(name, place.shape, at, was, now, int(other.sum()))
+        return changed(name, place.shape, *(view(a, place.dtype, place.shape).reshape(-1) for a in (self._at[name], address)))
 
 
-def changed(name: str, shape: tuple[int, ...], at: int, was: Any, now: Any, count: int) -> str:
-    """What an output has of another run, in words: element `at` is the first, `count` have changed."""
-    from math import prod
-
+def changed(name: str, shape: tuple[int, ...], before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> str:
+    """Which element of an output has other bits after another run, in words. The arrays are flat, and differ."""
     import numpy as np
 
+    bits = np.dtype(f"u{before.itemsize}")
+    other = before.view(bits) != after.view(bits)
+    at = int(other.argmax())
     where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape)) if shape else ""
-    return f"{name}[{where}] was {was} and is {now}; {count} of {prod(shape)} elements changed ({RACE})"
+    return f"{name}[{where}] was {before[at]} and is {after[at]}; {int(other.sum())} of {math.prod(shape)} elements changed ({RACE})"
 
 
 def _bytes(address: int, nbytes: int) -> np.ndarray[Any, Any]:

@@ -1,8 +1,9 @@
 """Results judged in the device's own memory: what `compare.Checker` and `compare.FirstOutputs` do on the host, where the device can
-compare (`Memory.compares`). References go there once; of a result only what is wrong with it comes back.
+compare (`Memory.compares`). References go there once; a right result stays there.
 
-The verdict is the host's to the bit, and its text too. It is tried on small arrays before it is trusted (`trusted`), and against NumPy on
-the first candidate of every kind of inputs (`Bench.check`)."""
+The verdict is the host's to the bit: what the device finds wrong comes to the host, where NumPy judges and describes it. The device is
+tried on small arrays before it is trusted (`trusted`), and against NumPy on the first candidate of every kind of inputs
+(`Bench.check`)."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...devices.base import FREE, SIGNED, SPECIAL, Comparison, Found
-from ...ir.dtypes import OVERFLOW, DType, dtype, float32, float64
+from ...devices.base import FREE, SPECIAL, Comparison
+from ...ir.dtypes import DType, dtype, float32, float64, uint8
 from ...ir.errors import DeviceError, MeasureError
-from ..device_operands import element, upload
-from .verify import WORST, Expect, Verdict, check, described
+from ..device_operands import download, upload
+from .compare import changed
+from .verify import Expect, Verdict, check
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,18 +53,26 @@ class DeviceExpect:
         _free(self._memory, [self._value, self._weight, self._flags])
 
     def check(self, handle: int) -> Verdict:
-        """The verdict of `verify.check` on the output at a handle. Raises DeviceError for types that are not compared there."""
-        top = OVERFLOW[self.dtype.name] if self.dtype.is_float else 0.0
-        c = Comparison(self.dtype, prod(self.shape), handle, self._value, self._weight, self._flags, top, WORST)
-        found = self._memory.compare(c)
-        if found.worst <= 1.0:
-            return Verdict(found.worst)
-        value = element(self._memory, self._value, float64 if self.dtype.is_float else self.dtype, found.at)
-        weight = element(self._memory, self._weight, float32, found.at) if self._weight else None
-        got = element(self._memory, handle, self.dtype, found.at)
-        return Verdict(
-            found.worst, described(self.name, self.shape, found.worst, found.at, (got, value, weight), found.bad, found.untouched)
-        )
+        """The verdict of `verify.check` on the output at a handle: an error above 1 is judged and described by NumPy. Raises DeviceError for
+        types that are not compared there."""
+        error = self.error(handle)
+        if error <= 1.0:
+            return Verdict(error)
+        got = download(self._memory, handle, self.dtype, self.shape)
+        return check(self._fetched(), got.ctypes.data)
+
+    def error(self, handle: int) -> float:
+        """The largest error of the output at a handle over its bound, as the device has it."""
+        return self._memory.compare(Comparison(self.dtype, prod(self.shape), handle, self._value, self._weight, self._flags))
+
+    def _fetched(self) -> Expect:
+        """The reference, back on the host."""
+        n = (prod(self.shape),)
+        value = download(self._memory, self._value, float64 if self.dtype.is_float else self.dtype, n)
+        weight = download(self._memory, self._weight, float32, n) if self._weight else None
+        flags = download(self._memory, self._flags, uint8, n) if self._flags else None
+        special, free = (None if flags is None else flags & bit != 0 for bit in (SPECIAL, FREE))
+        return Expect(self.name, self.dtype, self.shape, value, weight, special if self.dtype.is_float else None, free)
 
 
 def _free(memory: Memory, handles: Sequence[int]) -> None:
@@ -75,7 +85,7 @@ def _flags(expect: Expect) -> Array | None:
     """A byte an element, as `Comparison.flags`; None where no element needs one."""
     import numpy as np
 
-    masks = [(SPECIAL, expect.special), (FREE, expect.free), (SIGNED, expect.signed)]
+    masks = [(SPECIAL, expect.special), (FREE, expect.free)]
     known = [np.multiply(m, bit, dtype=np.uint8) for bit, m in masks if m is not None]
     return np.bitwise_or.reduce(known) if known else None
 
@@ -136,9 +146,9 @@ def trusted(of: DType, weight: Array | None, memory: Memory) -> None:
             for at in planted:
                 got[at] = np.nan if of.is_float else ~got[at]
             memory.write(result, got.ctypes.data, got.nbytes)
-            here, there = check(small, got.ctypes.data), judge.check(result)
-            if here != there:
-                raise DeviceError(f"the device's comparison says {there}, NumPy {here}")
+            here, there = check(small, got.ctypes.data), judge.error(result)
+            if (there <= 1.0) != here.ok or (here.ok and there != here.error):
+                raise DeviceError(f"the device's comparison says {there}, NumPy {here.error}")
         memory.compare(Comparison(_bits(of), n, result, result))
     finally:
         judge.free()
@@ -173,14 +183,8 @@ class DeviceFirstOutputs:
         """Which element of this set's outputs has other bits than what was kept, or ''."""
         for name, handle, nbytes in self._operands.written(handles):
             place = self._operands.place(name)
-            found = self._memory.compare(Comparison(_bits(place.dtype), nbytes // place.dtype.size, handle, self._copies[name]))
-            if found.bad:
-                return self._describe(name, handle, found)
+            bits, count = _bits(place.dtype), nbytes // place.dtype.size
+            if self._memory.compare(Comparison(bits, count, handle, self._copies[name])) > 1.0:
+                before, after = (download(self._memory, h, place.dtype, (count,)) for h in (self._copies[name], handle))
+                return changed(name, place.shape, before, after)
         return ""
-
-    def _describe(self, name: str, handle: int, found: Found) -> str:
-        from .compare import changed
-
-        place = self._operands.place(name)
-        was, now = (element(self._memory, h, place.dtype, found.at) for h in (self._copies[name], handle))
-        return changed(name, place.shape, found.at, was, now, found.bad)

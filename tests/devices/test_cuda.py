@@ -488,7 +488,7 @@ def test_timing_stops_at_its_limit(device: FakeCudaDevice, monkeypatch: pytest.M
 class Holding(cuda_session.CudaSession):
     """The true holding kernel, as C++."""
 
-    def _build(self, text: str) -> bytes:
+    def build(self, text: str) -> bytes:
         return text.encode()
 
 

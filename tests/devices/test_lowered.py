@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from thorough import amount
 from tilewright import devices, kernels, targets
+from tilewright.devices import comparing
 from tilewright.devices.cpu import pool as pool_ir
 from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import _open
@@ -21,7 +22,6 @@ from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import dtype
 from tilewright.lower import lower
-from tilewright.measure.checking import compare
 from tilewright.opts import apply
 from tilewright.renderers import render
 from tilewright.targets import Target
@@ -92,7 +92,7 @@ def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.Fixt
         for schedule in starts(kernel, device.target)[: 2 if name == "cpu" else amount(request, 1, 2)]:
             objs += elves_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target)))
     for of in ("float32", "bfloat16", "int8"):
-        made = compare.program(dtype(of), 5001, target.vector_bytes // 8)
+        made = comparing.by_chunks(dtype(of), 5001, target.vector_bytes // 8)
         objs += elves_of(device.build(render(made, device.target)))
     check(objs, target, tmp_path)
 

@@ -66,9 +66,9 @@ def test_candidates_on_a_stub_gpu(stub: str) -> None:
     assert before.clocks["sm_mhz"] == 1755 and before.clocks["throttle"] == ["power cap"]
     assert confirmed.checks == ("whole", "fresh", confirmed.checks[2]) and confirmed.compared > 16
     said = Path(stub).read_text()
-    # an output is 20 000 bytes: it came to the host only to be compared by NumPy for once on each kind of inputs, and for the report
+    # an output is 20 000 bytes: it came to the host only to be compared by NumPy once on each kind of inputs, where it is wrong, and for the report
     assert said.count("cuLaunchKernel compare_float32") > 5 and said.count("cuLaunchKernel compare_uint32") > 10
-    assert said.count("cuMemcpyDtoH 20000") <= 8
+    assert said.count("cuMemcpyDtoH 20000") <= 12
     assert said.count("fault: ") == 2  # beside others, and alone
 
 
@@ -91,8 +91,8 @@ def test_another_processs_memory_fills_the_card(stub: str, monkeypatch: pytest.M
 
 
 def test_without_room_for_references_the_host_compares(stub: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands take 10 328 KiB (sets of them are rotated past the cache), the reference and what compares 200 more."""
-    monkeypatch.setenv("STUB_FREE", "10400")
+    """Operands take 10 328 KiB (sets of them are rotated past the cache), the reference and what compares 64 more."""
+    monkeypatch.setenv("STUB_FREE", "10345")
     good = built("", "good")
     with Measurer(double(), SPEC, 1, builders=1, deadline_s=20.0) as m:
         (got,) = m.measure([good])
