@@ -11,7 +11,7 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import bool_, index
-from ..ir.node import FUNCTIONS, INTEGER, PAIRED, Node, axes_of, const, pending, walk
+from ..ir.node import FUNCTIONS, INTEGER, PAIRED, Node, axes_of, pending, walk
 from ..ir.operators import depth
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors, vectors
@@ -24,7 +24,7 @@ from .arithmetic.binary_functions import expand_binary
 from .arithmetic.integers import float_places
 from .indices import unbounded
 from .lowering import Lowering
-from .part_index import over_parts, reads_memory
+from .part_index import over_parts, parts_index, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
 
@@ -229,10 +229,7 @@ class NestEval(MemoryAccess):
         if staged is not None:
             plan, mem = staged
             if not plan.box:
-                address = const(0)
-                for p, stride in plan.parts:
-                    address = ix.add(address, p.var, stride)
-                return mem, address, None, False
+                return mem, parts_index(plan.parts), None, False
             at = [over_parts(i, self.low.ctx.axis_index) for i in indices]
             address = plan.offset
             for d, base, _, stride in plan.box:
@@ -242,9 +239,9 @@ class NestEval(MemoryAccess):
         # the address is of the clamped point, the mask of the other one: it must not hold past the extent
         for a in self.scalar_masked:
             if mask is not None and a in axes_of(mask):
-                mask = mask & self.bound(a)
+                mask = mask & self.low.bound(a)
         if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
-            mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
+            mask = self.low.bound(self.lane_masked) if mask is None else mask & self.low.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True
 
     def _ref(self, node: Node, asg: Assignment) -> Val:
@@ -268,7 +265,7 @@ class NestEval(MemoryAccess):
         table = self.low.ctx.axis_index if padded else self._index
         indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
         past = None if padded or self.lane_masked not in axes_of(*node.src) else self.lane_masked
-        return store.mem, store.address(indices), None if past is None else self.bound(past), False
+        return store.mem, store.address(indices), None if past is None else self.low.bound(past), False
 
     def _padded(self, axis: Node, index: Node) -> bool:
         """Whether the array's register copies along `axis` filled whatever ours read at `index` past the extent."""
@@ -283,28 +280,22 @@ class NestEval(MemoryAccess):
 
     def registers(self, store: Registers, asg: Assignment) -> Val:
         """A register value under this nest's assignment and lanes."""
-        b = self.b
-        names = [p.name for p in store.regs]
-        if self.lane is None or self.lane.name not in names:
-            local = dict(asg)
-            if store.lane is None:
-                return store.vals[store.key(local)]
-            at = local[store.lane.name]
-            local[store.lane.name] = at // store.width
-            return b.extract(store.vals[store.key(local)], at % store.width)
-        if store.lane is self.lane:
+        b, lane, held = self.b, self.lane, store.lane
+
+        def single(at: Assignment) -> Val:
+            if held is None:
+                return store.vals[store.key(at)]
+            vector, element = divmod(at[held.name], store.width)
+            return b.extract(store.vals[store.key({**at, held.name: vector})], element)
+
+        if lane is None or all(p.name != lane.name for p in store.regs):
+            return single(asg)
+        if held is lane:
             return store.vals[store.key(asg)]
-        out = None  # held as scalars (or along other lanes): collect one vector along ours
-        for i in range(self.width):
-            local = {**asg, self.lane.name: asg[self.lane.name] * self.width + i}
-            if store.lane is not None:
-                at = local[store.lane.name]
-                local[store.lane.name] = at // store.width
-                x = b.extract(store.vals[store.key(local)], at % store.width)
-            else:
-                x = store.vals[store.key(local)]
-            out = b.splat(x, self.width) if out is None else b.insert(out, x, i)
-        assert out is not None
+        first = asg[lane.name] * self.width  # held as scalars, or along other lanes: collect one vector along ours
+        out = b.splat(single({**asg, lane.name: first}), self.width)
+        for i in range(1, self.width):
+            out = b.insert(out, single({**asg, lane.name: first + i}), i)
         return out
 
     def _fill(self, name: str, asg: Assignment) -> Val:

@@ -18,7 +18,7 @@ from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Val
 from .lowering import Lowering
-from .part_index import PartTable, Split, bounds, narrowed, over_parts, reads_memory
+from .part_index import PartTable, Split, as_node, bounds, narrowed, over_parts, reads_memory
 from .storage import Array, Assignment
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
@@ -185,9 +185,9 @@ class Indices(ABC):
         if not (lane or terms) or any(v is None for v, _ in terms):
             return None
         # (sums wrap: only what they are in the end has to fit)
-        out = b.splat(b.op("cast", self.low.scalar(ix.add(base, const(c))), dtype=int32), self.width)
+        out = b.splat(b.op("cast", self.low.scalar(base, c), dtype=int32), self.width)
         if lane:
-            out = b.op("add", out, b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
+            out = b.op("add", out, b.multiples(lane, self.width, int32))
         for v, k in terms:
             assert v is not None
             term = v if k == 1 else b.op("mul", v, b.const(k, int32, v.lanes))
@@ -213,12 +213,12 @@ class Indices(ABC):
     def index(self, node: Node, asg: Assignment) -> Val:
         """An index over parts as a Val (a vector where it varies along the lanes)."""
         base, c, lane, vec = self.split(node, asg)
-        return self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+        return self.join(self.low.scalar(base, c), lane, vec)
 
     def join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
         out = scalar
         if lane:
-            out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
+            out = self.b.op("add", out, self.b.multiples(lane, self.width))
         return out if vec is None else self.b.op("add", out, vec)
 
     def selected(self, node: Node) -> Node:
@@ -275,17 +275,17 @@ class Indices(ABC):
         if short is not None:
             return b.op(op, b.const(0, int32, self.width), short)
         if vec is not None:
-            return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, vec))
+            return b.op(op, b.const(0), self.join(self.low.scalar(base, c), lane, vec))
         if not lane:
-            return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
+            return b.op(op, b.const(0), self.low.scalar(base, c))
         if self.low.sched.target.kind == "gpu" and self._alike(op, base, c, lane):
-            return b.splat(b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c)))), self.width)
+            return b.splat(b.op(op, b.const(0), self.low.scalar(base, c)), self.width)
         reach = abs(lane) * self.width + 1
         if not fits((-reach, reach)):
-            return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, None))
+            return b.op(op, b.const(0), self.join(self.low.scalar(base, c), lane, None))
         at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
         scalar = b.op("cast", self.low.scalar(at), dtype=int32)
-        return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
+        return b.op(op, b.splat(scalar, self.width), b.multiples(lane, self.width, int32))
 
 
 def unbounded(src: tuple[Node, ...]) -> bool:
@@ -313,13 +313,8 @@ class Bounds(Indices):
         self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
         self.scalar_masked = [a for a in masked if a is not self.lane_masked]
         # loads clamp masked axes to a valid element: what they then compute is never stored
-        self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(size(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
+        self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(as_node(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
         self._index = PartTable({**self.low.ctx.axis_index, **self._clamp}) if self._clamp else self.low.ctx.axis_index
-
-    def bound(self, axis: Node) -> Node:
-        """`axis < extent` over parts, where register copies can reach past it."""
-        plan = self.low.sched.plans[axis]
-        return ix.compare("lt", plan.index, size(plan.extent))
 
     def nowhere(self, conds: Sequence[Node], asg: Assignment) -> bool:
         """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a
@@ -346,7 +341,7 @@ class Bounds(Indices):
         register copies or threads reach past an extent, and for this thread to be the one that stores it."""
         over = self.nest.axes if over is None else over
         axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in over]
-        return [self.bound(a) for a in axes] + self.one_thread(over)
+        return [self.low.bound(a) for a in axes] + self.one_thread(over)
 
     def guards(self, array: Array, axes: tuple[Node, ...]) -> list[Node]:
         """What must hold for this thread to write its points over `axes` to an array."""
@@ -358,8 +353,3 @@ class Bounds(Indices):
         """Threads that differ only along axes which are not among `axes` compute the same points: the first of them acts."""
         mine = self.low.sched.shared_by(axes)
         return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t not in mine]
-
-
-def size(extent: int | Node) -> Node:
-    """An extent as an index."""
-    return const(extent) if isinstance(extent, int) else extent

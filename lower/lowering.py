@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.dtypes import bool_, index
 from ..ir.errors import OptError
@@ -26,6 +27,7 @@ from ..program.hopper import TensorMap
 from ..program.program import Mem, Phase, Val
 from . import pieces
 from .context import Context
+from .part_index import as_node
 from .pieces import ALL, Piece, Scope
 from .storage import Array, BoxRoom, Storage
 
@@ -199,6 +201,11 @@ class Lowering:
         """Whether register copies along an axis can reach past its extent here."""
         return pieces.masked(self.sched, self.scope, axis)
 
+    def bound(self, axis: Node) -> Node:
+        """`axis < extent` over parts, where register copies can reach past it."""
+        plan = self.sched.plans[axis]
+        return ix.compare("lt", plan.index, as_node(plan.extent))
+
     def pieces(self, part: Part) -> list[Piece]:
         """The pieces of a loop that is about to be opened, in order."""
         nests = self.sched.nests if part.kind == "grid" else self.scope.nests
@@ -230,9 +237,17 @@ class Lowering:
         fixed = self.scope.fixed
         return substitute(node, dict(fixed)) if fixed and not axes_of(node).isdisjoint(fixed) else node
 
-    def scalar(self, node: Node) -> Val:
-        """An index over open loops and symbols as a scalar."""
-        return self.scalars.get(self.known(node))
+    def scalar(self, node: Node, plus: int = 0) -> Val:
+        """An index over open loops and symbols, and a constant, as a scalar."""
+        return self.scalars.get(self.known(ix.add(node, const(plus)) if plus else node))
+
+    def load(self, mem: Mem, base: Node, offset: int, lanes: int, mask: Val | None = None, invariant: bool = False) -> Val:
+        """The elements from the index `base` + `offset` on, with the alignment that the index proves; `invariant`: nobody writes them."""
+        return self.b.load(self.at(mem, base, offset, lanes), self.scalar(base), lanes, mask, invariant)
+
+    def store(self, mem: Mem, base: Node, offset: int, value: Val, mask: Val | None = None) -> None:
+        """Write the lanes of a value from the index `base` + `offset` on."""
+        self.b.store(self.at(mem, base, offset, value.lanes), self.scalar(base), value, mask)
 
     def param(self, name: str) -> Mem:
         """The memory of a buffer, in the way it is stored to here."""

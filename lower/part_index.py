@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.index import Interval
 from ..ir.node import COMPARE, INTEGER, Node, axes_of, axis, const, pending, walk
 from ..ir.operators import substitute, substitute_on
+from ..opts.axis_plan import Part
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
 """(scalar index, constant, lane coefficient, (coefficient, register part) pairs, (non-linear term, coefficient) pairs)."""
@@ -41,6 +42,16 @@ def reads_memory(node: Node) -> bool:
         own = n.op in ("load", "ref", "arg") or n.op in INTEGER or other
         n._memo["reads"] = own or any(s._memo["reads"] for s in n.src)
     return bool(node._memo["reads"])
+
+
+def as_node(extent: int | Node) -> Node:
+    """An extent as an index."""
+    return const(extent) if isinstance(extent, int) else extent
+
+
+def parts_index(parts: Sequence[tuple[Part, int]]) -> Node:
+    """The element of a tile that lies by parts, each with its stride."""
+    return linear_index((p.var for p, _ in parts), (stride for _, stride in parts))
 
 
 def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node:

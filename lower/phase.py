@@ -20,6 +20,7 @@ from . import pieces
 from .context import Context, workspace_layout
 from .emit.tree import EMITTERS, emit_tree
 from .lowering import Lowering
+from .part_index import as_node
 from .pieces import Piece
 from .staged.boxes import WARPGROUP, emit_roles
 from .staged.panels import pack_once
@@ -63,7 +64,7 @@ def emit(scheduled: Scheduled, expand: bool) -> Program:
 def _phase(low: Lowering, items: Node) -> Phase:
     """One phase of `items` times the grid's items."""
     for p in low.sched.grid:
-        items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
+        items = ix.mul(items, as_node(p.size))
     if not low.sched.tree.items:
         items = const(0)
     groups = groups_of(low.sched, items)

@@ -24,7 +24,7 @@ from ..opts.nests import Nest
 from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
 from ..program.program import Mem
-from .part_index import Ranges, bounds
+from .part_index import Ranges, as_node, bounds
 
 # scope ----------------------------------------------------------------------------------------------------------------
 # What holds where code is being emitted: a Scope is entered with a loop, a nest or a tile, and left with it.
@@ -227,7 +227,7 @@ def entered(sched: Scheduled, scope: Scope, part: Part, piece: Piece) -> Scope:
 
 def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:
     """How often a loop runs, no further than its axis' extent."""
-    size = part.size if isinstance(part.size, Node) else const(part.size)
+    size = as_node(part.size)
     if not part.clip or part.axis in scope.whole:
         return size
     plan = sched.plans[part.axis]
@@ -236,5 +236,5 @@ def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:
         base = ix.add(base, plan.fold.var, plan.fold.stride)
     for p in plan.parts[: [p.name for p in plan.parts].index(part.name)]:
         base = ix.add(base, p.var, p.stride)
-    extent = plan.extent if isinstance(plan.extent, Node) else const(plan.extent)
+    extent = as_node(plan.extent)
     return ix.minmax("min", size, ix.ceildiv(ix.add(extent, base, -1), part.stride))

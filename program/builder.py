@@ -134,6 +134,14 @@ class Builder:
             dtype = bool_ if op in COMPARISONS else args[-1].dtype
         return self._pure(op, dtype, lanes, args, attr, attr)
 
+    def both(self, a: Val | None, b: Val | None) -> Val | None:
+        """Whether two conditions hold; None is one that always does."""
+        return b if a is None else a if b is None else self.op("and", a, b)
+
+    def multiples(self, step: int, lanes: int, dtype: DType = index) -> Val:
+        """0, `step`, 2 · `step` and so on, one a lane."""
+        return self.const(tuple(step * i for i in range(lanes)), dtype, lanes)
+
     def _decided(self, op: str, a: Val, b: Val, *rest: Val) -> Val | None:
         """What an operation comes to whose condition is known."""
         first = self.truth(a)

@@ -196,7 +196,7 @@ class Fragments:
             out = joined(self.ev, [self._cast(b.splat(self.ev.value(self.expr, at), self.ev.width)) for at in each])
         bounds = [c for c in self.conds if not self._zero_unless(c)]
         if self.view.masked(self.t.k) and not self._zero_outside():
-            bounds.append(self.ev.bound(self.t.k))
+            bounds.append(self.ev.low.bound(self.t.k))
         for c in bounds:
             there = joined(self.ev, [b.splat(self.ev.value(c, at), self.ev.width) for at in each])
             if b.truth(there) is not True:

@@ -42,7 +42,7 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
         return None
     # the last vector ends with the last element that is wanted
     starts = [*(i * width for i in range(step - 1)), (width - 1) * (step - 1)]
-    vectors = [b.load(ev.low.at(mem, base, offset + s, width), ev.low.scalar(base), width, None, invariant) for s in starts]
+    vectors = [ev.low.load(mem, base, offset + s, width, None, invariant) for s in starts]
     wanted = [i * step for i in range(width)]
     found = vectors[0]
     for n, (start, v) in enumerate(zip(starts[1:], vectors[1:]), 1):
@@ -58,7 +58,7 @@ def _whole(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]
     if not any(there):
         return b.const(0, mem.dtype, width)
     mask = None if all(there) else b.const(tuple(there), bool_, width)
-    return b.load(ev.low.at(mem, base, offset, width), ev.low.scalar(base), width, mask, True)
+    return ev.low.load(mem, base, offset, width, mask, True)
 
 
 def component_of(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> int | None:
@@ -169,7 +169,7 @@ def write_rows(
             rows = rows_of(b, [b.splat(v, width) for v in components[start : start + GROUP_ROW]])
             for i, row in enumerate(rows):
                 if True in groups[i]:
-                    b.store(ev.low.at(plain, base, first + i * step + start, GROUP_ROW), ev.low.scalar(base), row, None)
+                    ev.low.store(plain, base, first + i * step + start, row)
     return True
 
 

@@ -17,8 +17,8 @@ from ...ir.skippable import conjuncts
 from ...opts.access import deinterleavable, transposable
 from ...program.builder import Builder
 from ...program.program import Mem, Val
-from ..indices import Bounds, Indices, size
-from ..part_index import reads_memory
+from ..indices import Bounds, Indices
+from ..part_index import as_node, reads_memory
 from ..storage import Array, Assignment
 from .interleaved import chunk, group_read, interleave, strided_read, write_rows
 from .transpose import transposed_read
@@ -140,12 +140,12 @@ def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: 
     """A vector with the elements of a group, and the offset of its first lane."""
     b, low, width, first, last = ev.b, ev.low, ev.width, group[0], group[-1]
     if len(group) == 1:
-        return b.splat(b.load(low.at(mem, base, first, 1), low.scalar(base), 1, None, invariant), width), first
+        return b.splat(low.load(mem, base, first, 1, None, invariant), width), first
     for start in (first, last - width + 1):
         if _there(ev, base, start, width, *row):
-            return b.load(low.at(mem, base, start, width), low.scalar(base), width, None, invariant), start
+            return low.load(mem, base, start, width, None, invariant), start
     mask = b.const(tuple(i <= last - first for i in range(width)), bool_, width)
-    return b.load(low.at(mem, base, first, width), low.scalar(base), width, mask, invariant), first
+    return low.load(mem, base, first, width, mask, invariant), first
 
 
 def _there(ev: Indices, base: Node, start: int, width: int, there: int, pitch: int) -> bool:
@@ -175,7 +175,7 @@ def masked_load(
     if vec is None:
         first, last = ev.span(ix.add(base, const(c)))
         if elements is None or (-lanes < first and last < ix.bounds(elements)[0]):  # (some lane of each may be an element)
-            return b.load(low.at(mem, base, c, lanes), low.scalar(base), lanes, mask, invariant)
+            return low.load(mem, base, c, lanes, mask, invariant)
     mem = low.at(mem, base, c, lanes) if vec is None else replace(mem, offset=mem.offset + c)
     at = low.scalar(base) if vec is None else b.op("add", low.scalar(base), vec)
     if elements is None:
@@ -195,7 +195,7 @@ def _elements(ev: Bounds, mem: Mem) -> Node | None:
         return None
     out = const(1)
     for n in buffer.shape:
-        out = ix.mul(out, size(n))
+        out = ix.mul(out, as_node(n))
     return out
 
 
@@ -234,13 +234,13 @@ class MemoryAccess(Bounds):
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
             lanes = self.width if lane else 1
             if mask is not None and mask.lanes not in (1, lanes):  # one address under a vector mask: a gather of equal lanes
-                at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
+                at = b.splat(self.low.scalar(base, c), self.width)
                 return b.gather(mem, at, mask, invariant)
             if mask is not None and lanes > 1:
                 return masked_load(self, mem, base, c, vec, lanes, (mask, mask if mask.lanes == 1 else alone), invariant)
             if vec is not None:
-                return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
-            return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
+                return b.load(mem, b.op("add", self.low.scalar(base, c), vec), lanes, mask, invariant)
+            return self.low.load(mem, base, c, lanes, mask, invariant)
         if vec is None and lane is not None and (mask is None or not self._kept(mem)):
             picked = strided_read(self, mem, base, c, lane, invariant, mask)
             if picked is not None:
@@ -251,7 +251,7 @@ class MemoryAccess(Bounds):
         if columns is not None:
             return columns
         if not lane and (vec is None or vec.lanes == 1):
-            at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
+            at = self.join(self.low.scalar(base, c), 0, vec)
             if mask is not None and mask.lanes > 1:
                 return b.gather(mem, b.splat(at, self.width), mask, invariant)
             return b.load(mem, at, 1, mask, invariant)
@@ -278,9 +278,9 @@ class MemoryAccess(Bounds):
             if known:
                 continue
             if m.lanes > 1:
-                mask = m if mask is None else b.op("and", mask, m)
+                mask = b.both(mask, m)
             else:
-                scalar = m if scalar is None else b.op("and", scalar, m)
+                scalar = b.both(scalar, m)
         return scalar, mask
 
     def write(self, mem: Mem, address: Node, asg: Assignment, value: Val, conds: Sequence[Node] = ()) -> None:
@@ -300,23 +300,23 @@ class MemoryAccess(Bounds):
                 return
             if scalar is not None:
                 wide = b.splat(scalar, lanes)
-                mask = wide if mask is None else b.op("and", mask, wide)
+                mask = b.both(mask, wide)
             if lane == 1 and vec is None:
-                b.store(self.low.at(mem, base, c, lanes), self.low.scalar(base), value, mask)
+                self.low.store(mem, base, c, value, mask)
             elif lane == 1 and vec is not None and vec.lanes == 1:
-                b.store(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), value, mask)
+                b.store(mem, b.op("add", self.low.scalar(base, c), vec), value, mask)
             else:
-                b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
+                b.store(mem, self.join(self.low.scalar(base, c), lane, vec), value, mask)
             return
         if mask is not None:  # one element of which lane, the mask says: the last of a scan's chunk
             mask = mask if scalar is None else b.op("and", mask, b.splat(scalar, mask.lanes))
             for i in range(mask.lanes):
                 with b.when(b.extract(mask, i)):
-                    b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), 0, vec), b.extract(value, i))
+                    b.store(mem, self.join(self.low.scalar(base, c), 0, vec), b.extract(value, i))
             return
         if value.lanes > 1:
             raise OptError(f"{self.nest.name}: lanes of {self.lane.name if self.lane else '?'} all write one element")
-        at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
+        at = self.join(self.low.scalar(base, c), 0, vec)
         if scalar is None:
             b.store(mem, at, value)
         else:
@@ -348,7 +348,7 @@ def _for_all_lanes(ev: MemoryAccess, cond: Node, asg: Assignment) -> Val | None:
     out: Val | None = None
     for v in (ev.value(c, asg) for c in conjuncts(cond)):
         if v.lanes == 1 and ev.b.truth(v) is None:
-            out = v if out is None else ev.b.op("and", out, v)
+            out = ev.b.both(out, v)
     return out
 
 
@@ -366,7 +366,7 @@ def _reads_plainly(ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: A
 
 def _within(ev: MemoryAccess, index: Node, extent: int | Node, asg: Assignment) -> bool:
     """Whether an index is known to be one of a dimension, in every lane."""
-    low, high = ev.truths("le", const(0), index, asg), ev.truths("lt", index, size(extent), asg)
+    low, high = ev.truths("le", const(0), index, asg), ev.truths("lt", index, as_node(extent), asg)
     return low is not None and high is not None and all(low) and all(high)
 
 
@@ -426,7 +426,7 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
             v = vectors[n] if size == width else b.shuffle(vectors[n], vectors[n], tuple(range(lanes * size, (lanes + 1) * size)))
             if any(there):
                 mask = None if all(there) else b.const(tuple(there), bool_, size)
-                b.store(ev.low.at(mem, base, first + at, size), ev.low.scalar(base), v, mask)
+                ev.low.store(mem, base, first + at, v, mask)
 
     if condition is None:
         store()

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from ...ir import index as ix
-from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..indices import Indices
-from ..part_index import reads_memory
+from ..part_index import as_node, reads_memory
 from ..storage import Assignment
 
 Lanes = tuple[int, ...]
@@ -113,9 +112,9 @@ def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invar
             mask = columns_there
             if rows_there is not None:
                 row = ev.b.splat(ev.b.extract(rows_there, i), long)
-                mask = row if mask is None else ev.b.op("and", mask, row)
+                mask = ev.b.both(mask, row)
             base, c = _row(ev, address, first, i)
-            rows.append(ev.b.load(ev.low.at(mem, base, c, long), ev.low.scalar(base), long, mask, invariant))
+            rows.append(ev.low.load(mem, base, c, long, mask, invariant))
         columns += transposed(ev.b, rows)
     return columns[at]
 
@@ -135,5 +134,5 @@ def _there(ev: Indices, axis: Node, first: Assignment, count: int) -> Val:
     """Which of `count` consecutive points of an axis, from that of an assignment on, are inside its extent."""
     plan = ev.low.sched.plans[axis]
     base, c, _, _ = ev.split(plan.index, first)
-    at = ev.b.op("add", ev.low.scalar(ix.add(base, const(c))), ev.b.const(tuple(range(count)), index, count))
-    return ev.b.op("lt", at, ev.low.scalar(plan.extent if isinstance(plan.extent, Node) else const(plan.extent)))
+    at = ev.b.op("add", ev.low.scalar(base, c), ev.b.multiples(1, count))
+    return ev.b.op("lt", at, ev.low.scalar(as_node(plan.extent)))

@@ -176,7 +176,7 @@ class Accumulators:
         if self.numbers is not None:
             self.numbers.begin(carried[len(self.keys) :])
         # operands of a matrix instruction are 0 past the extent
-        self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
+        self.masks = [self.ev.low.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
         if self.dot is not None:
             self.dot.reset()
         fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
@@ -256,7 +256,7 @@ class Accumulators:
             c = b.op("ne", self.low.scalar(p.var), b.const(0))
             later = c if later is None else b.op("or", later, c)
         for cond in (later, *(ev.value(c, asg) for c in (ev.conditions() if array.param else []))):
-            mask = cond if mask is None or cond is None else b.op("and", mask, cond)
+            mask = b.both(mask, cond)
         wide = self.lane is not None
         if wide and mask is not None:
             mask = b.splat(mask, ev.width)

@@ -16,6 +16,7 @@ from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..part_index import parts_index
 from ..storage import Assignment
 
 
@@ -83,12 +84,9 @@ def sums_of(sched: Scheduled, s: StagePlan, nest: Nest) -> tuple[list[Part], Nod
 
 def panel(ev: NestEval, plan: DotPlan, s: StagePlan, mem: Mem, asg: Assignment) -> Val:
     """The elements of `b` that one instruction takes: a group for every lane of `ev`, as they lie in the panel."""
-    address = const(0)
-    for p, stride in s.parts:
-        address = ix.add(address, p.var, stride)
-    base, c, _, _ = ev.split(address, {**asg, s.parts[-1][0].name: 0})
+    base, c, _, _ = ev.split(parts_index(s.parts), {**asg, s.parts[-1][0].name: 0})
     lanes = plan.row.n * plan.row.k
-    return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes)
+    return ev.low.load(mem, base, c, lanes)
 
 
 def flipped(b: Builder, v: Val, to: DType) -> Val:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 from ...ir.dtypes import index
 from ...ir.node import Node, walk
@@ -20,56 +21,57 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Registers
 
+T = TypeVar("T")
+
 
 def with_fast_path(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None], whole: bool) -> None:
     """Run `store`, which computes and stores a step of a nest by a NestEval, for ordinary arguments; and again for any,
     where some were not ordinary. Once, for any, where a second time would read what the first one stored, or would store
     elsewhere (values decide where), or where threads of a group would part. `whole`: nothing is left out of what it stores."""
     b = low.b
-    own, hurried = _reads_its_output(low, n), _hurried(low, [n])
+    own, speculated = _reads_its_output(low, n), _speculated(low, [n])
     if not _may_repeat(low, n, ev) or (own and not whole):
-        with _anew(low, hurried):
+        with _exact(low, speculated):
             store(ev)
         return
-    supposed: list[Val] = []
-    b.ordinary = supposed
     stores: list[Stmt] = []
     with b.waiting(stores) if own else nullcontext():
-        store(ev)
-    b.ordinary = None
-    supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
-    ordinary = all_lanes(b, list(dict.fromkeys(supposed))) if supposed else None
-    if ordinary is None or not own:
+        _, ordinary = _for_ordinary(low, speculated, lambda: store(ev))
+    # what is stored where both read it waits for the answer
+    with b.when(ordinary) if own and ordinary is not None else nullcontext():
         b.append(stores)
-    else:  # what is stored there is read by both
-        with b.when(ordinary):
-            b.append(stores)
     if ordinary is not None:
-        with b.when(b.op("not", ordinary)), _anew(low, hurried):
+        with b.when(b.op("not", ordinary)), _exact(low, speculated):
             store(NestEval(low, n))
 
 
 def step_with_fast_path(low: Lowering, stores: Sequence[Nest], step: Callable[[], list[Val]]) -> list[Val]:
-    """What `step` yields, which computes and stores one of some reductions and of `stores` beside them: for ordinary arguments, and again for
-    any where some were not."""
-    b, hurried = low.b, _hurried(low, stores)
+    """What `step` yields, which computes and stores one of some reductions and of the stores in their loop: for ordinary arguments, and
+    again for any where some were not."""
+    b, speculated = low.b, _speculated(low, stores)
     if any(_reads_its_output(low, n) or not _may_repeat(low, n, NestEval(low, n)) for n in stores):
-        with _anew(low, hurried):
+        with _exact(low, speculated):
             return step()
-    supposed: list[Val] = []
-    b.ordinary = supposed
-    found = step()
-    b.ordinary = None
-    supposed = [*supposed, *(c for v in hurried for c in v.supposed)]
-    if not supposed:
+    found, ordinary = _for_ordinary(low, speculated, step)
+    if ordinary is None:
         return found
-    unusual = b.op("cast", b.op("not", all_lanes(b, list(dict.fromkeys(supposed)))), dtype=index)
-    with b.loop("if", b.const(0), unusual, 1, found, maybe=True, once=True) as loop, _anew(low, hurried):
+    unusual = b.op("cast", b.op("not", ordinary), dtype=index)
+    with b.loop("if", b.const(0), unusual, 1, found, maybe=True, once=True) as loop, _exact(low, speculated):
         loop.yields = step()
     return loop.results
 
 
-def _hurried(low: Lowering, nests: Sequence[Nest]) -> list[Registers]:
+def _for_ordinary(low: Lowering, speculated: Sequence[Registers], run: Callable[[], T]) -> tuple[T, Val | None]:
+    """What `run` gives for ordinary arguments, and whether all were; None where nothing was supposed."""
+    supposed: list[Val] = []
+    low.b.ordinary = supposed
+    found = run()
+    low.b.ordinary = None
+    supposed = [*supposed, *(c for v in speculated for c in v.supposed)]
+    return found, all_lanes(low.b, list(dict.fromkeys(supposed))) if supposed else None
+
+
+def _speculated(low: Lowering, nests: Sequence[Nest]) -> list[Registers]:
     """The values that some nests read which were computed under suppositions."""
     refs = dict.fromkeys(r for n in nests for r in n.refs)
     return [v for r in refs if isinstance(v := low.storage.values.get(r.arg), Registers) and v.again is not None]
@@ -88,10 +90,10 @@ def _supposes(node: Node) -> bool:
 
 
 @contextmanager
-def _anew(low: Lowering, hurried: Sequence[Registers]) -> Iterator[None]:
+def _exact(low: Lowering, speculated: Sequence[Registers]) -> Iterator[None]:
     """Inside, values that were computed under suppositions are those that are computed without."""
     before = dict(low.storage.values)
-    for value in hurried:
+    for value in speculated:
         assert value.again is not None
         value.again()
     yield

@@ -22,7 +22,7 @@ from ...program.program import Mem, Val
 from ..access.memory_access import write_all
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..part_index import over_parts
+from ..part_index import as_node, over_parts
 from ..storage import Assignment
 from .fast_path import with_fast_path
 from .loops import through
@@ -57,7 +57,7 @@ def unaliased(low: Lowering, nests: Sequence[Nest]) -> Val | None:
             return b.const(False, bool_)
         for first, length in windows:
             found = b.apart(param, other, first % PAGE, length)
-            out = found if out is None else b.op("and", out, found)
+            out = b.both(out, found)
     return out
 
 
@@ -154,10 +154,10 @@ def _inside(low: Lowering, n: Nest, ev: NestEval, asg: Assignment) -> Val | None
         if lo >= 0 and size is not None and hi <= size - beyond:
             continue
         base, c, _, vec = ev.split(over_parts(i, low.ctx.axis_index), asg)
-        first = ev.join(low.scalar(ix.add(base, const(c))), 0, vec)
-        end = ix.add(const(extent) if isinstance(extent, int) else extent, const(-beyond))
+        first = ev.join(low.scalar(base, c), 0, vec)
+        end = ix.add(as_node(extent), const(-beyond))
         held = b.op("and", b.op("le", b.const(0), first), b.op("le", first, low.scalar(end)))
-        out = held if out is None else b.op("and", out, held)
+        out = b.both(out, held)
     return out
 
 
@@ -359,7 +359,7 @@ def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment, mis
         return
     base, c, step, vec = ev.split(at, asg)
     for i in (i for i in range(ev.width) if i not in missing):
-        place = low.scalar(ix.add(base, const(c + step * i)))
+        place = low.scalar(base, c + step * i)
         yield i, place if vec is None else b.op("add", place, b.extract(vec, i))
 
 
@@ -367,5 +367,5 @@ def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
     out: Val | None = None
     for c in conds:
         v = ev.value(c, asg)
-        out = v if out is None else ev.b.op("and", out, v)
+        out = ev.b.both(out, v)
     return out

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
-from ...ir.dtypes import index
 from ...ir.node import Node, axis, const
 from ...ir.node import axis as make_axis
 from ...opts.axis_plan import Part
@@ -22,7 +21,7 @@ from ..emit.dot import flipped, panel, sums_of
 from ..emit.loops import carry, through
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..part_index import over_parts
+from ..part_index import as_node, linear_index, over_parts, parts_index
 from ..storage import Arena, Assignment
 
 # boxes of rows --------------------------------------------------------------------------------------------------------
@@ -38,17 +37,13 @@ def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
     sizes[-1] = vectors * width
     axes = [make_axis(f"{name}.box{d}", size) for (d, *_), size in zip(s.box, sizes)]
     index_ = list(s.index)
-    address = source = const(0)
-    for (d, base, _, stride), a in zip(s.box, axes):
+    for (d, base, *_), a in zip(s.box, axes):
         index_[d] = ix.add(base, a)
-        address = ix.add(address, a, stride)
-    for i, step in zip(index_, low.ctx.strides[name]):
-        source = ix.add(source, i, step) if isinstance(step, int) else ix.add(source, ix.mul(i, step))
+    address = linear_index(axes, (stride for *_, stride in s.box))
+    source = linear_index(index_, low.ctx.strides[name])
     conds = []
     for d, *_ in s.box:
-        size = s.buffer.shape[d]
-        top = size if isinstance(size, Node) else const(size)
-        conds += [ix.compare("le", const(0), index_[d]), ix.compare("lt", index_[d], top)]
+        conds += [ix.compare("le", const(0), index_[d]), ix.compare("lt", index_[d], as_node(s.buffer.shape[d]))]
 
     def rows(rest: list[Node]) -> None:
         if len(rest) > 1:
@@ -78,9 +73,9 @@ def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:
         v = low.scalar(difference)
         step = ix.parts(difference)[0].get(inner, 0)
         if step and low.ctx.width > 1:
-            v = b.op("add", v, b.const(tuple(step * i for i in range(low.ctx.width)), index, low.ctx.width))
+            v = b.op("add", v, b.multiples(step, low.ctx.width))
         v = b.splat(b.op(c.op, b.const(0), v), low.ctx.width)
-        mask = v if mask is None else b.op("and", mask, v)
+        mask = b.both(mask, v)
     return mask
 
 
@@ -106,16 +101,12 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
     others = [p for p, _ in s.parts if p.register and p.name not in gone]
     flat = axis(f"{s.buffer.name}.run", trips // long)
     # element 0 of the run, in the buffer and in the panel
-    source = const(0)
-    for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
-        terms, c = ix.parts(i)
-        rest = ix.linear({t: k for t, k in terms.items() if t not in {lanes.var, *(p.var for p in run)}}, c)
-        source = ix.add(source, rest, stride) if isinstance(stride, int) else ix.add(source, ix.mul(rest, stride))
-    source, place = ix.add(source, flat, long), ix.mul(flat, const(long * dict(s.parts)[run[0]]))
-    for p, stride in s.parts:
-        if p.name not in gone:
-            place = ix.add(place, p.var, stride)
+    moved = {lanes.var, *(p.var for p in run)}
+    split = [ix.parts(i) for i in s.index]
+    rest = [ix.linear({t: k for t, k in terms.items() if t not in moved}, c) for terms, c in split]
     b, param, pitch = low.b, low.param(s.buffer.name), dict(s.parts)[run[0]]
+    source = ix.add(linear_index(rest, low.ctx.strides[s.buffer.name]), flat, long)
+    place = ix.add(ix.mul(flat, const(long * pitch)), parts_index([(p, stride) for p, stride in s.parts if p.name not in gone]))
 
     def block(rest: Sequence[Part]) -> None:
         if rest:
@@ -124,9 +115,9 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
                     block(rest[1:])
             return
         for first in range(0, lanes.trips, width):
-            rows = [b.load(low.at(param, source, (first + i) * step, long), low.scalar(source), long, None, True) for i in range(width)]
+            rows = [low.load(param, source, (first + i) * step, long, None, True) for i in range(width)]
             for j, column in enumerate(transposed(b, rows)):
-                b.store(low.at(mem, place, j * pitch + first, width), low.scalar(place), column)
+                low.store(mem, place, j * pitch + first, column)
 
     def body() -> None:
         with b.loop(flat.arg.name, b.const(0), b.const(trips // long)) as loop, low.scalars.bind(flat, loop.var):
@@ -295,9 +286,7 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
     loops = [p for p in low.remaining(reader) if p.name in inside]
     if fill_across(low, s, mem, value, loops):
         return
-    address = const(0)
-    for p, stride in s.parts:
-        address = ix.add(address, p.var, stride)
+    address = parts_index(s.parts)
 
     def body() -> None:
         if s.parts and s.parts[-1][0].kind == "dot" and interleave(low, s, n, mem, address):
@@ -327,17 +316,11 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
             conds = mask
             for a in reader.all_axes:
                 if low.masked(a) and any(p.axis is a for p, _ in s.parts):
-                    inside = _inside(low, a)
+                    inside = low.bound(a)
                     # (a mask may be of what is read)
                     conds = inside if conds is None else guarded(conds, {a}, inside) & inside
             return load(s.buffer, indices, conds)
     raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")
-
-
-def _inside(low: Lowering, a: Node) -> Node:
-    """`a < extent` over its parts, which can reach past it."""
-    plan = low.sched.plans[a]
-    return ix.compare("lt", plan.index, plan.extent if isinstance(plan.extent, Node) else const(plan.extent))
 
 
 # panels packed once ---------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def read(ev: MemoryAccess, plan: StagePlan, mem: Mem, address: Node, asg: Assign
     base, c, lane, vec = ev.split(address, asg)
     lanes = copies if copies > 1 else ev.width if lane else 1
     if not plan.swizzle:
-        return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes) if copies > 1 else ev.read(mem, address, asg)
+        return ev.low.load(mem, base, c, lanes) if copies > 1 else ev.read(mem, address, asg)
     if (
         vec is None
         and lane in (0, 1)

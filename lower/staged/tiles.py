@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from ...ir import index as ix
-from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...opts import staging as ring
@@ -16,7 +15,7 @@ from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import AsyncCopy, Mem, Val
 from ..lowering import Lowering
-from ..part_index import linear_index
+from ..part_index import as_node, linear_index
 from .panels import fill_alone
 from .tile_read import swizzled_place
 
@@ -95,7 +94,7 @@ class TileCopy:
             at[d] = ix.add(base, c)
             self.target = ix.add(self.target, c, stride)
             size = s.buffer.shape[d]
-            top = size if isinstance(size, Node) else const(size)
+            top = as_node(size)
             # the last of a vector's lanes decides whether a bound can be left out
             end = ix.add(at[d], const(width - 1 if c is coords[-1] else 0))
             each = c is coords[-1] and not whole
@@ -221,11 +220,11 @@ class TileCopy:
             v = low.scalar(ix.add(x.index, const(shift)))
             step = ix.parts(x.index)[0].get(self.axes[-1], 0) // self.width
             if x.each and step and self.width > 1:
-                v = b.op("add", v, b.const(tuple(step * i for i in range(self.width)), index, self.width))
+                v = b.op("add", v, b.multiples(step, self.width))
             holds = b.op(x.op, b.const(0), v)
             if wide:
                 holds, mask = b.splat(holds, self.width), mask if mask is None else b.splat(mask, self.width)
-            mask = holds if mask is None else b.op("and", mask, holds)
+            mask = b.both(mask, holds)
         return mask
 
     def _slot(self) -> Val | None:
