@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir.kernel import Kernel
-from ..opts.legality import extent_of, is_on
+from ..opts.decided_blocks import extent_of, is_on
 from ..opts.opt import Opt, Opts, opt
 
 _CUTS = ("TILE", "HALO")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
-from ..opts.analysis.contractions import all_contractions
-from ..opts.analysis.dot_instructions import fitting
+from ..opts.analysis.computed import all_contractions
+from ..opts.analysis.dots import fitting
 from ..opts.analysis.structure import Contraction, extent, nests, shared_axes
 from ..opts.apply_options import apply
+from ..opts.decided_blocks import allowed_sizes, undecided
 from ..opts.defaults import rows
-from ..opts.legality import allowed_sizes, undecided
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.cache import PREFETCH, STREAM, prefetching

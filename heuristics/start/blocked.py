@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ...ir.kernel import Kernel
-from ...opts.legality import allowed_sizes, block_sizes, undecided
+from ...opts.decided_blocks import allowed_sizes, block_sizes, undecided
 from ...opts.opt import Opts
 from ...targets import Target
 from ..fitted_blocks import fitted, inside_blocks

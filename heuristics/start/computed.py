@@ -1,4 +1,4 @@
-"""Start schedules of contractions whose operands are computed (`opts/analysis/contractions.py`): decoded in the panels they are read from, in registers
+"""Start schedules of contractions whose operands are computed (`opts/analysis/computed.py`): decoded in the panels they are read from, in registers
 where they are used, or in a phase of their own; and of those that need another reduction first, which gets a phase."""
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import DEAR as DEAR_OPERATORS
 from ...ir.node import Node, walk
-from ...opts.analysis.contractions import all_contractions, computed_contraction, products
+from ...opts.analysis.computed import all_contractions, computed_contraction
+from ...opts.analysis.products import products
 from ...opts.analysis.structure import Contraction, extent, lane_axis, nests
+from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.rewrites.kernel_parts import needed
 from ...opts.rewrites.operands import has_computed, operands
 from ...opts.rewrites.operands import regrouped as is_regrouped
 from ...targets import Target

@@ -11,7 +11,7 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import strides_of
-from ...opts.analysis.dot_instructions import Fit, fitting
+from ...opts.analysis.dots import Fit, fitting
 from ...opts.analysis.structure import Contraction, extent, shared_axes, stepped
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste

@@ -7,10 +7,10 @@ from itertools import islice
 from math import inf, prod
 
 from ...ir.node import Node
-from ...opts.analysis.contractions import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.defaults import site_name, waste
-from ...opts.memory_limits import buffer_bytes
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import PREFETCH, STREAM, has_streams, rows_stay
 from ...opts.schedule import Scheduled

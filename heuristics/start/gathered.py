@@ -14,13 +14,13 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...log import logger
 from ...opts.access import accesses
-from ...opts.analysis.contractions import all_contractions
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import is_far
 from ...opts.analysis.ragged import conditions, selected, sides
 from ...opts.analysis.structure import contiguous, contractions, extent, lane_axis, nests, shared_axes, stepped
-from ...opts.analysis.write_order import scatter_ordered
+from ...opts.decided_blocks import undecided
 from ...opts.defaults import family_name, fit, rows, site_name, waste
-from ...opts.legality import undecided
-from ...opts.memory_limits import is_far
+from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
 from ...opts.options.cache import STREAM

@@ -10,8 +10,8 @@ from ...ir.dtypes import int32
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.access import accesses
-from ...opts.analysis.dot_instructions import NARROW, factors
-from ...opts.analysis.extremes import combine_of
+from ...opts.analysis.neighbours import NARROW, factors
+from ...opts.analysis.places import combine_of
 from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest

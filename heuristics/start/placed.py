@@ -1,4 +1,4 @@
-"""Start schedules for kernels that ask where an extreme is: the search for the place joins the loop of the extreme (`opts.analysis.extremes`)."""
+"""Start schedules for kernels that ask where an extreme is: the search for the place joins the loop of the extreme (`opts.analysis.places`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ...ir.kernel import Kernel
-from ...opts.analysis.extremes import place_of
+from ...opts.analysis.places import place_of
 from ...opts.nests import Nest, plain
 from ...opts.opt import Opts, opt
 from ...targets import Target

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
-from ...opts.analysis.contractions import all_contractions
+from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.structure import extent, nests, stepped
+from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
-from ...opts.legality import undecided
 from ...opts.opt import Opts
 from ...targets import Target
 from ..model import estimate

@@ -10,10 +10,10 @@ from itertools import product
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import accesses
-from ...opts.analysis.extremes import combine_of
+from ...opts.analysis.pages import buffer_bytes
+from ...opts.analysis.places import combine_of
 from ...opts.analysis.structure import extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 from ...opts.defaults import family_name, fit, site_name, waste
-from ...opts.memory_limits import buffer_bytes
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.fuse import by_family

@@ -12,7 +12,8 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.access import accesses
-from ...opts.analysis.structure import arithmetic, contiguous, extent, nests, shared_axes
+from ...opts.analysis.lane_work import arithmetic
+from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
 from ...opts.defaults import fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...opts.analysis.structure import extent
-from ...opts.analysis.write_order import in_vectors, scatter_ordered
 from ...opts.defaults import rows, site_name
+from ...opts.meeting import in_vectors, scatter_ordered
 from ...opts.opt import Opts, opt
 from ...targets import Target
 

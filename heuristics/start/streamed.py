@@ -7,8 +7,8 @@ from math import inf
 
 from ...ir.kernel import Kernel
 from ...opts.access import accesses
-from ...opts.analysis.contractions import all_contractions
-from ...opts.memory_limits import FAR_CACHES, buffer_bytes
+from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM, has_streams

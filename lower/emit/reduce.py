@@ -12,7 +12,7 @@ from math import prod
 from ...ir.body import Scan
 from ...ir.dtypes import int32
 from ...ir.node import Node
-from ...opts.analysis.extremes import LEAST, Group, best_order, covering, grouped, spelled_out
+from ...opts.analysis.windows import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Number, Val
@@ -32,7 +32,7 @@ from .tensor_cores import TensorAccumulators, WarpgroupAccumulators
 # is done once.
 #
 # * Results that lie side by side share parts of their windows. The steps are taken along one axis of the window after the other, in the
-#   order in which most of these parts are the same (`opts.analysis.extremes`): of three rows of results under 3 × 3 windows, five rows of three
+#   order in which most of these parts are the same (`opts.analysis.windows`): of three rows of results under 3 × 3 windows, five rows of three
 #   elements are reduced, and not nine.
 # * No element is no number, mostly. So each element that some window has is tested once, however many windows have it; what follows is
 #   computed again with notes (`nan_extremes.NumbersOnly`), by the store that reads it (`fast_path`), where one of them failed. Lanes along which
@@ -125,7 +125,7 @@ def suits(low: Lowering, n: Nest) -> bool:
 
 
 # places -----------------------------------------------------------------------------------------------------
-# The accumulators of an extreme's place (`opts.analysis.extremes`): the first index at which the extreme was reached,
+# The accumulators of an extreme's place (`opts.analysis.places`): the first index at which the extreme was reached,
 # beside the extreme itself.
 
 

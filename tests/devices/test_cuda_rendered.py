@@ -23,7 +23,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import VerifyError
 from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate
-from tilewright.opts import opt
+from tilewright.opts import apply, opt
 
 RANDOM = (
     "matmul",
@@ -137,3 +137,33 @@ def test_the_example_of_the_page_runs() -> None:
     exec(compile(block, str(page), "exec"), space)
     e = np.exp(space["x"] - space["x"].max(1, keepdims=True))
     np.testing.assert_allclose(space["y"], e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+TARGET = targets.named("sm_90a")
+MATMUL, IMAGES = (
+    {"m": 40, "n": 24, "k": 96},
+    {"n": 2, "c": 8, "h": 6, "w": 8, "oc": 32, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1},
+)
+CASES = {
+    "matmul_fp8": ("float8_e5m2", MATMUL, "acc", "mma.m16n8k32.e5m2", "mnk"),
+    "matmul_fp8_blocks": ("float8_e4m3", {**MATMUL, "block": 32}, "part", "mma.m16n8k32.e4m3", "mnk"),
+    "matmul_w8": ("bfloat16", MATMUL, "acc", "mma.m16n8k16.bf16", "mnk"),
+    "matmul_w4": ("float16", {**MATMUL, "group": 32}, "part", "mma.m16n8k16.f16", "mnk"),
+    "conv2d_dx": ("float16", {**IMAGES, "oc": 16}, "acc", "mma.m16n8k16.f16", ("w", "c", "oc")),
+    "conv2d_dw": ("bfloat16", {**IMAGES, "n": 4}, "acc", "mma.m16n8k16.bf16", ("oc", "c", "n")),
+}
+
+
+@pytest.mark.slow
+@needs_cxx
+@needs_nvrtc
+@pytest.mark.parametrize("name", CASES)
+def test_on_tensor_cores(name: str) -> None:
+    """The text gives the interpreter's bits in both orders of its threads, and NVRTC builds it without spills."""
+    dtype, shape, value, row, (m, n, k) = CASES[name]
+    kernel, opts = kernels.make(name, shape, dtype), (opt("TC", value, row=row, m=m, n=n, k=k),)
+    assert apply(kernel, opts, TARGET).effects == {"REASSOC"}
+    check_cuda(kernel, opts, TARGET)
+    ((_, source),) = sources(kernel, [opts], TARGET)
+    assert "mma_" in source.text
+    assert not any(r.spill_stores for r in nvrtc.resources(nvrtc.compile(source.text, "sm_90a")[1]).values())

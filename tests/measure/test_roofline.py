@@ -1,4 +1,6 @@
-"""The roofline and the rotation of operands."""
+"""The roofline, tensor cores included, and the rotation of operands."""
+
+from __future__ import annotations
 
 import dataclasses
 
@@ -6,7 +8,8 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.devices import Cached, Limits, Rates
 from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, uint8
-from tilewright.measure.roofline import MOST_SETS, roofline, rotations, share
+from tilewright.ir.normal_form import normalise
+from tilewright.measure.roofline import MOST_SETS, roofline, rotations, share, tensor_times, unit
 
 ONE = Rates(peak_f32=100e9, peak_f64=50e9, read=12e9, copy=8e9, copy_nt=10e9, triad=9e9, triad_nt=11e9)
 TWO = Rates(peak_f32=200e9, peak_f64=100e9, read=20e9, copy=12e9, copy_nt=15e9, triad=13e9, triad_nt=16e9)
@@ -164,3 +167,51 @@ def test_operations_that_another_order_of_contraction_leaves_out_do_not_count():
     a, b, c = kb.input("a", (m, k), float32), kb.input("b", (k, l), float32), kb.input("c", (l, n), float32)
     kb.store("y", float32, (m, n), (i, j), kb.sum("y_sum", (i, j), (p, q), a[i, p] * b[p, q] * c[q, j])[i, j])
     assert roofline(kb.build(), LIMITS, 1).flops == 2 * (m * k * l + m * l * n)
+
+
+GPU_LIMITS = Limits("2026-01-01", {1: Rates(60e12, 30e12, 3e12, 3e12, 3e12, 3e12, 3e12)})
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "times"),
+    [
+        ("matmul", "bfloat16", 16),
+        ("matmul", "float16", 16),
+        ("matmul", "int8", 32),
+        ("matmul_mixed", "bfloat16", 16),
+        ("conv2d", "bfloat16", 16),
+        ("matmul", "float32", 0),
+        ("matmul", "float64", 0),
+        ("matvec", "bfloat16", 0),
+        ("softmax", "bfloat16", 0),
+    ],
+)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_sums_of_products_in_types_of_tensor_cores(name: str, dtype: str, times: float, target: str) -> None:
+    here = targets.named(target)
+    kernel = normalise(kernels.make(name, None, dtype))
+    found = tensor_times(kernel, here)
+    assert list(found.values()) == ([pytest.approx(times)] if times else [])
+    assert unit(kernel, here) == ("tensor cores" if times else "FMA units")
+    roof = roofline(kernel, GPU_LIMITS, 1, target=here)
+    if times:
+        assert 0.9 * times * 60e12 < roof.peak <= 1.001 * times * 60e12
+
+
+def test_fewer_digits_count_where_they_are_allowed() -> None:
+    here = targets.named("sm_90a")
+    attention = normalise(kernels.make("attention", None, "bfloat16"))  # its probabilities are float32
+    assert (len(tensor_times(attention, here)), len(tensor_times(attention, here, lossy=True))) == (1, 2)
+    matmul = normalise(kernels.make("matmul", None, "float32"))
+    assert tensor_times(matmul, here) == {} and unit(matmul, here) == "FMA units"
+    assert list(tensor_times(matmul, here, lossy=True).values()) == [pytest.approx(8)] and unit(matmul, here, True) == "tensor cores"
+    exact, lossy = (roofline(matmul, GPU_LIMITS, 1, target=here, lossy=x) for x in (False, True))
+    assert lossy.peak == pytest.approx(8 * exact.peak, rel=0.01)
+    assert tensor_times(normalise(kernels.make("matmul", None, "float64")), here, lossy=True) == {}
+
+
+@pytest.mark.parametrize("target", ["avx2", "neon", "opencl-gpu", "opencl-cpu"])
+def test_other_targets_have_none(target: str) -> None:
+    here = targets.named(target)
+    kernel = normalise(kernels.make("matmul", None, "bfloat16"))
+    assert tensor_times(kernel, here) == {} and unit(kernel, here) == ("FMA units" if here.kind == "gpu" else "")

@@ -12,7 +12,7 @@ from ....ir.node import Node, axes_of
 from ....opts.analysis.structure import extent, nests, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ....opts.options.tc import fitting_rows, product_axes
+from ....opts.options.tensor_moves import fitting_rows, places
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
 from .warps import TensorProduct, staged
@@ -44,7 +44,7 @@ def _products(kernel: Kernel, fold: Fold, target: Target, allowed: Set[str]) -> 
     row, names = shared_axes(kernel)[-1], {v.name for v in fold.block}
     out = []
     for nest in nests(kernel):
-        place = next(((m, n, k) for m, n, k in product_axes(nest) if m is row), None) if nest.name in names else None
+        place = next(((m, n, k) for m, n, k in places(nest) if m is row), None) if nest.name in names else None
         rows = fitting_rows(target, nest, row) if place is not None else []
         if place is None or not rows:
             continue

@@ -19,7 +19,7 @@ from ....opts.analysis.structure import extent, lane_axis, nests, stepped
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
-from ....opts.options.tc import fitting_rows, product_axes
+from ....opts.options.tensor_moves import fitting_rows, places
 from ....opts.tensor_cores import products, sides, takes
 from ....targets import Target
 from ....targets.tensor_rows import TensorRow
@@ -81,7 +81,7 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
     for nest in nests(kernel):
         lane = lane_axis(kernel, nest) if nest.kind == "reduce" else None
         best: tuple[float, TensorProduct] | None = None
-        for place, (m, n, k) in enumerate(product_axes(nest)):
+        for place, (m, n, k) in enumerate(places(nest)):
             if lane in (m, n) and n is not lane:
                 continue  # neighbouring threads store neighbours along n
             found = next(iter(fitting_rows(target, nest, m)), None)

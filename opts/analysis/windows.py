@@ -1,0 +1,83 @@
+"""Windows whose extremes are spelled out, and what neighbouring windows have in common: lowering does that once, and the model counts it once.
+
+A window is given as its steps (for each, which of its axis' steps it is) and as many elements. An element may be anything but
+a tuple that is equal where two windows have the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import permutations
+from typing import TypeVar
+
+from ..nests import Nest
+from ..schedule import Scheduled
+from .places import combine_of
+
+E = TypeVar("E")
+Step = Mapping[str, int]
+Group = Hashable
+"""An element of a window, or a tuple of groups."""
+ORDERED = 3
+"""Axes of a window whose orders are all looked at."""
+LEAST = 3
+"""Steps of a window in which anything can be saved."""
+MOST = 2048
+"""Elements of all windows of a body, from which on the model does not look at them one by one."""
+
+
+def spelled_out(s: Scheduled, n: Nest) -> bool:
+    """Whether a reduction is a maximum or minimum over a window without a loop, for results in registers that stores alone read."""
+    if combine_of(n) not in ("max", "min") or n.fills or n.name in s.places or n.name in s.dots or n.name in s.tensors:
+        return False
+    readers = [reader for reader, _ in s.tree.reads.get(n.name, ())]
+    stored = bool(readers) and all(r.kind == "store" and r.store is not None and not r.store.combine for r in readers)
+    lane = s.lanes(n).lane
+    whole = all(p.axis in n.axes for p in s.loops(n)) and all(p.kind == "unroll" for p in s.registers(n) if p.axis not in n.axes)
+    return stored and whole and lane is not None and lane.axis in n.axes and n.name in s.tree.registers
+
+
+def grouped(order: Sequence[str], steps: Sequence[Step], elements: Sequence[Group]) -> Group:
+    """The elements of one window as groups of groups, by the axes in this order, outermost first."""
+    if not order:
+        return elements[0]
+    groups: dict[int, tuple[list[Step], list[Group]]] = {}
+    for step, x in zip(steps, elements, strict=True):
+        mine = groups.setdefault(step[order[0]], ([], []))
+        mine[0].append(step)
+        mine[1].append(x)
+    return tuple(grouped(order[1:], *mine) for mine in groups.values())
+
+
+def best_order(axes: Sequence[str], steps: Sequence[Step], windows: Sequence[Sequence[Group]]) -> tuple[tuple[str, ...], int]:
+    """(the order of a window's axes in which all windows are reduced by the fewest operations, how many those are)."""
+    orders = list(permutations(axes)) if len(axes) <= ORDERED else [tuple(axes)]
+    counts = [_operations([grouped(order, steps, each) for each in windows]) for order in orders]
+    best = min(range(len(orders)), key=counts.__getitem__)
+    return orders[best], counts[best]
+
+
+def _operations(groups: Sequence[Group]) -> int:
+    """How many operations reduce all groups, where what begins alike is reduced once."""
+    seen: set[object] = set()
+
+    def look(group: Group) -> None:
+        if isinstance(group, tuple):
+            for g in group:
+                look(g)
+            seen.update(group[: at + 1] for at in range(1, len(group)))
+
+    for g in groups:
+        look(g)
+    return len(seen)
+
+
+def covering(at: Mapping[int, E], width: int) -> list[E]:
+    """Of vectors of `width` consecutive elements, by where they begin, as few as hold every element of all."""
+    out: list[E] = []
+    starts = sorted(at)
+    covered = starts[0]
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        if start + width > covered and (following is None or following > covered):
+            out.append(at[start])  # the last one that leaves no gap
+            covered = start + width
+    return out
