@@ -122,7 +122,7 @@ def move_aside(path: Path) -> Path | None:
     return target
 
 
-def left(error: CacheError, told: set[str]) -> None:
+def preserved_rows(error: CacheError, told: set[str]) -> None:
     """Say, once, that a file which only a writer may move aside, or that cannot be read, is read as empty. `told`: what was said."""
     does = "migrates it" if isinstance(error, Older) else "moves it aside"
     then = "" if isinstance(error, Unreadable) else f" and left as it is: a command that writes to it (`tune run`) {does}"

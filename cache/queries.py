@@ -56,7 +56,7 @@ FILTERS = (
 """What `rows`, `export` and `clear` can be narrowed by."""
 
 
-def where(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def where_clause(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A WHERE clause (may be empty) and its parameters; None stands for "any". Raises CacheError for an unknown filter."""
     for f, value in filters.items():
         if f not in FILTERS:
@@ -70,5 +70,5 @@ def where(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def rows(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """All rows that pass, oldest first."""
-    clause, used = where(filters)
+    clause, used = where_clause(filters)
     return f'SELECT {FIELDS} FROM measurement{clause} ORDER BY "when", digest', used

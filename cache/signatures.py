@@ -70,7 +70,7 @@ def required_by_environment() -> bool:
 
 def standing_trust() -> Trust:
     """What goes where nothing else is said: the kept keys, and what the environment requires."""
-    return Trust(kept(), required_by_environment())
+    return Trust(trusted_keys(), required_by_environment())
 
 
 def read(file: str | os.PathLike[str], trust: Trust | None = None) -> tuple[list[Row], Signed | None]:
@@ -181,7 +181,7 @@ def folder() -> Path:
     return folders.config() / "trusted"
 
 
-def kept() -> tuple[TrustedKey, ...]:
+def trusted_keys() -> tuple[TrustedKey, ...]:
     """The keys that this user keeps, by name. Raises CacheError where somebody else could have put them there."""
     place = folder()
     try:
@@ -211,7 +211,7 @@ def keep(key: TrustedKey) -> Path:
 
 def forget(name: str) -> TrustedKey:
     """Trust a kept key no more. `name`: its name or id. Raises CacheError where there is none."""
-    for key in kept():
+    for key in trusted_keys():
         if name in (key.name, key.id):
             try:
                 (folder() / f"{key.name}.pub").unlink()
@@ -226,7 +226,7 @@ def trusted(named: Iterable[str], base: Path | None = None) -> tuple[TrustedKey,
     id of a kept one. Raises CacheError."""
     out: list[TrustedKey] = []
     for text in named:
-        known = [k for k in kept() if text in (k.name, k.id)]
+        known = [k for k in trusted_keys() if text in (k.name, k.id)]
         out += known or [parse(text, base)]
     return tuple(out)
 

@@ -20,7 +20,7 @@ from .file_errors import CacheWarning, Damaged, Newer, Older, Unreadable
 from .keys import Key
 from .layers import user_path
 from .lookup import Reader
-from .move_aside import left, moved_aside
+from .move_aside import moved_aside, preserved_rows
 from .ranking import Standing, distance, standing
 from .rows import Row, check
 from .server.address import Address
@@ -270,7 +270,7 @@ class Cache:
 
     def clear(self, **filters: Any) -> int:
         """Delete the matching rows (all, without a filter) of the top layer; returns how many."""
-        queries.where(filters)
+        queries.where_clause(filters)
         if self.path is not None and not self.path.exists():
             return 0
         gone = self._write(lambda: self._writer.delete(filters))
@@ -333,7 +333,7 @@ class Cache:
             return work(self._top)
         except (Damaged, Newer, Older) as e:
             if not self.will_write and self._team is None:
-                left(e, self._told)
+                preserved_rows(e, self._told)
                 return None
             try:
                 self._writer.prepare() if isinstance(e, Older) else self._recover(e)
@@ -346,7 +346,7 @@ class Cache:
         except Unreadable as e:
             if self._named or self.will_write:
                 raise
-            left(e, self._told)
+            preserved_rows(e, self._told)
             return None
 
     def _read_below(self, reader: Reader, work: Callable[[Reader], T]) -> T | None:

@@ -78,7 +78,7 @@ class RowWriter(ABC):
 
     def delete(self, filters: Mapping[str, Any]) -> int:
         """Delete the rows that pass (`queries.FILTERS`); returns how many."""
-        clause, used = queries.where(dict(filters))
+        clause, used = queries.where_clause(dict(filters))
 
         def work(c: sa.Connection) -> int:
             import sqlalchemy as sa

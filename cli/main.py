@@ -78,9 +78,9 @@ def _command(argv: Sequence[str] | None) -> int:
 def _ran(args: Namespace) -> int:
     """Run the subcommand; its exit code, or that of its error."""
     from ..ir.errors import TilewrightError
-    from .cache.consent import settle
+    from .cache.consent import ask_once
     from .terminal import paths
-    from .terminal.output import shown
+    from .terminal.output import run_command
 
     try:
         _log()
@@ -88,9 +88,9 @@ def _ran(args: Namespace) -> int:
             _hide()
         for hint in getattr(args, "hints", ()):
             print(f"note: {hint}", file=sys.stderr)
-        paths.settle(args)
-        settle(args)
-        return shown(args, args._command)
+        paths.check_paths(args)
+        ask_once(args)
+        return run_command(args, args._command)
     except TilewrightError as error:
         return _failed(str(error), exit_code(error))
 

@@ -53,12 +53,12 @@ def _homeless(user: int) -> Path:
     """A folder of this user's among the temporary files, for one who has no home; said once."""
     import tempfile
 
-    from .owned import ours
+    from .owned import is_own
 
     place = Path(tempfile.gettempdir()) / f"tilewright-{user}"
     try:
         place.mkdir(mode=0o700, exist_ok=True)
-        if not ours(place):  # somebody else has made it, to have us read from it
+        if not is_own(place):  # somebody else has made it, to have us read from it
             place = Path(tempfile.mkdtemp(prefix="tilewright-"))
     except OSError:
         pass  # whoever writes there says that it is not possible, as of any folder

@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
         return f.read()
 
 
-def ours(path: str | os.PathLike[str]) -> bool:
+def is_own(path: str | os.PathLike[str]) -> bool:
     """Whether a folder, whose own folder is known to be ours, is so too. Raises OSError."""
     if not hasattr(os, "geteuid"):
         return True

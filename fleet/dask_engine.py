@@ -17,7 +17,7 @@ from . import dask_setup as settings
 from . import engine as jobs
 from .dask_setup import key_of
 from .engine import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLeft, SlotLost
-from .facts import dask, difference, held, slot_of, versions
+from .facts import dask, difference, machine_lock, slot_of, versions
 from .scheduler import ENDS, LOST_TOPIC, MESSAGES_TOPIC, LostSlot, lost_slots, reach, unreachable
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def perform(envelope: Mapping[str, Any]) -> None:
 def _alone(worker: SlotWorker, envelope: Mapping[str, Any], site: DaskSite) -> Any:
     """The job's result, made while nothing runs on this machine that would disturb it, or that it would."""
     kind, payload = envelope["kind"], envelope["payload"]
-    with held(worker.facts["lock"], alone=kind != "build" and worker.facts["exclusive"], stopped=lambda: site.stopped):
+    with machine_lock(worker.facts["lock"], alone=kind != "build" and worker.facts["exclusive"], stopped=lambda: site.stopped):
         return jobs.perform(kind, payload, site)
 
 

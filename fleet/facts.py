@@ -115,7 +115,7 @@ def default_path() -> Path:
 
 
 @contextmanager
-def held(path: str | os.PathLike[str], alone: bool, stopped: Callable[[], bool] = lambda: False) -> Iterator[float]:
+def machine_lock(path: str | os.PathLike[str], alone: bool, stopped: Callable[[], bool] = lambda: False) -> Iterator[float]:
     """Inside, nobody else has the lock (`alone`), or only others who share it. Gives the seconds that were waited. Raises
     KeyboardInterrupt when `stopped` becomes true while waiting, and FleetError where there can be no such file."""
     import fcntl

@@ -21,7 +21,7 @@ from ..log import logger
 from ..search.budget import DEFAULT_SECONDS
 from ..search.manifest.required import like, target_of
 from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, LEAST_S, LEFT, TUNED, Done, Overall
-from . import entry_job as travel
+from . import entry_job
 from .engine import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 
 if TYPE_CHECKING:
@@ -368,13 +368,13 @@ class FleetRun:
     def _send(self, todo: Todo, slot: FleetSlot) -> None:
         entry, most = todo.entry, self.options.trials if self.options.trials is not None else todo.entry.trials
         share = self._share(todo)
-        asked = travel.EntryTerms(
+        asked = entry_job.EntryTerms(
             share, most, entry.budget is not None or most is not None, self.options.strategy or entry.strategy, self.options.again
         )
         try:
             self.writer.write(now=True)  # so that an entry that is sent again begins from all that arrived
-            key = travel.key_of(entry, slot)
-            job = FleetJob("entry", travel.payload(entry, slot, asked, self.cache, self.writer.unwritten), entry.title)
+            key = entry_job.key_of(entry, slot)
+            job = FleetJob("entry", entry_job.payload(entry, slot, asked, self.cache, self.writer.unwritten), entry.title)
             self.sent.add(job.id)
             running = self.engine.submit(slot, job)
         except TilewrightError as e:
@@ -422,7 +422,7 @@ class FleetRun:
         if not isinstance(message, dict):
             raise FleetError("a worker sent a message of a form that this version does not know")
         if "rows" in message:
-            rows = travel.rows_of(message["rows"], b.key, b.shown.slot.host)
+            rows = entry_job.rows_of(message["rows"], b.key, b.shown.slot.host)
             b.shown.counts.update(r.outcome for r in rows if not r.verified)
             self.writer.add(rows)
         elif "phase" in message:
@@ -434,7 +434,7 @@ class FleetRun:
         todo, entry = b.todo, b.todo.entry
         try:
             data = b.running.result()
-            result = None if isinstance(data, dict) and data.get("interrupted") else travel.result_of(data.get("result"), entry)
+            result = None if isinstance(data, dict) and data.get("interrupted") else entry_job.result_of(data.get("result"), entry)
         except (SchedulerLost, SlotLeft) as e:
             self._was_lost(todo, str(e), blamed=False)
             return

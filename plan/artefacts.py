@@ -241,7 +241,7 @@ class Artefacts:
         try:
             if not self._ours():
                 return None
-            if not (owned.ours(path.parent.parent) and owned.ours(path.parent)):
+            if not (owned.is_own(path.parent.parent) and owned.is_own(path.parent)):
                 raise owned.NotOurs(errno.EPERM, f"others can write {path.parent}", str(path))
             try:
                 data = owned.read(path)
@@ -270,7 +270,7 @@ class Artefacts:
                 return
             for folder in (path.parent.parent, path.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
-                if not owned.ours(folder):
+                if not owned.is_own(folder):
                     raise owned.NotOurs(errno.EPERM, f"others can write {folder}", str(path))
             if path.exists():
                 return

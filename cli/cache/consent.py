@@ -9,7 +9,7 @@ import warnings
 from argparse import Namespace
 
 
-def settle(args: Namespace) -> None:
+def ask_once(args: Namespace) -> None:
     """Ask where the command opens the default caches, a project's is among them, and nobody ever answered."""
     if getattr(args, "cache", "named") is not None or not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..terminal.style import console, duration, factor, kept_opts, table
+from ..terminal.style import console, duration, factor, stored_opts, table
 from .keys import checker
 from .query import narrowed, shape_of
 
@@ -53,7 +53,7 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
         r = d.about
         times = [duration(x.t_min or x.t_med or 0.0) if x is not None else "-" for x in (d.a, d.b)]
         state = Text(str(d.state), style=colour.get(str(d.state), "dim"))
-        opts = [kept_opts(x.opts_display) if x is not None else Text("-") for x in (d.a, d.b)]
+        opts = [stored_opts(x.opts_display) if x is not None else Text("-") for x in (d.a, d.b)]
         cells: list[str | Text] = [
             Text(r.name + for_text(r.objective)),
             Text(shape_of(r)),

@@ -29,7 +29,7 @@ def trust(args: Namespace) -> Trust:
     if args.trust:
         return signatures.Trust(signatures.trusted(args.trust), True, args.signature)
     required = args.require_signature or bool(args.signature) or signatures.required_by_environment()
-    return signatures.Trust(signatures.kept(), required, args.signature)
+    return signatures.Trust(signatures.trusted_keys(), required, args.signature)
 
 
 def checker(args: Namespace) -> Callable[[bytes, str], None]:
@@ -91,7 +91,7 @@ def list_keys(args: Namespace) -> int:
 
     from ...cache import signatures
 
-    found = signatures.kept()
+    found = signatures.trusted_keys()
     if args.format == "json":
         print(json.dumps([asdict(k) for k in found], indent=1))
     elif not found:

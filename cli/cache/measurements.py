@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.objectives import TIME
 from ...ir.errors import CacheError, UsageError
-from ..terminal.style import OUTCOMES, console, duration, kept_opts, table
+from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
 from .keys import export_signed, mention_older, trust
 from .query import best_rows, filters, on_cache, select, shape_of
 
@@ -46,7 +46,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
             *([Text(r.objective.replace(",", " and "))] if others else []),
             outcome,
             time,
-            kept_opts(r.opts_display),
+            stored_opts(r.opts_display),
             r.when[:19].replace("T", " "),
         )
     out = console(wide=args.wide)

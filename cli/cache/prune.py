@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheError, UsageError
-from ..terminal.style import bytes_text, console, duration, kept_opts, table
+from ..terminal.style import bytes_text, console, duration, stored_opts, table
 from .query import on_cache, shape_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _lost(lost: Sequence[Row], out: Any, wide: bool) -> None:
     for r in lost if wide else lost[:SHOWN]:
         time = duration(r.t_min or r.t_med or 0.0)
         cells: list[str | Text] = [Text(r.name), Text(shape_of(r)), Text(r.dtype), Text(r.device), str(r.threads), time]
-        listed.add_row(*cells, kept_opts(r.opts_display), Text(r.target))
+        listed.add_row(*cells, stored_opts(r.opts_display), Text(r.target))
     out.print(listed)
     if len(lost) > SHOWN and not wide:
         out.print(f"and {len(lost) - SHOWN} more: --wide shows all")

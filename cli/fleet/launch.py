@@ -17,7 +17,7 @@ UNREACHED = 3
 
 def launch(args: Namespace) -> int:
     """Start them, or print what starts them; the exit code."""
-    spec = asked(args)
+    spec = launch_spec(args)
     if args.action2 == "ssh":
         return _ssh(spec, args)
     if args.action2 == "kubernetes":
@@ -46,7 +46,7 @@ def _written(text: str, file: str | None) -> int:
     return 0
 
 
-def asked(args: Namespace) -> FleetLaunch:
+def launch_spec(args: Namespace) -> FleetLaunch:
     """What the arguments ask for. Raises UsageError."""
     from ...fleet.launch.kubernetes import TLS
     from ...fleet.launch.spec import FleetLaunch, size, span

@@ -76,10 +76,10 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
 
 def _on_fleet(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on the slots of a fleet, side by side."""
-    from .tuning import tune_shown
+    from .tuning import tune_entries
 
     asked = Namespace(**vars(args), retune=args.again, mode="tune", strategy=None)
-    return tune_shown(ordered, asked, _seconds(args), out, shown.line, plan.after, journal.ended)
+    return tune_entries(ordered, asked, _seconds(args), out, shown.line, plan.after, journal.ended)
 
 
 def _seconds(args: Namespace) -> float | None:

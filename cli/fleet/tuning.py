@@ -68,9 +68,9 @@ class FleetPlain(FleetQuiet):
             at, top = self._said.get(id(u), (None, None))
             if at is None:
                 again = ", once more after its worker was lost" if u.attempt > 1 else ""
-                self.line(f"{where(u)}: tuning {u.entry.title}{again}")
+                self.line(f"{slot_text(u)}: tuning {u.entry.title}{again}")
             elif u.top.get("t_min") != top or self.now() - at >= LINE_S:
-                self.line(f"{where(u)}: {u.entry.title}: {said(u, self.now())}")
+                self.line(f"{slot_text(u)}: {u.entry.title}: {status_text(u, self.now())}")
             else:
                 continue
             self._said[id(u)] = self.now(), u.top.get("t_min")
@@ -101,29 +101,29 @@ class FleetBoard(FleetQuiet):
         grid = table(overall.line(), "slot", "tuning", "phase", ">left", "candidates", "best")
         for u in under_way:
             grid.add_row(
-                Text(where(u)),
+                Text(slot_text(u)),
                 Text(u.entry.title, style="bold"),
                 u.phase,
-                left(u, self.now()),
+                remaining_text(u, self.now()),
                 outcomes(u.counts),
-                Text(best(u), style="bold green"),
+                Text(best_text(u), style="bold green"),
             )
         self._live.update(grid, refresh=True)
 
 
-def where(u: UnderWay) -> str:
+def slot_text(u: UnderWay) -> str:
     """`host cpu`."""
     return f"{u.slot.host} {u.slot.device.spec.rpartition('/')[2] if u.slot.device is not None else ''}".rstrip()
 
 
-def left(u: UnderWay, now: float) -> str:
+def remaining_text(u: UnderWay, now: float) -> str:
     """What remains of an entry's budget."""
     parts = [clock(max(0.0, u.began + u.share - now))] if u.share is not None else []
     parts += [f"{max(0, u.trials - u.counts.total())} trials"] if u.trials is not None else []
     return ", ".join(parts)
 
 
-def best(u: UnderWay) -> str:
+def best_text(u: UnderWay) -> str:
     """The best so far, with its rates; '' where there is none."""
     t = u.top
     if not isinstance(t.get("t_min"), float):
@@ -134,9 +134,9 @@ def best(u: UnderWay) -> str:
     return "  ".join(parts)
 
 
-def said(u: UnderWay, now: float) -> str:
+def status_text(u: UnderWay, now: float) -> str:
     """All of it in a line."""
-    return ", ".join(filter(None, (u.phase, outcomes(u.counts), f"best {best(u)}" if u.top else "", f"{left(u, now)} left")))
+    return ", ".join(filter(None, (u.phase, outcomes(u.counts), f"best {best_text(u)}" if u.top else "", f"{remaining_text(u, now)} left")))
 
 
 def fleet_display(quiet: bool, out: Console) -> FleetQuiet:
@@ -147,7 +147,7 @@ def fleet_display(quiet: bool, out: Console) -> FleetQuiet:
 
 
 # tuned ------------------------------------------------------------------------------------------------------
-def tune_shown(
+def tune_entries(
     found: Manifest,
     args: Namespace,
     seconds: float | None,
@@ -190,7 +190,7 @@ NOT_WITH = {
 Summary = Callable[["Console", Namespace, "Result", Mapping[str, str]], None]
 
 
-def run(args: Namespace, start: str, summary: Summary) -> int:
+def tune_kernel(args: Namespace, start: str, summary: Summary) -> int:
     """Tune, and print the `summary`; the exit code says what came of it. `start`: what the search begins with."""
     from ...kernels import get, is_path, parse_shape
     from ...search.budget import Budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...files.output import replace
 from ...ir.errors import UsageError
-from ..terminal.style import bytes_text, console, table, whole
+from ..terminal.style import bytes_text, console, soft_wrapped, table
 from .pictures import count_text, dot_text, page, shape_dtype, summary
 from .tracing import FunctionGraph, ask
 
@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
         return 0
     out = console()
     for line in wrote:
-        out.print(line, soft_wrap=whole(out), markup=False)
+        out.print(line, soft_wrap=soft_wrapped(out), markup=False)
     if not wrote:
         _print(out, args, found)
     return 0
@@ -120,23 +120,24 @@ def _print(out: Console, args: Namespace, found: FunctionGraph) -> None:
 
     facts = found.facts
     by_place = {t.number: t for t in facts.tensors}
-    out.print(Text.assemble((found.path, "bold"), f": {summary(facts)}"), soft_wrap=whole(out))
+    out.print(Text.assemble((found.path, "bold"), f": {summary(facts)}"), soft_wrap=soft_wrapped(out))
     for k, kernel in zip(facts.kernels, found.kernels, strict=True):
         out.print()
         alias = named(kernel) if kernel is not None else ""
         head = Text.assemble((f"{k.number + 1}  {k.name}", "bold cyan"))
         if alias and alias != k.name:
             head.append(f"  = {alias}", style="green")
-        out.print(head, soft_wrap=whole(out))
+        out.print(head, soft_wrap=soft_wrapped(out))
         for label, text in _about(k, by_place):
-            out.print(Text.assemble((f"   {label:<9}", "dim"), text), soft_wrap=whole(out))
+            out.print(Text.assemble((f"   {label:<9}", "dim"), text), soft_wrap=soft_wrapped(out))
         if kernel is not None and (args.expr or args.nest):
             _inside(out, args, kernel)
     out.print()
     out.print(boundaries(facts))
     for line, why in facts.unfolded:
         out.print(
-            Text.assemble(("not in tiles: ", "yellow"), f"the contraction at {line or 'an unknown line'}: {why}"), soft_wrap=whole(out)
+            Text.assemble(("not in tiles: ", "yellow"), f"the contraction at {line or 'an unknown line'}: {why}"),
+            soft_wrap=soft_wrapped(out),
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..terminal.output import write
-from ..terminal.style import console, duration, percent, rate, table, whole
+from ..terminal.style import console, duration, percent, rate, soft_wrapped, table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -234,7 +234,9 @@ def _print(profile: Profile, limit: int) -> None:
     rows = profile.rows()
     out.print()
     if not rows:
-        out.print(f"{duration(profile.wall)}, in which no kernel ran: nothing was computed with tilewright's tensors", soft_wrap=whole(out))
+        out.print(
+            f"{duration(profile.wall)}, in which no kernel ran: nothing was computed with tilewright's tensors", soft_wrap=soft_wrapped(out)
+        )
         return
     out.print(_table(profile, rows, limit))
     if any(r.origin and r.roofline_s is None for r in rows):
@@ -242,10 +244,12 @@ def _print(profile: Profile, limit: int) -> None:
     for row, seconds in gains(rows)[:3]:
         text = f"tuning {row.name} could gain up to {duration(seconds)}, {100 * seconds / max(profile.wall, 1e-9):.0f} % of the whole"
         out.print(
-            f"{text}: its schedule is {'a start schedule' if row.origin == 'start' else row.origin}", soft_wrap=whole(out), markup=False
+            f"{text}: its schedule is {'a start schedule' if row.origin == 'start' else row.origin}",
+            soft_wrap=soft_wrapped(out),
+            markup=False,
         )
     if gains(rows):
-        out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=whole(out))
+        out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=soft_wrapped(out))
 
 
 def _table(profile: Profile, rows: list[ProfileRow], limit: int) -> Listing:

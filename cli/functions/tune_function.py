@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import CacheMiss, UsageError
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, table
-from ..tuning.manifest import plain, tune_shown
+from ..tuning.manifest import plain, tune_entries
 from .tracing import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
         return 0
     if args.mode == "require":
         return _required(found, args, out)
-    done, code = tune_shown(found, args, seconds, out)
+    done, code = tune_entries(found, args, seconds, out)
     if args.json:
         facts = {"schema": 1, "function": base, "kernels": [plain(d) for d in done], "exit_code": code}
         write(args.json, json.dumps(with_code(facts), indent=1) + "\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError
 from ..terminal.listing import Listing
-from ..terminal.style import bytes_text, console, rate, shape_text, table, whole
+from ..terminal.style import bytes_text, console, rate, shape_text, soft_wrapped, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def run(args: Namespace) -> int:
     out = console(wide=args.wide)
     for name, usable, limits, why in found:
         if usable is None:
-            out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=whole(out))
+            out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=soft_wrapped(out))
         else:
             _describe(name, usable, limits, out)
     return 0

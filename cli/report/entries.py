@@ -203,7 +203,7 @@ FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when", "pinne
 """Columns whose largest value comes first unless asked otherwise."""
 
 
-def shown(e: ReportEntry, name: str) -> str:
+def cell_text(e: ReportEntry, name: str) -> str:
     """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value. `notes` explains the signs."""
     value = COLUMNS[name](e)
     if value is None:

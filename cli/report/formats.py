@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
 from ...cache.ranking import energy_of, scratch_of
-from .entries import COLUMNS, ReportEntry, notes, ratio, shown, timed
+from .entries import COLUMNS, ReportEntry, cell_text, notes, ratio, timed
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -61,7 +61,7 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
         r = e.best
         cells = [
             f"**{_escape(r.name)}**{for_text(r.objective)} {_escape(str(COLUMNS['shape'](e)))} {_escape(r.dtype)}", _escape(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
-            *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
+            *(cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     lines += [line for note in notes(found) for line in ("", _escape(note))]

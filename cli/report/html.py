@@ -19,10 +19,10 @@ from ...files.output import replace
 from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError
 from ...measure.roofline import SURE, share
 from ...search.result import joules
-from ..terminal.style import bytes_text, duration, kept_opts, table
+from ..terminal.style import bytes_text, duration, stored_opts, table
 from . import charts as report_charts
 from . import svg as report_svg
-from .entries import COLUMNS, FALLING, PLACES, ReportEntry, notes, provenance, short_of, shown
+from .entries import COLUMNS, FALLING, PLACES, ReportEntry, cell_text, notes, provenance, short_of
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -61,7 +61,7 @@ def front_listing(e: ReportEntry) -> Listing:
     names = e.best.objective.split(",")
     out = table(f"front of {e.best.name} {COLUMNS['shape'](e)}", *(f">{n}" for n in names), "opts?1")
     for r in members(e):
-        out.add_row(*(Text(text_of(r, n)) for n in names), kept_opts(r.opts_display))
+        out.add_row(*(Text(text_of(r, n)) for n in names), stored_opts(r.opts_display))
     return out
 
 
@@ -139,7 +139,9 @@ def section(i: int, e: ReportEntry) -> str:
     """The section of entry `i`, as HTML."""
     r = e.best
     figures = "".join(
-        f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-"
+        f"<div><dt>{name}</dt><dd>{escape(cell_text(e, column))}</dd></div>"
+        for column, name in _FIGURES.items()
+        if cell_text(e, column) != "-"
     )
     where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
     binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
@@ -333,7 +335,7 @@ def _table(found: Sequence[ReportEntry]) -> str:
 
 
 def _cell(i: int, e: ReportEntry, name: str) -> str:
-    text = escape(shown(e, name))
+    text = escape(cell_text(e, name))
     if name == "kernel":
         about = escape(f"{COLUMNS['shape'](e)} {e.best.dtype}").replace(",", ",<wbr>")
         return f'<th scope="row">{link(i, text)}<small>{about}</small></th>'

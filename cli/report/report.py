@@ -10,8 +10,8 @@ from ...cache.keys import for_text
 from ...cache.objectives import FRONTS
 from ...ir.errors import UsageError
 from ..cache.query import shape_of
-from ..terminal.style import console, kept_opts, legend, table
-from .entries import ReportEntry, entries, measurements, notes, shown
+from ..terminal.style import console, legend, stored_opts, table
+from .entries import ReportEntry, cell_text, entries, measurements, notes
 from .html import front_listing
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
         r = e.best
         kernel = Text.assemble((r.name, "bold"), for_text(r.objective), f" {r.dtype}\n{shape_of(r)}")
         device, threads = r.device, f"{r.threads} thread{'s' * (r.threads != 1)}"
-        time, flops, moved, share, gain = (shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
+        time, flops, moved, share, gain = (cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
         if narrow:
             rates = "".join(f"\n{text} {unit}" for text, unit in ((flops, "GFLOP/s"), (moved, "GB/s")) if text != "-")
             out.add_row(
-                kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), kept_opts(r.opts_display)
+                kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), stored_opts(r.opts_display)
             )
         else:
-            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), kept_opts(r.opts_display))
+            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), stored_opts(r.opts_display))
     return out

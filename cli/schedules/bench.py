@@ -12,7 +12,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, rate, table, whole
+from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, rate, soft_wrapped, table
 from .explain import ratio_numbers, ratio_text, status_line
 from .opts_argument import Chosen, ForTarget, chosen, device_of
 
@@ -100,8 +100,8 @@ def _against(args: Namespace, c: Contestant, place: ForTarget, how: Rivalry) -> 
     if not c.measured.ok:
         return None
     made = get(args.kernel)
-    whole = made.complete(parse_shape(args.shape) if args.shape else None)
-    shape = {name: size for name, size in whole.items() if isinstance(size, int)}
+    extents = made.complete(parse_shape(args.shape) if args.shape else None)
+    shape = {name: size for name, size in extents.items() if isinstance(size, int)}
     of = dtype(args.dtype).name if args.dtype else made.dtypes[0]
     assert place.device is not None
     try:
@@ -114,7 +114,7 @@ def _print(b: Compared) -> None:
     from rich.text import Text
 
     out = console()
-    out.print(Text(b.what, style="bold"), soft_wrap=whole(out))
+    out.print(Text(b.what, style="bold"), soft_wrap=soft_wrapped(out))
     first = b.names[0]
     several = len(b.found) > 1
     headings = ["", ">time", *([">GFLOP/s"] if b.flops else []), *([f">beside {first}"] if several else []), "schedule"]
@@ -128,12 +128,12 @@ def _print(b: Compared) -> None:
     for name, c in zip(b.names, b.found, strict=True):
         why = c.measured.detail if not c.measured.ok else c.why
         if why:
-            out.print(Text(f"{name}: {why[:MOST_SAID]}", style="" if c.measured.ok else "red"), soft_wrap=whole(out))
+            out.print(Text(f"{name}: {why[:MOST_TEXT]}", style="" if c.measured.ok else "red"), soft_wrap=soft_wrapped(out))
     for name, rival in zip(b.names, b.rivals, strict=True):
         if rival is not None:
-            out.print(Text(f"{name} is {rival.text}" if rival.ratio else f"{name}: {rival.text}"), soft_wrap=whole(out))
+            out.print(Text(f"{name} is {rival.text}" if rival.ratio else f"{name}: {rival.text}"), soft_wrap=soft_wrapped(out))
     for line in _legend(b, several):
-        out.print(Text(line, style="dim"), soft_wrap=whole(out))
+        out.print(Text(line, style="dim"), soft_wrap=soft_wrapped(out))
 
 
 def _legend(b: Compared, several: bool) -> list[str]:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import BuildError, OptError
-from ..terminal.style import console, duration, opts_text, shape_text, table, whole
+from ..terminal.style import console, duration, opts_text, shape_text, soft_wrapped, table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,9 +69,9 @@ def run(args: Namespace) -> int:
             ] = None
     out.print(rows)
     for note in notes:
-        out.print(Text(note, style="dim"), soft_wrap=whole(out))
+        out.print(Text(note, style="dim"), soft_wrap=soft_wrapped(out))
     for fault in faults:
-        out.print(Text(fault, style="red"), soft_wrap=whole(out))
+        out.print(Text(fault, style="red"), soft_wrap=soft_wrapped(out))
     return NOTHING_VALID if faults else 0
 
 

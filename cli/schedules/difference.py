@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..terminal.style import console, duration, factor, opts_text, whole
+from ..terminal.style import console, duration, factor, opts_text, soft_wrapped
 from .opts_argument import ForTarget, chosen
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def difference(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
     only_source = args.source or args.stage
     if not only_source:
         target = f"{kernel.name} for {place.target.name}"
-        out.print(Text.assemble((target, "bold")), soft_wrap=whole(out))
+        out.print(Text.assemble((target, "bold")), soft_wrap=soft_wrapped(out))
         for s in (a, b):
-            out.print(Text.assemble((s.name, "bold"), "  ", opts_text(s.opts), (f"   {s.origin}", "dim")), soft_wrap=whole(out))
+            out.print(Text.assemble((s.name, "bold"), "  ", opts_text(s.opts), (f"   {s.origin}", "dim")), soft_wrap=soft_wrapped(out))
         for line in facts(a, b):
-            out.print(line, soft_wrap=whole(out))
+            out.print(line, soft_wrap=soft_wrapped(out))
         for heading, before, after in (("loop nest", _nest(a), _nest(b)),):
             _show(out.print, heading, before, after, len(before) + len(after))
     if args.stage:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import CacheMiss
 from ...measure.roofline import share
 from ..terminal.live import LogAbove
-from ..terminal.style import bytes_text, console, duration, factor, opts_text, table, whole
+from ..terminal.style import bytes_text, console, duration, factor, opts_text, soft_wrapped, table
 from .opts_argument import ForTarget, cached, chosen, device_of
 
 if TYPE_CHECKING:
@@ -166,20 +166,21 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
 
     out = console()
     name, _, where = what.partition(" ")
-    out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=whole(out))
-    out.print(opts_text(found.opts), soft_wrap=whole(out))
+    out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=soft_wrapped(out))
+    out.print(opts_text(found.opts), soft_wrap=soft_wrapped(out))
     if roof:
         limit = f"arithmetic: its operations at {peak}" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
         out.print(
-            f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=whole(out)
+            f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that",
+            soft_wrap=soft_wrapped(out),
         )
     if found.plain:
         out.print(
             f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower",
-            soft_wrap=whole(out),
+            soft_wrap=soft_wrapped(out),
         )
     for note in notes:
-        out.print(note, soft_wrap=whole(out), markup=False, highlight=False)
+        out.print(note, soft_wrap=soft_wrapped(out), markup=False, highlight=False)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), ratio_text(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
@@ -188,7 +189,7 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
     out.print(
         "times are factors of the schedule's own: 2x takes twice as long. ± is the noise of paired rounds; ~ is a single measurement",
         style="dim",
-        soft_wrap=whole(out),
+        soft_wrap=soft_wrapped(out),
     )
     if found.interrupted:
         out.print("interrupted; this is what was measured until then", style="dim")

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
-from ..terminal.style import console, duration, kept_opts, opts_text, shape_text, whole
+from ..terminal.style import console, duration, opts_text, shape_text, soft_wrapped, stored_opts
 from .opts_argument import ForTarget, chosen
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ def run(args: Namespace) -> int:
         where = store.location
     out = console()
     assert done.measured.t_min is not None
-    out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=whole(out))
-    out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=whole(out))
+    out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=soft_wrapped(out))
+    out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=soft_wrapped(out))
     beside = f"; {done.gain:.2f}x as fast as the start schedule, side by side" if done.gain else ""
-    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=whole(out), markup=False)
+    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=soft_wrapped(out), markup=False)
     if done.replaced is not None:
-        out.print(Text.assemble("it replaces  ", kept_opts(done.replaced.opts_display)), soft_wrap=whole(out))
-    out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=whole(out), markup=False)
+        out.print(Text.assemble("it replaces  ", stored_opts(done.replaced.opts_display)), soft_wrap=soft_wrapped(out))
+    out.print(
+        f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=soft_wrapped(out), markup=False
+    )
     return 0
 
 
@@ -50,7 +52,7 @@ def remove(args: Namespace) -> int:
         gone = unpin(store, task.key)
     if not gone:
         raise CacheMiss(f"nothing is pinned for {_what(task)}; `tune report --sort pinned` lists what is")
-    console().print(Text.assemble((_what(task), "bold"), ": no longer pinned  ", kept_opts(gone[-1].opts_display)), soft_wrap=True)
+    console().print(Text.assemble((_what(task), "bold"), ": no longer pinned  ", stored_opts(gone[-1].opts_display)), soft_wrap=True)
     return 0
 
 

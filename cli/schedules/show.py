@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..cache.query import shape_of
-from ..terminal.style import KINDS, console, duration, legend, opts_text, whole
+from ..terminal.style import KINDS, console, duration, legend, opts_text, soft_wrapped
 from .opts_argument import ForTarget, chosen
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
     from ...renderers import render
     from ..functions.tracing import kernel_of
 
-    if shown(args):
+    if show_source(args):
         return 0
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     written = kernel_of(args)
@@ -66,13 +66,13 @@ def run(args: Namespace) -> int:
     from ...heuristics.contraction_order import order_lines
 
     out = console()
-    out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=whole(out))
-    out.print(opts_text(opts), soft_wrap=whole(out))
+    out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=soft_wrapped(out))
+    out.print(opts_text(opts), soft_wrap=soft_wrapped(out))
     out.print(legend(), style="dim")
     for line in order_lines(kernel, opts):
-        out.print(Text(line), soft_wrap=whole(out))
+        out.print(Text(line), soft_wrap=soft_wrapped(out))
     out.print()
-    out.print(nest_text(scheduled), soft_wrap=whole(out))
+    out.print(nest_text(scheduled), soft_wrap=soft_wrapped(out))
     out.print()
     if out.is_terminal:
         from rich.syntax import Syntax
@@ -116,7 +116,7 @@ def nest_text(scheduled: Scheduled) -> Text:
     return out
 
 
-def shown(args: Namespace) -> bool:
+def show_source(args: Namespace) -> bool:
     """Whether --kernel names a source of the cache and no kernel; then its best configurations were printed, one for each key."""
     from ... import cache
     from ...kernels import is_named, is_path
@@ -169,8 +169,8 @@ def _print(row: Row, text_alone: bool, at: int) -> None:
     if at:
         out.print()
     time = f", {duration(row.t_min)}" if row.t_min else ""
-    out.print(Text.assemble((row.name, "bold"), f" of {source.get('file')}, {_about(row)}{time}"), soft_wrap=whole(out))
-    out.print(opts_text(parse(row.opts)), soft_wrap=whole(out))
+    out.print(Text.assemble((row.name, "bold"), f" of {source.get('file')}, {_about(row)}{time}"), soft_wrap=soft_wrapped(out))
+    out.print(opts_text(parse(row.opts)), soft_wrap=soft_wrapped(out))
     flags = [str(f) for f in source.get("flags", ())]
     if flags:
         out.print(Text(f"flags: {shlex.join(flags)}", style="dim"), soft_wrap=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cache.objectives import TIME
 from ...measure.roofline import share
-from .style import MOST_SAID, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, whole
+from .style import MOST_TEXT, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, soft_wrapped
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -68,10 +68,10 @@ class LogAbove:
                     text = f.read()
             except OSError:
                 return
-            whole = text[: text.rfind(b"\n") + 1]
-            if whole:
-                self._at += len(whole)
-                self._print(whole.decode(errors="replace"))
+            lines = text[: text.rfind(b"\n") + 1]
+            if lines:
+                self._at += len(lines)
+                self._print(lines.decode(errors="replace"))
 
     def end(self) -> None:
         """Print the rest; messages go where they went before."""
@@ -136,7 +136,7 @@ def candidate_line(m: Measurement, quickest: float) -> str:
     """`    4.42 µs  1.00x  ok       Um8 Un32 Pn`, and why, where it failed. The factor is over the quickest so far."""
     time = duration(m.t_min) if m.t_min is not None else "-"
     beside = factor(m.t_min / quickest) if m.t_min is not None and math.isfinite(quickest) else "-"
-    why = f"  ({m.detail[:MOST_SAID]})" if m.detail else ""
+    why = f"  ({m.detail[:MOST_TEXT]})" if m.detail else ""
     return f"{time:>10}  {beside:>6}  {m.outcome.value:<7}  {opts_text(m.opts).plain}{why}"
 
 
@@ -184,7 +184,7 @@ class Quiet:
             self._quickest, self.clocks = measurement.t_min, measurement.clocks
         outcome = str(measurement.outcome.value)
         if outcome not in ("ok", "slow") and measurement.detail and outcome not in self.failures:
-            self.failures[outcome] = f"{opts_text(measurement.opts).plain}: {measurement.detail}"[:MOST_SAID]
+            self.failures[outcome] = f"{opts_text(measurement.opts).plain}: {measurement.detail}"[:MOST_TEXT]
             self.failed(outcome)
         if self.say is not None:
             self.say(candidate_line(measurement, self._quickest))
@@ -258,7 +258,7 @@ class Plain(OnConsole):
 
     def line(self, text: str) -> None:
         self.last = self.now()
-        self.out.print(text, markup=False, soft_wrap=whole(self.out))
+        self.out.print(text, markup=False, soft_wrap=soft_wrapped(self.out))
         self.out.file.flush()
 
     def draw(self, must: bool) -> None:
@@ -282,7 +282,7 @@ class Board(OnConsole):
         from rich.live import Live
 
         self.live = Live(self.render(), console=self.out, auto_refresh=False, transient=True)
-        plain: dict[str, Any] = {"end": "", "markup": False, "highlight": False, "soft_wrap": whole(self.out), "style": "dim"}
+        plain: dict[str, Any] = {"end": "", "markup": False, "highlight": False, "soft_wrap": soft_wrapped(self.out), "style": "dim"}
         self.log = LogAbove(lambda text: self.out.print(text, **plain))
         self.closed = threading.Event()
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
@@ -360,5 +360,5 @@ def display(
     board = to.is_terminal and not to.is_dumb_terminal
     made = Board(title, budget, trials, to, overall=overall) if board else Plain(title, budget, trials, to, overall=overall)
     if verbose:
-        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=whole(to))
+        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=soft_wrapped(to))
     return made

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..commands import Command
 
 
-def shown(args: Namespace, command: Command) -> int:
+def run_command(args: Namespace, command: Command) -> int:
     """Run a command; what it prints goes where it should. The command's exit code."""
     if getattr(args, "_json", "") == "printed" and args.json not in (None, "-"):
         return _into_file(args, command)

@@ -19,7 +19,7 @@ Named = tuple[str, str]
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def settle(args: Namespace) -> None:
+def check_paths(args: Namespace) -> None:
     """Raise UsageError for an output that the command must not write."""
     uses: dict[str, tuple[str, PathUse]] = getattr(args, "_paths", {})
     written = [(label, path, use.kind) for label, use, path in _given(args, uses) if use.does == "writes" and path != "-"]

@@ -43,7 +43,7 @@ OUTCOMES = {
     "illegal": "dim yellow",
 }
 
-MOST_SAID = 600
+MOST_TEXT = 600
 """Characters of a failing candidate's detail that are shown."""
 
 
@@ -66,7 +66,7 @@ def console(stream: TextIO | None = None, wide: bool = False) -> Console:
     return _console()(file=out, highlight=False, soft_wrap=piped, width=ENDLESS if wide else 180 if piped else None)
 
 
-def whole(out: Console) -> bool:
+def soft_wrapped(out: Console) -> bool:
     """Whether a line of prose is printed whole: on a terminal it is wrapped between words."""
     return not out.is_terminal
 
@@ -165,7 +165,7 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     return out if opts else Text("(none)", style="dim")
 
 
-def kept_opts(text: str) -> Text:
+def stored_opts(text: str) -> Text:
     """The options of a row of the cache, in short form; as they are kept where another version wrote them."""
     from rich.text import Text
 

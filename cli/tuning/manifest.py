@@ -21,7 +21,7 @@ from ...measure.roofline import share
 from ..report.entries import roofline_s
 from ..terminal.live import display, rates
 from ..terminal.output import with_code, write
-from ..terminal.style import console, duration, opts_text, percent, rate, shape_text, table, whole
+from ..terminal.style import console, duration, opts_text, percent, rate, shape_text, soft_wrapped, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,12 +54,12 @@ def run(args: Namespace) -> int:
     from ...search.budget import parse_seconds
     from ...search.manifest import manifest as manifests
 
-    whole = manifests.load(args.manifest, "all" if args.trust else "inside")
-    keep_lock(whole)
-    found = whole.only(args.target)
+    manifest = manifests.load(args.manifest, "all" if args.trust else "inside")
+    keep_lock(manifest)
+    found = manifest.only(args.target)
     seconds = None if args.budget is None else parse_seconds(args.budget)
     out = console(sys.stderr if args.json == "-" else None)
-    done, code = on_fleet(found, args, seconds, out) if args.fleet else tune_shown(found, args, seconds, out)
+    done, code = on_fleet(found, args, seconds, out) if args.fleet else tune_entries(found, args, seconds, out)
     if args.json:
         write(
             args.json,
@@ -69,7 +69,7 @@ def run(args: Namespace) -> int:
     return code
 
 
-def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
+def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
     """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
     the exit code."""
     from ... import cache
@@ -80,7 +80,7 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet and done.status != ELSEWHERE:
-            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=whole(out))
+            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=soft_wrapped(out))
 
     again = args.retune or args.mode == "refresh"
     with cache.open(args.cache) as store:
@@ -94,7 +94,7 @@ def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Con
 
 def on_fleet(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
     """As `tune_shown`, on the machines of a fleet."""
-    from ..fleet.tuning import tune_shown as tune_on_fleet_shown
+    from ..fleet.tuning import tune_entries as tune_on_fleet_shown
 
     done = tune_on_fleet_shown(found, args, seconds, out, line)
     out.print(summary(found, done))
@@ -131,7 +131,7 @@ def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> 
             continue
         if device.limits() is None:
             if not quiet:
-                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=whole(out))
+                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=soft_wrapped(out))
             try:
                 measured(device, part_of(seconds), longest_of(seconds))
             except DeviceError as error:  # a search works without them
@@ -175,15 +175,18 @@ def ending(
     counts = Counter(d.status for d in done)
     out.print(", ".join(f"{counts[s]} {s}" for s in STATUS if counts[s]))
     for text in dict.fromkeys(f"{d.entry.place.name} is elsewhere: {d.message}" for d in done if d.status == ELSEWHERE):
-        out.print(text, style="dim", markup=False, soft_wrap=whole(out))
+        out.print(text, style="dim", markup=False, soft_wrap=soft_wrapped(out))
     failed = [d for d in done if d.status == "failed"]
     for d in failed:
         out.print(
-            f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=whole(out)
+            f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}",
+            style="red",
+            markup=False,
+            soft_wrap=soft_wrapped(out),
         )
     spent = [d for d in done if d.status == LEFT and d.message]
     if spent:
-        out.print(f"{len(spent)} were not begun: {spent[0].message}; the same command goes on with them", soft_wrap=whole(out))
+        out.print(f"{len(spent)} were not begun: {spent[0].message}; the same command goes on with them", soft_wrap=soft_wrapped(out))
     if counts["interrupted"] or counts["left"] > len(spent):
         out.print("interrupted; what was tuned is saved, and the same command goes on from there")
         return INTERRUPTED
@@ -255,11 +258,11 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")
     for c in absent:
         why = c.why or ("made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached")
-        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=whole(out))
+        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=soft_wrapped(out))
         out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
     if absent:
         out.print(
-            f"all at once, on a machine of that target: {shlex.join(['tune', 'run', '--manifest', args.manifest, '--budget', '5m', *where(args.cache)])}"
+            f"all at once, on a machine of that target: {shlex.join(['tune', 'run', '--manifest', args.manifest, '--budget', '5m', *cache_flag(args.cache)])}"
         )
 
 
@@ -271,10 +274,10 @@ def command(e: Entry, cache: str | None, again: bool = False) -> str:
     words += ["--device", e.place.device] if e.place.device != "cpu" else []
     words += ["--threads", str(e.place.threads)] if e.place.threads else []
     words += ["--objective", e.objective] if e.objective != TIME else []
-    return shlex.join([*words, *(["--retune"] if again else []), *where(cache)])
+    return shlex.join([*words, *(["--retune"] if again else []), *cache_flag(cache)])
 
 
-def where(cache: str | None) -> list[str]:
+def cache_flag(cache: str | None) -> list[str]:
     """The flag for a cache that was named."""
     return ["--cache", cache] if cache else []
 

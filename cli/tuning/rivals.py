@@ -89,7 +89,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     return PeakShare(unit(kernel, device.target, lossy), most, 100e9 * result.gflops / most)
 
 
-def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
+def comparison_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
     from ..report.html import clocks as text_of
 

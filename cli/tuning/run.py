@@ -17,8 +17,8 @@ from ...ir.errors import UsageError
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
 from ..terminal.sanitised import wrapped
-from ..terminal.style import MOST_SAID, OUTCOMES, bytes_text, console, duration, gain, opts_text, shape_text, table, whole
-from .rivals import against, beside_rows, facts, peak_share, rivalry
+from ..terminal.style import MOST_TEXT, OUTCOMES, bytes_text, console, duration, gain, opts_text, shape_text, soft_wrapped, table
+from .rivals import against, comparison_rows, facts, peak_share, rivalry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ def only_time(args: Namespace) -> None:
         raise UsageError(f"{said}; several shapes, functions of tensors, and fleets are tuned for the time")
 
 
-def shown_as(result: Result) -> list[str]:
+def opts_words(result: Result) -> list[str]:
     """The schedule itself, where `tune show` would look up another: that of the time."""
     from ...opts.opt import short
 
@@ -58,11 +58,11 @@ def start_value(result: Result) -> str:
     from ...search.result import joules
 
     assert result.start_value is not None
-    whole = result.objective in ENERGIES
-    said = joules(result.start_value) if whole else bytes_text(int(result.start_value)) if result.start_value else "none"
+    energy = result.objective in ENERGIES
+    said = joules(result.start_value) if energy else bytes_text(int(result.start_value)) if result.start_value else "none"
     if result.opts == result.start_opts:
         return f"{said}; it is the answer: nothing beat it by more than the noise"
-    if whole and result.gain:
+    if energy and result.gain:
         return f"{said}; the best takes {result.gain:.2f}x less, side by side"
     return said
 
@@ -110,7 +110,7 @@ def _other(args: Namespace) -> int | None:
 
         return run_manifest(args)
     if args.fleet:
-        from ..fleet.tuning import run as run_on_fleet
+        from ..fleet.tuning import tune_kernel as run_on_fleet
 
         only_time(args)
         return run_on_fleet(args, begin(args), summary)
@@ -122,7 +122,7 @@ def _other(args: Namespace) -> int | None:
         raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
     from . import shapes
 
-    if shapes.asked(args):
+    if shapes.shapes_of(args):
         only_time(args)
         return shapes.run(args)
     from ..functions.tracing import is_tensor_function
@@ -151,8 +151,8 @@ def _run(args: Namespace) -> int:
     budget = Budget.make(args.budget, args.trials)
     out = console(sys.stderr if args.json == "-" else None)
     began = time.monotonic()
-    whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
-    title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
+    shape_shown = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
+    title = " ".join(filter(None, (args.kernel, shape_shown, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
         warn_if_busy(args)
         result = tune(
@@ -180,7 +180,7 @@ def _run(args: Namespace) -> int:
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
     rival = against(result, how) if how and found else None
     share = peak_share(result, args.device, lossy) if found else None
-    summary(out, args, result, beside_rows(share, progress.clocks, rival))
+    summary(out, args, result, comparison_rows(share, progress.clocks, rival))
     if args.json:
         write(args.json, json.dumps(with_code(result.to_json()) | facts(share, progress.clocks, rival), indent=1) + "\n")
     return result.exit_code
@@ -215,7 +215,7 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
     what += for_text(result.objective)
-    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=whole(out))
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=soft_wrapped(out))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")
@@ -240,7 +240,7 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         after = f", after {result.earlier} in earlier searches" if result.earlier else ""
         grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     for outcome, text in result.failures.items():
-        grid.add_row(f"first {outcome}", Text(text[:MOST_SAID], style=OUTCOMES.get(outcome, "")))
+        grid.add_row(f"first {outcome}", Text(text[:MOST_TEXT], style=OUTCOMES.get(outcome, "")))
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)
@@ -252,7 +252,7 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         out.print(
             Text.assemble(
                 ("look at it  ", "dim"),
-                shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *shown_as(result), *where]),
+                shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *opts_words(result), *where]),
             ),
             soft_wrap=True,
         )

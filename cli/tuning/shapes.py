@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import UsageError
 from ..terminal.live import display, outcomes
 from ..terminal.output import with_code, write
-from ..terminal.style import console, duration, opts_text, whole
+from ..terminal.style import console, duration, opts_text, soft_wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ NOT_WITH = ("trials", "strategy", "study", "start", "against", "target")
 """Options of `tune run` that are for a single shape."""
 
 
-def asked(args: Namespace) -> bool:
+def shapes_of(args: Namespace) -> bool:
     """Whether several sizes are asked for. UsageError for options that do not go together."""
     varying = bool(args.shape and ".." in args.shape)
     if args.shapes == "":
@@ -74,7 +74,7 @@ def summary(out: Console, result: ShapesResult, sizes: str) -> None:
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, sizes, result.dtype, "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", _state(result)), soft_wrap=whole(out))
+    out.print(Text.assemble((what, "bold"), ": ", _state(result)), soft_wrap=soft_wrapped(out))
     if result.buckets:
         assert result.range is not None
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

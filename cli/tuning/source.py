@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import BuildError, OptError, UsageError
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
-from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text, whole
+from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, shape_text, soft_wrapped
 from .run import against_start, state
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> 
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=whole(out))
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=soft_wrapped(out))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")
@@ -189,7 +189,7 @@ def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> 
         left = f"{total} of {spec.lattice.size} configurations"
         grid.add_row("search", f"{left} in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     for outcome, said in result.failures.items():
-        grid.add_row(f"first {outcome}", Text(said[:MOST_SAID], style=OUTCOMES.get(outcome, "")))
+        grid.add_row(f"first {outcome}", Text(said[:MOST_TEXT], style=OUTCOMES.get(outcome, "")))
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)
@@ -245,10 +245,12 @@ def _build_only(args: Namespace, spec: SourceSpec) -> int:
             counts["built"] += 1
             if not args.quiet:
                 out.print(
-                    f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms", markup=False, soft_wrap=whole(out)
+                    f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms",
+                    markup=False,
+                    soft_wrap=soft_wrapped(out),
                 )
         except (BuildError, OptError) as e:
             counts["failed"] += 1
-            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_SAID]}", markup=False, soft_wrap=whole(out))
+            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_TEXT]}", markup=False, soft_wrap=soft_wrapped(out))
     out.print(f"{counts['built']} of {len(points)} configurations build; nothing was run")
     return 4 if counts["failed"] else 0

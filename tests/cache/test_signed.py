@@ -135,9 +135,9 @@ def test_kept_keys_have_one_name_and_count_only_from_a_safe_place(key: TrustedKe
     assert signatures.trusted([other.text, str(tmp_path / "other.pub")])[1] == other
     signatures.folder().chmod(0o777)
     with pytest.raises(CacheError, match="do not count"):
-        signatures.kept()
+        signatures.trusted_keys()
     signatures.folder().chmod(0o700)
-    assert signatures.forget("release") == key and signatures.kept() == ()
+    assert signatures.forget("release") == key and signatures.trusted_keys() == ()
     with pytest.raises(CacheError, match="no trusted key"):
         signatures.forget("release")
 

@@ -78,10 +78,10 @@ def test_the_share_of_a_gpus_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     assert share is not None and share.unit == "tensor cores" and share.flops_s == pytest.approx(16 * 6e7, rel=0.05)
     assert share.percent == pytest.approx(100 * 2 * 64**3 / 1e-3 / share.flops_s)
     assert share.text.endswith(" GFLOP/s by tensor cores") and " % of " in share.text
-    rows = rivals.beside_rows(share, {"sm_mhz": 1755, "power_w": 610.4, "throttle": ["power cap"]}, WON)
+    rows = rivals.comparison_rows(share, {"sm_mhz": 1755, "power_w": 610.4, "throttle": ["power cap"]}, WON)
     assert list(rows) == ["peak", "clocks", "against"] and rows["clocks"] == "multiprocessors at 1755 MHz, 610 W, slowed by power cap"
     assert set(rivals.facts(share, {"sm_mhz": 1755}, WON)) == {"peak", "clocks", "against"}
-    assert rivals.beside_rows(None, {}, None) == rivals.facts(None, {}, None) == {}
+    assert rivals.comparison_rows(None, {}, None) == rivals.facts(None, {}, None) == {}
 
 
 def test_the_clocks_are_those_of_the_best() -> None:

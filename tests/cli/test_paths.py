@@ -103,7 +103,7 @@ def _dummy(a: Action, folder: Path) -> str:
 def refused(words: list[str]) -> str:
     """Why a command is refused before it runs, '' where it is not."""
     try:
-        paths.settle(PARSER.parse_args(words))
+        paths.check_paths(PARSER.parse_args(words))
     except UsageError as e:
         return str(e)
     return ""

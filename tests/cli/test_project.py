@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import layers, project_consent
-from tilewright.cli.cache.consent import settle
+from tilewright.cli.cache.consent import ask_once
 
 from .conftest import row
 
@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, typed: str, **args: object) -> bool:
     said = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     monkeypatch.setattr("sys.stderr", said)
-    settle(Namespace(**({"cache": None} | args)))
+    ask_once(Namespace(**({"cache": None} | args)))
     return "Use it? [y/N]" in said.getvalue()
 
 
@@ -48,13 +48,13 @@ def test_it_is_asked_once_and_the_answer_is_kept(project: Path, monkeypatch: pyt
 
 def test_nobody_is_asked_without_need(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not asked(monkeypatch, "y\n", cache="x.db")
-    settle(Namespace())  # a command without a cache
+    ask_once(Namespace())  # a command without a cache
     for name, value in ((project_consent.ENV, "0"), (project_consent.ENV, "1"), (layers.ENV, "x.db")):
         with monkeypatch.context() as m:
             m.setenv(name, value)
             assert not asked(m, "y\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    settle(Namespace(cache=None))
+    ask_once(Namespace(cache=None))
     assert project_consent.answer(project) is None, "no terminal"
     project.chmod(0o666)
     assert not asked(monkeypatch, "y\n"), "it would not be used"

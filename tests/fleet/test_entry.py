@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tilewright import cache, kernels
+from tilewright.fleet import entry_job
 from tilewright.fleet import entry_job as entries
-from tilewright.fleet import entry_job as travel
 from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed
 from tilewright.fleet.facts import described
 from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
@@ -52,7 +52,7 @@ def test_an_entry_is_tuned_there_and_written_here_and_cached_the_next_time(tmp_p
             wanted = Manifest("tune.toml", (PLACE,), (own,))
             (done,) = tune_on_fleet(wanted, store, engine, FleetOptions())
             assert done.status == "tuned" and done.result is not None, done.message
-            best, known = store.best(travel.key_of(own, slot())), len(store.rows())
+            best, known = store.best(entry_job.key_of(own, slot())), len(store.rows())
             assert best is not None and best.verified and best.t_min == done.result.t_min and known > 1
             assert done.result.kernel == mine and mine in done.result.reproduce
             (again,) = tune_on_fleet(wanted, store, engine, FleetOptions())
@@ -75,8 +75,8 @@ def test_a_job_that_is_not_what_it_says_fails_before_anything_is_measured(change
     engine = LocalEngine([replace(slot(), address="x")])
     try:
         with cache.open(tmp_path / "c.db") as store:
-            terms = travel.EntryTerms(None, 2, True, None, False)
-            payload = {**travel.payload(add(8), slot(), terms, store), **change}
+            terms = entry_job.EntryTerms(None, 2, True, None, False)
+            payload = {**entry_job.payload(add(8), slot(), terms, store), **change}
         running = engine.submit(engine.slots()[0], FleetJob("entry", payload))
         with pytest.raises(JobFailed, match=why):
             running.result(30)
@@ -86,7 +86,7 @@ def test_a_job_that_is_not_what_it_says_fails_before_anything_is_measured(change
 
 def test_an_entry_for_another_objective_than_the_time_stays_where_it_is(tmp_path: Path) -> None:
     with cache.open(tmp_path / "c.db") as store, pytest.raises(UsageError, match="for energy cannot travel: a fleet tunes for the time"):
-        travel.payload(replace(add(8), objective="energy"), slot(), travel.EntryTerms(1.0, 1, True, None, False), store)
+        entry_job.payload(replace(add(8), objective="energy"), slot(), entry_job.EntryTerms(1.0, 1, True, None, False), store)
 
 
 def test_a_search_is_interrupted_once() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tilewright import kernels
-from tilewright.fleet import entry_job as travel
+from tilewright.fleet import entry_job
 from tilewright.ir.errors import FleetError
 from tilewright.opts import parse
 from tilewright.search.manifest.manifest import Entry, Place
@@ -24,7 +24,7 @@ FULL = {
 
 
 def sent(result: Result) -> Result:
-    return travel.result_of(json.loads(json.dumps(result.to_json())), ENTRY)
+    return entry_job.result_of(json.loads(json.dumps(result.to_json())), ENTRY)
 
 
 @pytest.mark.parametrize("known", [{}, {"t_min": 1e-6, "t_med": 1e-6, "n": 1}, FULL], ids=["nothing found", "a time", "every field"])
@@ -37,4 +37,4 @@ def test_a_result_that_cannot_be_read_is_an_error_of_the_fleet() -> None:
     data = make(Job("add", SHAPE, "float32", "cpu", 1, "portfolio")).to_json()
     for broken in ([], data | {"opts": [["NO", 1]]}, {k: v for k, v in data.items() if k != "front"}):
         with pytest.raises(FleetError, match="a worker sent a result"):
-            travel.result_of(broken, ENTRY)
+            entry_job.result_of(broken, ENTRY)

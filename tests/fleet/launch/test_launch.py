@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 from tilewright.cli.commands import build_parser
-from tilewright.cli.fleet.launch import asked, launch
+from tilewright.cli.fleet.launch import launch, launch_spec
 from tilewright.fleet.launch import kubernetes, ssh
 from tilewright.fleet.launch.batch import SYSTEMS, script
 from tilewright.fleet.launch.spec import FleetLaunch, size, span
@@ -151,7 +151,7 @@ def parsed(*words: str) -> Any:
 
 
 def test_arguments_become_what_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    spec = asked(
+    spec = launch_spec(
         parsed("slurm", URL, "--machines", "2", "--memory-of-job", "1G", "--time", "90m", "--shared", "--directive=--x", "--tune", "a b")
     )
     assert (spec.machines, spec.memory, spec.seconds, spec.exclusive, spec.more, spec.words[:2]) == (
@@ -165,7 +165,7 @@ def test_arguments_become_what_is_wanted(capsys: pytest.CaptureFixture[str]) -> 
     assert launch(parsed("kubernetes", URL, "--image", "x", "--secret", "s", "--gpus", "1")) == 0
     checked(yaml.safe_load(capsys.readouterr().out))
     with pytest.raises(UsageError, match="no --device uses one"):
-        asked(parsed("slurm", URL, "--gpus", "1", "--device", "cpu"))
+        launch_spec(parsed("slurm", URL, "--gpus", "1", "--device", "cpu"))
     with pytest.raises(UsageError, match="--time is for --kind Job"):
         launch(parsed("kubernetes", URL, "--image", "x", "--time", "1h"))
 
