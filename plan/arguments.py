@@ -150,7 +150,7 @@ class Binder:
                     f"{self.usage()}: {buffer.name} is a {type(a).__name__}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
                 )
 
-    def quick(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[int] | None:
+    def fast_addresses(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[int] | None:
         """The addresses of arrays that have the right shapes (inputs, or inputs and outputs), after every other check;
         None where something is wrong or odd, which `check` and `addresses` then look at. `sizes`: bytes of each parameter."""
         given = len(arrays) > len(self.inputs)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Arrays that a program is called with again and again: their checks are made once.
 
 
-ROOM = 64
+MOST_SETS = 64
 """Sets of arrays that are remembered."""
 _CALLS = 3
 """Calls in a row with the same arrays before they are remembered. (Remembering costs as much as the checks of two
@@ -62,13 +62,13 @@ class SameArrays:
                 return None
         return known
 
-    def met(self, key: tuple[int, ...], arrays: tuple[Any, ...], call: Callable[..., None], addresses: Sequence[int]) -> None:
+    def remember(self, key: tuple[int, ...], arrays: tuple[Any, ...], call: Callable[..., None], addresses: Sequence[int]) -> None:
         """These arrays passed every check; remember them if they did so a few times in a row and there is room."""
         if key != self._last:
             self._last, self._times = key, 1
             return
         self._times += 1
-        if self._times < _CALLS or len(self._known) >= ROOM:
+        if self._times < _CALLS or len(self._known) >= MOST_SETS:
             return
         known = self._known
 
@@ -250,7 +250,7 @@ class CompiledKernel:
             except (AttributeError, TypeError):  # not an array: the slow way says so
                 shaped = None
             if shaped is not None:
-                addresses = self._binder.quick(arrays, shaped.sizes)
+                addresses = self._binder.fast_addresses(arrays, shaped.sizes)
                 if addresses is not None:
                     made: tuple[Any, ...] = ()
                     if self._ranges:
@@ -263,7 +263,7 @@ class CompiledKernel:
                     if out is None:
                         return made if len(made) > 1 else made[0]
                     if not self._ranges:  # (contents are looked at in every call)
-                        self._same.met(key, arrays, call, addresses)
+                        self._same.remember(key, arrays, call, addresses)
                     return out
         return self._first_call(inputs, out, symbols)
 

@@ -22,7 +22,7 @@ from .artefacts import Artefacts
 from .compile import build, render
 from .compiled_kernel import BucketedKernel, CompiledKernel, divided
 from .copying_executable import Copying
-from .resolve import UNPIN, Choice, given, resolve
+from .resolve import UNPIN, Choice, plan_of_opts, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -113,7 +113,7 @@ def best(
         return _looked_up(kernel, numbers, ask, exact_only)
     if exact_only:
         raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
-    plan = given(apart(kernel), parse(opts), place, threads, policy)
+    plan = plan_of_opts(apart(kernel), parse(opts), place, threads, policy)
     built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
     return CompiledKernel(kernel, plan, built, _loaded(place, built, threads))
 

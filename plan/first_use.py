@@ -67,7 +67,7 @@ def passed(use: FirstUse) -> bool:
     schedule there is."""
     if use.plan.origin not in UNMEASURED:
         return True
-    place = _place(use)
+    place = _store_key(use)
     if use.store.start(place) == PASSED:
         return True
     lossy = "DOWNCONVERT" in use.plan.key.policy.split("+")
@@ -89,7 +89,7 @@ def passed(use: FirstUse) -> bool:
     return False
 
 
-def _place(use: FirstUse) -> str:
+def _store_key(use: FirstUse) -> str:
     """Where the store remembers that this code passed: it is another's after any change of source, compiler, processor or threads."""
     key = use.plan.key
     text = f"first use {use.built.sha} {key.target} {key.compiler} {use.executable.threads} {tool_version()}"

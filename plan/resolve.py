@@ -117,7 +117,7 @@ def resolve(
     key = key_of(kernel, device, threads, policy, objective)
     start_of = _StartSchedule(kernel, device, key, store, excluded, start)
     rows = cache.answers(key) if own_only else rows_for(cache, key, scratch_limit)
-    found = _own(kernel, device, key, rows, cache, store, excluded)
+    found = _measured(kernel, device, key, rows, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(
@@ -136,7 +136,7 @@ def resolve(
     return found
 
 
-def given(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
+def plan_of_opts(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
     """The plan for options that the caller chose, for `ir.normal_form.normalise(kernel)`. Raises OptError where they do
     not apply, or have effects that the policy does not allow."""
     kernel = normalise(kernel)
@@ -150,7 +150,7 @@ def has_start(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> boo
     return _StartSchedule(kernel, device, key, store, (), "quick").known()
 
 
-def _own(
+def _measured(
     kernel: Kernel,
     device: Device,
     key: Key,
@@ -260,7 +260,7 @@ class _StartSchedule:
         """The first start schedule that the policy allows; in the end no options at all, which always are."""
         from ..opts import dumps
 
-        opts = self._kept()
+        opts = self._stored()
         if opts is None:
             opts = self._chosen()
             if self.store is not None and not self.excluded:
@@ -269,9 +269,9 @@ class _StartSchedule:
 
     def known(self) -> bool:
         """Whether the store has one."""
-        return self._kept() is not None
+        return self._stored() is not None
 
-    def _kept(self) -> tuple[Opt, ...] | None:
+    def _stored(self) -> tuple[Opt, ...] | None:
         """What the store has: a ranked start schedule even for who asks for a quick one, and never the reverse."""
         from ..opts import parse
 

@@ -101,7 +101,7 @@ class CompiledFunction:
             for p in self._sized.values():
                 p.change(old, new)
 
-    def quick(self, tensors: Sequence[Tensor]) -> Any:
+    def call_tensors(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
         if self.bindings is not None:
             self.bindings.check()
@@ -147,13 +147,13 @@ class CompiledFunction:
         """The call itself. Memory that is written in place is our own, and nobody else's argument."""
         for s in self.plan.states:
             if s.state.kind == "closure":
-                self._found(s)
+                self._refresh_cell(s)
         for s in self.plan.states:
             if s.fresh is None:
                 self._owned(s.state.kind, s.state.place, given, line)
         for place in self.plan.donated.values():
             self._owned("argument", place, given, line)
-        self._apart(given, line)
+        self._unshare(given, line)
         fresh = self.sequence.run(given)
         result = self._result(tensors, given, fresh, numbers)  # before tensors change: what was made of one keeps its old values
         for s in self.plan.states:
@@ -161,7 +161,7 @@ class CompiledFunction:
         return result
 
     # memory that is written in place ------------------------------------------------------------------------------
-    def _found(self, s: StatePlan) -> None:
+    def _refresh_cell(self, s: StatePlan) -> None:
         """A tensor from outside may have got other memory in ways that its cell did not see."""
         assert s.state.tensor is not None
         cell, now = self.sequence.cells[s.state.place], memory(s.state.tensor)
@@ -181,7 +181,7 @@ class CompiledFunction:
         if kind != "closure":
             given[place] = new
 
-    def _apart(self, given: list[TensorBuffer], line: Line) -> None:
+    def _unshare(self, given: list[TensorBuffer], line: Line) -> None:
         """Other arguments on memory that is written in place are copied."""
         written: dict[int, int] = {}
         for i, b in self._written(given):

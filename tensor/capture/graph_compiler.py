@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     pass
 
 
-def place_of(device: str, options: JitOptions) -> BuildPlace:
+def build_place(device: str, options: JitOptions) -> BuildPlace:
     """The place that options name. Raises DeviceError, UsageError."""
     from ...cache import Cache
     from ...cache import open as opened
@@ -82,7 +82,7 @@ def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOpti
     return done
 
 
-def tune_beside(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
+def tune_in_background(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:
     """Tune in the background. When a kernel is done, the program's next call runs it with the new schedule."""
     todo = shares(program.kernels, options)
     if not todo:
@@ -102,7 +102,7 @@ COLD = ("require", "tune", "background", "record")
 
 def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
     """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
-    place = place_of(graph.device, options)
+    place = build_place(graph.device, options)
     with interned_in({}):  # nodes of its own: the constants of others may have memory
         outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
     sources = [graph.leaves[id(n)] for n in leaves]
@@ -134,5 +134,5 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
     program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
     if options.tune == "background":
-        program.tuner = tune_beside(program, place, options)
+        program.tuner = tune_in_background(program, place, options)
     return program

@@ -213,7 +213,7 @@ class Jitted:
             except AttributeError:  # not a tensor, or one that has no values yet
                 program = None
             if program is not None and _current.capture is None:
-                return program.quick(args)
+                return program.call_tensors(args)
         if current() is not None:
             return self._function(*args, **kwargs)
         return self._call(args, kwargs)

@@ -134,7 +134,7 @@ def key_of_graph(
 ) -> str:
     """Where the record of a detached graph is, or an empty text where none can be."""
     text = graph_text(outs)
-    stamp = cache_stamp(place)
+    stamp = cache_state(place)
     if text is None or stamp is None:
         return ""
     use = [(s.kind, s.place) for s in sources], [(r.kind, r.place) for r in graph.results], [(s.kind, s.place, s.new) for s in graph.states]
@@ -144,7 +144,7 @@ def key_of_graph(
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def cache_stamp(place: BuildPlace) -> str | None:
+def cache_state(place: BuildPlace) -> str | None:
     """Changes when the cache does; None for caches that are no file, which are always asked."""
     return None if place.cache.path is None else f"{place.cache.path} {place.cache.stamp()}"
 

@@ -31,7 +31,7 @@ from .pull import LoopPlan, pull
 # as the layers of a model are, are pulled once.
 
 
-KEPT = 4096
+MOST_KERNELS = 4096
 """Kernels that are remembered."""
 
 
@@ -74,7 +74,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan
         found = _made(group, stored, plan, number)
         with _lock:
             _kept[key] = found
-            while len(_kept) > KEPT:
+            while len(_kept) > MOST_KERNELS:
                 _kept.popitem(last=False)
     if isinstance(found.kernel, NoFold):
         return found.kernel

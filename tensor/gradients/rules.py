@@ -147,13 +147,13 @@ def _compared(n: TensorNode, by: Gathered, dy: TensorNode) -> TensorNode | None:
         return None
     if any(source.shape[d] != n.shape[p] for d, p in plain.items() if p is not None):
         return None
-    holes = maps.holes(source.shape)
-    back = {p: holes[d] for d, p in plain.items() if p is not None}
-    rows = IndexMap(source.shape, n.shape, holes, tuple(back.get(d, maps.holes((1,))[0]) for d in range(len(n.shape))))
+    placeholders = maps.placeholder_axes(source.shape)
+    back = {p: placeholders[d] for d, p in plain.items() if p is not None}
+    rows = IndexMap(source.shape, n.shape, placeholders, tuple(back.get(d, maps.placeholder_axes((1,))[0]) for d in range(len(n.shape))))
     here = None
     for d in loaded:
         index = n.src[1 + by.indices[d].place]  # type: ignore[union-attr]
-        along = view(cast(iota(source.shape[d]), index.dtype), IndexMap(source.shape, (source.shape[d],), holes, (holes[d],)))
+        along = view(cast(iota(source.shape[d]), index.dtype), IndexMap(source.shape, (source.shape[d],), placeholders, (placeholders[d],)))
         same = binary("eq", along, view(index, rows))
         here = same if here is None else here & same
     assert here is not None
@@ -277,8 +277,8 @@ def flipped(x: TensorNode, dim: int) -> TensorNode:
 
 def counted(shape: maps.Shape, dim: int) -> TensorNode:
     """An index's place along a dimension."""
-    holes = maps.holes(shape)
-    return view(iota(shape[dim]), maps.IndexMap(shape, (shape[dim],), holes, (holes[dim],)))
+    placeholders = maps.placeholder_axes(shape)
+    return view(iota(shape[dim]), maps.IndexMap(shape, (shape[dim],), placeholders, (placeholders[dim],)))
 
 
 def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:

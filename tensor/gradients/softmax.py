@@ -57,8 +57,8 @@ class Softmax:
         kept = {there: here for here, there in rows.items()}
         over = [d for d in range(len(y.shape)) if d not in kept]
         delta = reduce("add", found[id(y)] * y, over)
-        holes = maps.holes(p.shape)
-        return view(delta, IndexMap(p.shape, delta.shape, holes, tuple(holes[kept[d]] for d in sorted(kept))))
+        placeholders = maps.placeholder_axes(p.shape)
+        return view(delta, IndexMap(p.shape, delta.shape, placeholders, tuple(placeholders[kept[d]] for d in sorted(kept))))
 
 
 def softmaxes(order: Sequence[TensorNode], outs: Sequence[TensorNode]) -> dict[int, Softmax]:
@@ -141,7 +141,7 @@ def _product(p: TensorNode, dims: tuple[int, ...], readers: Readers, ends: set[i
         (reader,) = readers[id(n)]
         if reader.op == "view" and reader.arg.plain is not None:
             places = reader.arg.plain
-            if any(places[d] is None for d in (*rows.values(), *along)) or not _apart(reader, list(rows.values())):
+            if any(places[d] is None for d in (*rows.values(), *along)) or not _keeps_rows(reader, list(rows.values())):
                 return None
             rows = {here: places[there] or 0 for here, there in rows.items()}
             along = {places[d] or 0 for d in along}
@@ -159,7 +159,7 @@ def _product(p: TensorNode, dims: tuple[int, ...], readers: Readers, ends: set[i
             return Product(n, rows)
 
 
-def _apart(reader: TensorNode, rows: Sequence[int]) -> bool:
+def _keeps_rows(reader: TensorNode, rows: Sequence[int]) -> bool:
     """Whether a view shows all rows of its source, each in a place of its own (a slice does not, nor a diagonal)."""
     places, source = [reader.arg.plain[d] for d in rows], reader.src[0].shape
     return len({*places}) == len(places) and all(reader.shape[p] == source[d] for d, p in zip(rows, places))

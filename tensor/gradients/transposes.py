@@ -106,8 +106,13 @@ def _factors(x: TensorNode, depth: int) -> list[tuple[str, TensorNode]]:
 def without(x: TensorNode, dims: tuple[int, ...]) -> TensorNode:
     """`x`, which does not vary along dimensions `dims`, without them."""
     shape = tuple(n for d, n in enumerate(x.shape) if d not in dims)
-    holes = iter(maps.holes(shape))
-    return view(x, IndexMap(shape, x.shape, maps.holes(shape), tuple(const(0) if d in dims else next(holes) for d in range(len(x.shape)))))
+    placeholders = iter(maps.placeholder_axes(shape))
+    return view(
+        x,
+        IndexMap(
+            shape, x.shape, maps.placeholder_axes(shape), tuple(const(0) if d in dims else next(placeholders) for d in range(len(x.shape)))
+        ),
+    )
 
 
 def pushed(x: TensorNode, by: IndexMap) -> TensorNode:
@@ -116,10 +121,10 @@ def pushed(x: TensorNode, by: IndexMap) -> TensorNode:
         return view(x, by)
     inner, dims = x.src[0], x.arg[1]
     shape = (*by.shape, *(inner.shape[d] for d in dims))
-    holes = maps.holes(shape)
-    more, kept = iter(holes[len(by.shape) :]), iter(by.indices)
+    placeholders = maps.placeholder_axes(shape)
+    more, kept = iter(placeholders[len(by.shape) :]), iter(by.indices)
     indices = tuple(next(more) if d in dims else next(kept) for d in range(len(inner.shape)))
-    moved = _moved(inner, IndexMap(shape, inner.shape, holes, indices, by.mask))
+    moved = _moved(inner, IndexMap(shape, inner.shape, placeholders, indices, by.mask))
     return reduce("add", moved, range(len(by.shape), len(shape)))
 
 
@@ -180,15 +185,15 @@ class _Solution:
     def __init__(self, source: Shape, axes: tuple[Node, ...], indices: tuple[Node, ...], mask: Node | None) -> None:
         self.found: dict[Node, Node] = {}
         self.conditions: list[Node] = []
-        places = maps.holes(source)
+        places = maps.placeholder_axes(source)
         pairs = sorted(zip(indices, places), key=lambda p: len(axes_of(p[0])))
         self.solved = all(self._solve(index, place) for index, place in pairs)
         if not self.solved:
             return
         left = [a for a in axes if a.op == "axis" and a not in self.found]
         shape = (*source, *(size_of(a.arg.extent) for a in left))
-        holes = maps.holes(shape)
-        more = dict(zip(left, holes[len(source) :]))
+        placeholders = maps.placeholder_axes(shape)
+        more = dict(zip(left, placeholders[len(source) :]))
         to = tuple(substitute(self.found.get(a, a), more) for a in axes)
         if mask is not None:
             self.conditions.append(substitute(mask, self.found))
@@ -196,7 +201,7 @@ class _Solution:
         for c in self.conditions:
             both = logical("and", both, substitute(c, more))
         extents = tuple(1 if a.op != "axis" else size_of(a.arg.extent) for a in axes)
-        self.map = IndexMap(shape, extents, holes, to, None if both.op == "const" and both.arg else both)
+        self.map = IndexMap(shape, extents, placeholders, to, None if both.op == "const" and both.arg else both)
 
     def _solve(self, index: Node, place: Node) -> bool:
         """Solve `index == place` for the widest axis that is still free; False where that is not possible."""
@@ -230,12 +235,12 @@ class _Solution:
 
 def _scattered(by: IndexMap, kept: Iterable[int], dy: TensorNode) -> TensorNode:
     """The general case: every element is added where its map says."""
-    names = {by.axes[d]: a for d, a in zip(kept, maps.holes(dy.shape)) if a.op == "axis"}
+    names = {by.axes[d]: a for d, a in zip(kept, maps.placeholder_axes(dy.shape)) if a.op == "axis"}
     indices = tuple(substitute(i, names) for i in by.indices)
     if by.mask is not None:
-        inside = condition(dy.shape, maps.holes(dy.shape), substitute(by.mask, names))
+        inside = condition(dy.shape, maps.placeholder_axes(dy.shape), substitute(by.mask, names))
         dy = elementwise("where", inside, dy, constant(0, dy.dtype, dy.shape))
-    return scatter(dy, Scattered("add", maps.holes(dy.shape), indices), (), by.source)
+    return scatter(dy, Scattered("add", maps.placeholder_axes(dy.shape), indices), (), by.source)
 
 
 def condition(shape: Shape, axes: Indices, mask: Node) -> TensorNode:
@@ -245,6 +250,6 @@ def condition(shape: Shape, axes: Indices, mask: Node) -> TensorNode:
 
 def spread(dy: TensorNode, shape: Shape, over: Iterable[int]) -> TensorNode:
     """The transpose of a sum: `dy` repeated along dimensions `over` of `shape`."""
-    holes = maps.holes(shape)
+    placeholders = maps.placeholder_axes(shape)
     gone = set(over)
-    return view(dy, IndexMap(shape, dy.shape, holes, tuple(a for d, a in enumerate(holes) if d not in gone)))
+    return view(dy, IndexMap(shape, dy.shape, placeholders, tuple(a for d, a in enumerate(placeholders) if d not in gone)))

@@ -101,8 +101,8 @@ def _lifted(by: IndexMap, size: int) -> IndexMap:
     if by.reshape and by.mask is None:
         return maps.reshape((size, *by.source), (size, *by.shape))
     shape = (size, *by.shape)
-    holes = maps.holes(shape)
-    table = {a: h for a, h in zip(by.axes, holes[1:]) if a.op == "axis"}
+    placeholders = maps.placeholder_axes(shape)
+    table = {a: h for a, h in zip(by.axes, placeholders[1:]) if a.op == "axis"}
     apart = {a: axis(f"v{d}", by.shape[d]) for d, a in enumerate(by.axes) if a.op == "axis"}
     back = {apart[a]: h for a, h in table.items()}
 
@@ -110,10 +110,10 @@ def _lifted(by: IndexMap, size: int) -> IndexMap:
         return substitute(substitute(i, apart), back)
 
     mask = None if by.mask is None else moved(by.mask)
-    return IndexMap(shape, (size, *by.source), holes, (holes[0], *map(moved, by.indices)), mask)
+    return IndexMap(shape, (size, *by.source), placeholders, (placeholders[0], *map(moved, by.indices)), mask)
 
 
-def _places(axes: maps.Indices, indices: Sequence[Any], shape: Shape, lead: bool) -> tuple[maps.Indices, tuple[Any, ...]]:
+def _batched_indices(axes: maps.Indices, indices: Sequence[Any], shape: Shape, lead: bool) -> tuple[maps.Indices, tuple[Any, ...]]:
     """Placeholders and places of a gather or scatter with the new axis; `lead`: the array that they lie in has it, too."""
     plain = tuple(number(0) if isinstance(i, Loaded) else i for i in indices)
     inner = IndexMap(shape[1:], (1,) * len(plain), axes, plain)
@@ -125,13 +125,13 @@ def _places(axes: maps.Indices, indices: Sequence[Any], shape: Shape, lead: bool
 def _gather(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
     size = next(s.shape[0] for s, b in zip(src, new) if b)
     shape = (size, *n.shape)
-    axes, indices = _places(n.arg.axes, n.arg.indices, shape, new[0])
+    axes, indices = _batched_indices(n.arg.axes, n.arg.indices, shape, new[0])
     index = tuple(s if b else _repeated(s, size) for s, b in zip(src[1:], new[1:]))
     return P.gather(src[0], Gathered(axes, indices), index, shape)
 
 
 def _scatter(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
-    axes, indices = _places(n.arg.axes, n.arg.indices, src[0].shape, True)
+    axes, indices = _batched_indices(n.arg.axes, n.arg.indices, src[0].shape, True)
     return P.scatter(src[0], Scattered(n.arg.combine, axes, indices), tuple(src[1:]), (src[0].shape[0], *n.shape))
 
 

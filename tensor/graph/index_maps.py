@@ -102,11 +102,11 @@ class IndexMap:
 
 
 _ZERO = const(0)
-KEPT = 4096
+MOST_MAPS = 4096
 """Maps that are remembered: the same few are made again for every step of a loop."""
 
 
-def holes(shape: Sequence[int]) -> Indices:
+def placeholder_axes(shape: Sequence[int]) -> Indices:
     """Placeholder axes of a shape; a dimension of size 1 is a constant 0."""
     return tuple(axis(f"_{d}", n) if n != 1 else _ZERO for d, n in enumerate(shape))
 
@@ -134,10 +134,10 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     return tuple(reversed(out))
 
 
-@lru_cache(KEPT)
+@lru_cache(MOST_MAPS)
 def reshape(source: Shape, shape: Shape) -> IndexMap:
     """Row-major reshape; both shapes have as many elements."""
-    axes = holes(shape)
+    axes = placeholder_axes(shape)
     if 0 in source:
         return IndexMap(shape, source, axes, tuple(_ZERO for _ in source), None, True)
     return IndexMap(shape, source, axes, _regrouped(source, shape, axes), None, True)
@@ -170,28 +170,28 @@ def _behind(a: int, b: int) -> bool:
 def permute(source: Shape, order: Sequence[int]) -> IndexMap:
     """Dimension d of the result is dimension `order[d]` of the source."""
     shape = tuple(source[d] for d in order)
-    axes = holes(shape)
+    axes = placeholder_axes(shape)
     return IndexMap(shape, source, axes, tuple(axes[list(order).index(d)] for d in range(len(source))))
 
 
-@lru_cache(KEPT)
+@lru_cache(MOST_MAPS)
 def broadcast(source: Shape, shape: Shape) -> IndexMap:
     """NumPy's broadcasting of `source` to `shape` (which must fit)."""
-    axes, lead = holes(shape), len(shape) - len(source)
+    axes, lead = placeholder_axes(shape), len(shape) - len(source)
     return IndexMap(shape, source, axes, tuple(axes[lead + d] if n != 1 else _ZERO for d, n in enumerate(source)))
 
 
 def strided(source: Shape, picks: Sequence[tuple[int, int, int]]) -> IndexMap:
     """A slice: (start, step, length) of each dimension; steps may be negative."""
     shape = tuple(n for _, _, n in picks)
-    axes = holes(shape)
+    axes = placeholder_axes(shape)
     return IndexMap(shape, source, axes, tuple(ix.add(ix.mul(a, const(step)), number(start)) for a, (start, step, _) in zip(axes, picks)))
 
 
 def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexMap:
     """`before[d]` and `after[d]` zeros around each dimension."""
     shape = tuple(b + n + a for n, b, a in zip(source, before, after))
-    axes, mask = holes(shape), const(True)
+    axes, mask = placeholder_axes(shape), const(True)
     for i, n, b, a in zip(axes, source, before, after):
         if b != 0:
             mask = mask & (i >= number(b))

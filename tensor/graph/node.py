@@ -35,7 +35,7 @@ from typing import Any
 from ...ir.dtypes import DType
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from .index_maps import Shape, holes
+from .index_maps import Shape, placeholder_axes
 from .source_lines import Line, user_line
 from .symbolic_sizes import product
 
@@ -119,7 +119,7 @@ class Gathered:
     @classmethod
     def along(cls, shape: Shape, dim: int) -> Gathered:
         """Each line along a dimension of the result is read at loaded places of the same line."""
-        axes = holes(shape)
+        axes = placeholder_axes(shape)
         return cls(axes, tuple(Loaded(0) if d == dim else a for d, a in enumerate(axes)))
 
 

@@ -23,7 +23,7 @@ from ..graph.promotion import promote
 from .creation import all_of, along
 from .elementwise import choose, like, to_floats
 from .joining import pad
-from .movement import flip, kept, part
+from .movement import flip, keep_dims, part
 from .movement import permute as _permute
 from .reduction import mean
 
@@ -90,7 +90,7 @@ def windows(x: TensorNode, w: WindowLayout) -> TensorNode:
     rank = len(w.sizes)
     lead = x.shape[: len(x.shape) - rank]
     shape = (*lead, *w.out, *w.kernel)
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     at, mask = list(axes[: len(lead)]), node_const(True)
     for d, n in enumerate(w.sizes):
         o, k = axes[len(lead) + d], axes[len(lead) + rank + d]
@@ -118,7 +118,7 @@ def spaced(x: TensorNode, rank: int, stride: Shape) -> TensorNode:
     """stride − 1 zeros between neighbours along the last `rank` dimensions."""
     lead = len(x.shape) - rank
     shape = (*x.shape[:lead], *(max(0, (n - 1) * s + 1) for n, s in zip(x.shape[lead:], stride)))
-    axes, mask = maps.holes(shape), node_const(True)
+    axes, mask = maps.placeholder_axes(shape), node_const(True)
     at = list(axes[:lead])
     for i, s in zip(axes[lead:], stride):
         at.append(ix.floordiv(i, s))
@@ -243,10 +243,10 @@ def _first_gradient(rank: int, dy: TensorNode, y: TensorNode, seen: TensorNode) 
     for d in over:
         n = seen.shape[d]
         place = place * n + cast(along(n, seen.shape, d), int32)
-    largest = expand(kept(reduce("max", seen, over), seen.shape, over), seen.shape)
+    largest = expand(keep_dims(reduce("max", seen, over), seen.shape, over), seen.shape)
     first = reduce("min", choose(seen.eq(largest), place, 2**31 - 1), over)
-    hit = place.eq(expand(kept(first, seen.shape, over), seen.shape))
-    return (choose(hit, expand(kept(dy, seen.shape, over), seen.shape), 0.0),)
+    hit = place.eq(expand(keep_dims(first, seen.shape, over), seen.shape))
+    return (choose(hit, expand(keep_dims(dy, seen.shape, over), seen.shape), 0.0),)
 
 
 def avg_pool(

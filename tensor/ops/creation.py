@@ -127,23 +127,23 @@ def all_of(tests: Sequence[TensorNode]) -> TensorNode | None:
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None) -> TensorNode:
     """Ones where column = row + k."""
-    row, column = _places(n_rows, n_rows if n_cols is None else n_cols)
+    row, column = _rows_and_columns(n_rows, n_rows if n_cols is None else n_cols)
     return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT)
 
 
 def tril(x: TensorNode, /, *, k: int = 0) -> TensorNode:
     """`x` where column ≤ row + k, else 0 (of the last two dimensions)."""
-    row, column = _places(*_matrix(x))
+    row, column = _rows_and_columns(*_matrix(x))
     return _selected(x, column <= row + k)
 
 
 def triu(x: TensorNode, /, *, k: int = 0) -> TensorNode:
     """`x` where column ≥ row + k, else 0 (of the last two dimensions)."""
-    row, column = _places(*_matrix(x))
+    row, column = _rows_and_columns(*_matrix(x))
     return _selected(x, row + (k - 1) < column)
 
 
-def _places(rows: int, columns: int) -> tuple[TensorNode, TensorNode]:
+def _rows_and_columns(rows: int, columns: int) -> tuple[TensorNode, TensorNode]:
     """The row and the column of each element of a matrix."""
     return along(rows, (rows, columns), 0), along(columns, (rows, columns), 1)
 

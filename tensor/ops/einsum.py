@@ -89,7 +89,7 @@ def _diagonals(x: TensorNode, labels: Labels) -> tuple[TensorNode, Labels]:
     if len(unique) == len(labels):
         return x, labels
     shape = tuple(min(n for c, n in zip(labels, x.shape) if c == u) for u in unique)
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(axes[unique.index(c)] for c in labels))), unique
 
 
@@ -107,7 +107,7 @@ def order(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> Pat
     return _optimal(terms, output, sizes) if len(terms) <= OPTIMAL else _greedy(terms, output, sizes)
 
 
-def _kept(inside: frozenset[int], terms: Sequence[Labels], output: Labels) -> frozenset[str]:
+def _remaining_labels(inside: frozenset[int], terms: Sequence[Labels], output: Labels) -> frozenset[str]:
     """The labels that the product of some terms keeps."""
     needed = set(output).union(*(terms[i] for i in range(len(terms)) if i not in inside))
     return frozenset(c for i in inside for c in terms[i] if c in needed)
@@ -118,7 +118,7 @@ def _optimal(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> 
     labels = {frozenset([i]): frozenset(t) for i, t in enumerate(terms)}
     for count in range(2, len(terms) + 1):
         for subset in map(frozenset, combinations(range(len(terms)), count)):
-            labels[subset] = _kept(subset, terms, output)
+            labels[subset] = _remaining_labels(subset, terms, output)
             first = min(subset)
             choices = []
             for size in range(0, count - 1):
@@ -137,7 +137,7 @@ def _greedy(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> P
         work = {(a, b): product(sizes[c] for c in groups[a][1] | groups[b][1]) for a, b in combinations(range(len(groups)), 2)}
         a, b = min(work, key=lambda p: work[p])
         inside = groups[a][0] | groups[b][0]
-        merged = (inside, _kept(inside, terms, output), (groups[a][2], groups[b][2]))
+        merged = (inside, _remaining_labels(inside, terms, output), (groups[a][2], groups[b][2]))
         groups = [g for i, g in enumerate(groups) if i not in (a, b)] + [merged]
     return groups[0][2]
 
@@ -149,13 +149,13 @@ Term = tuple[TensorNode, Labels]
 def _along(path: Path, terms: Sequence[Term], output: Labels) -> Term:
     if isinstance(path, int):
         return terms[path]
-    inside = frozenset(_places(path))
-    keep = _kept(inside, [labels for _, labels in terms], output)
+    inside = frozenset(_operands_of(path))
+    keep = _remaining_labels(inside, [labels for _, labels in terms], output)
     return _pair(_along(path[0], terms, output), _along(path[1], terms, output), keep)
 
 
-def _places(path: Path) -> list[int]:
-    return [path] if isinstance(path, int) else [*_places(path[0]), *_places(path[1])]
+def _operands_of(path: Path) -> list[int]:
+    return [path] if isinstance(path, int) else [*_operands_of(path[0]), *_operands_of(path[1])]
 
 
 def _summed(x: TensorNode, labels: Labels, keep: set[str] | frozenset[str]) -> Term:

@@ -97,7 +97,7 @@ class _Parser:
                 if item.dtype is bool_ and not item.shape:
                     self.flag = bool(values(item)) and self.flag is not False
                     continue
-                for index in _places(item, self.shape[d : d + len(item.shape)]) if item.dtype is bool_ else (item,):
+                for index in _mask_indices(item, self.shape[d : d + len(item.shape)]) if item.dtype is bool_ else (item,):
                     self._load(index, index is not item or id(item) in self.written)
             else:
                 self._integer(item)
@@ -193,7 +193,7 @@ def _is_mask(i: Any) -> bool:
     return isinstance(i, TensorNode) and i.dtype is bool_
 
 
-def _places(mask: TensorNode, shape: Shape) -> tuple[TensorNode, ...]:
+def _mask_indices(mask: TensorNode, shape: Shape) -> tuple[TensorNode, ...]:
     """The places where a mask is true, one index tensor a dimension."""
     import numpy as np
 
@@ -204,10 +204,10 @@ def _places(mask: TensorNode, shape: Shape) -> tuple[TensorNode, ...]:
 
 def getitem(x: TensorNode, key: Any) -> TensorNode:
     """`x[key]` as in NumPy. Masks are computed at once."""
-    return picked(x, parsed(x.shape, key))
+    return indexed(x, parsed(x.shape, key))
 
 
-def picked(x: TensorNode, key: IndexKey) -> TensorNode:
+def indexed(x: TensorNode, key: IndexKey) -> TensorNode:
     """`getitem` of a key that was taken apart."""
     part = view(x, maps.strided(x.shape, key.picks))
     if not key.loaded:
@@ -229,7 +229,7 @@ def _layout(
     shape = tuple(next(sizes) if d == -1 else 1 if d is None else key.picks[d][2] for d in layout)
     wide = (*inner, *(1 for _ in shape[key.front + len(inner) :]))
     index = tuple(expand(reshape(expand(p, inner), wide), shape) for p in places)
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     for axis, d in zip(axes, layout):
         if d is not None and d != -1:
             at[d] = placed(d, axis)
@@ -253,7 +253,7 @@ def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None) -> T
         x, axis = reshape(x, (x.count,)), 0
     _integer("take", indices)
     (d,) = dims(x, axis, "take")
-    return picked(x, parsed(x.shape, (*(slice(None) for _ in range(d)), indices), "take"))
+    return indexed(x, parsed(x.shape, (*(slice(None) for _ in range(d)), indices), "take"))
 
 
 def within(what: str, name: str, index: TensorNode, d: int, n: int) -> TensorNode:
@@ -279,7 +279,7 @@ def embedding(weight: TensorNode, indices: TensorNode, /) -> TensorNode:
     """Rows of a table (n, width) at integer places of any shape. Raises OutOfRangeError for places outside, as `take` does."""
     _integer("embedding", indices)
     dims(weight, 0, "embedding")
-    return picked(weight, parsed(weight.shape, indices, "embedding"))
+    return indexed(weight, parsed(weight.shape, indices, "embedding"))
 
 
 def _integer(name: str, indices: TensorNode) -> None:
@@ -296,7 +296,7 @@ def setitem(x: TensorNode, key: Any, value: TensorNode | Scalar) -> TensorNode:
         return _masked(x, key, value)
     at = parsed(x.shape, key, "setitem")
     if at.flag is False:
-        _value(value, picked(x, at).shape, x)
+        _value(value, indexed(x, at).shape, x)
         return x
     return _loaded(x, at, value) if at.loaded else _sliced(x, at, value)
 
@@ -318,7 +318,7 @@ def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
     node = _value(value, tuple(1 if d is None else lengths[d] for d in key.layout), x)
     if 0 in lengths:
         return x
-    axes, mask, tests = maps.holes(x.shape), node_const(True), []
+    axes, mask, tests = maps.placeholder_axes(x.shape), node_const(True), []
     at: list[Node] = []
     for d, (i, (start, step, length)) in enumerate(zip(axes, key.picks)):
         backwards = step < 0
@@ -354,7 +354,7 @@ def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> Tens
     number = choose(reshape(mask, number.shape), number, 0)
     number = checked(number, IndexMark("value", "setitem", 0, node.shape[0], False), False)
     index = expand(reshape(reshape(number, mask.shape), (*mask.shape, *(1 for _ in inner))), x.shape)
-    axes = maps.holes(x.shape)
+    axes = maps.placeholder_axes(x.shape)
     by = Gathered(axes, (Loaded(0), *axes[len(mask.shape) :]))
     return elementwise("where", wide, gather(node, by, (index,), x.shape), x)
 
@@ -367,7 +367,7 @@ def _loaded(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
     if size == 0:
         return x
     last = scatter(reshape(iota(size), shape) + 1, to, index, x.shape)
-    by = Gathered(maps.holes(x.shape), (Loaded(0),))
+    by = Gathered(maps.placeholder_axes(x.shape), (Loaded(0),))
     return elementwise("where", last > 0, gather(reshape(node, (size,)), by, (last - 1,), x.shape), x)
 
 
@@ -394,7 +394,7 @@ def index_put(x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str 
 def _put(name: str, x: TensorNode, key: Any, value: TensorNode | Scalar, combine: str) -> TensorNode:
     at = parsed(x.shape, key, name)
     if at.flag is False:
-        _value(value, picked(x, at).shape, x)
+        _value(value, indexed(x, at).shape, x)
         return x
     shape, index, to = _written(x, at, combine)
     return elementwise(combine, x, scatter(_value(value, shape, x), to, index, x.shape))

@@ -39,7 +39,7 @@ def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 
 
 def _continued(x: TensorNode, pairs: Sequence[tuple[int, int]], mode: str) -> TensorNode:
     shape = tuple(b + n + a for n, (b, a) in zip(x.shape, pairs))
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     at = []
     for i, n, (b, a) in zip(axes, x.shape, pairs):
         place = ix.add(i, node_const(-b))
@@ -137,7 +137,7 @@ def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[i
             (d,) = dims(x, a, "roll")
             x = _at(x, _moved_on(iota(x.shape[d]), s, x.shape[d]), d)
         return x
-    axes = maps.holes(x.shape)
+    axes = maps.placeholder_axes(x.shape)
     at = list(axes)
     for s, a in zip(by, over):
         (d,) = dims(x, a, "roll")
@@ -157,7 +157,7 @@ def _rolled_flat(x: TensorNode, shift: int) -> TensorNode:
     for d, n in reversed(list(enumerate(x.shape))):
         size = const(n, int64, x.shape)
         places[d], place = (place % size, place // size)
-    axes = maps.holes(x.shape)
+    axes = maps.placeholder_axes(x.shape)
     return gather(x, Gathered(axes, tuple(map(Loaded, range(len(axes))))), tuple(places[d] for d in range(len(axes))), x.shape)
 
 

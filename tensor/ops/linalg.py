@@ -18,7 +18,7 @@ from ..graph.promotion import promote, to_float
 from .creation import eye
 from .elementwise import absolute, binary, broadcast_shape, choose, length, like, power, to_floats, together, truth
 from .joining import joined
-from .movement import broadcast_to, diagonal, dims, kept, part, permute, transposed
+from .movement import broadcast_to, diagonal, dims, keep_dims, part, permute, transposed
 from .reduction import reduced
 from .reduction import sum as sum_
 
@@ -330,4 +330,4 @@ def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | 
         out = reduced("max" if ord > 0 else "min", sums, outer, False, "matrix_norm")
     else:
         raise UsageError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
-    return kept(out, x.shape, (len(x.shape) - 2, len(x.shape) - 1)) if keepdims else out
+    return keep_dims(out, x.shape, (len(x.shape) - 2, len(x.shape) - 1)) if keepdims else out

@@ -170,7 +170,7 @@ def diagonal(x: TensorNode, /, *, offset: int = 0) -> TensorNode:
     rows, columns = x.shape[-2:]
     down, right = max(-offset, 0), max(offset, 0)
     shape = (*x.shape[:-2], max(0, min(rows - down, columns - right)))
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     last = axes[-1]
     at = (*axes[:-1], ix.add(last, node_const(down)), ix.add(last, node_const(right)))
     return view(x, maps.IndexMap(shape, x.shape, axes, at))
@@ -195,7 +195,7 @@ def expand_dims(x: TensorNode, /, axis: int | Sequence[int]) -> TensorNode:
     return _reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
 
-def kept(x: TensorNode, shape: Shape, over: Sequence[int]) -> TensorNode:
+def keep_dims(x: TensorNode, shape: Shape, over: Sequence[int]) -> TensorNode:
     """A reduction's result with its reduced dimensions back as 1; `shape` is the source's."""
     return _reshape(x, tuple(1 if d in over else n for d, n in enumerate(shape)))
 

@@ -15,7 +15,7 @@ from ..graph.promotion import promote
 from .creation import along
 from .elementwise import Operand, choose, clip, erf, exp, expm1, floats, length, log, log1p, rsqrt, tanh, to_floats
 from .indexing import take_along_axis, within
-from .movement import dims, expand_dims, kept
+from .movement import dims, expand_dims, keep_dims
 from .reduction import Axis, mean, reduced, sum
 
 
@@ -107,7 +107,7 @@ def softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
     far, over = _from_top(x, axis, "softmax")
     e = exp(far)
     total = reduced("add", e, over, False, "softmax")
-    inverse = kept(1.0 / total, e.shape, over)
+    inverse = keep_dims(1.0 / total, e.shape, over)
     return e * expand(inverse, e.shape)
 
 
@@ -123,7 +123,7 @@ def _from_top(x: TensorNode, axis: Axis, name: str) -> tuple[TensorNode, tuple[i
     over = dims(x, axis, name)
     if any(x.shape[d] == 0 for d in over):
         return x, over
-    top = stop_gradient(kept(reduce("max", x, over), x.shape, over))  # what is taken from all of a row changes nothing
+    top = stop_gradient(keep_dims(reduce("max", x, over), x.shape, over))  # what is taken from all of a row changes nothing
     return x - expand(top, x.shape), over
 
 

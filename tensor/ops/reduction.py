@@ -19,11 +19,11 @@ from ..graph.value_ranges import RangeMark
 from ..running.current_capture import current
 from .creation import along
 from .elementwise import choose, exp, length, like, log, to_floats, truth
-from .movement import dims, kept
+from .movement import dims, keep_dims
 
 Axis = int | Sequence[int] | None
 Kind: TypeAlias = "DTypeLike | None"
-NOWHERE = 2**31 - 1
+NO_INDEX = 2**31 - 1
 """The place of no element, as a 32-bit integer: larger than all places."""
 
 
@@ -33,7 +33,7 @@ def reduced(combine: str, x: TensorNode, axis: Axis, keepdims: bool, name: str) 
     if combine in ("max", "min"):
         _some(name, x.shape, over, axis)
     out = reduce(combine, x, over)
-    return kept(out, x.shape, over) if keepdims else out
+    return keep_dims(out, x.shape, over) if keepdims else out
 
 
 def _some(name: str, shape: Shape, over: Sequence[int], axis: Axis) -> None:
@@ -153,12 +153,12 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
     hit = flat.eq(expand(best, flat.shape))
     if flat.dtype.is_float:
         hit = hit | flat.ne(flat)
-    kind = int32 if n <= NOWHERE else int64
-    places = choose(hit, cast(along(n, flat.shape, d), kind), NOWHERE if kind is int32 else n)
+    kind = int32 if n <= NO_INDEX else int64
+    places = choose(hit, cast(along(n, flat.shape, d), kind), NO_INDEX if kind is int32 else n)
     out = cast(marked(reduce("min", places, (d,)), RangeMark("place", 0, most(n) - 1)), int64)
     if not keepdims:
         return out
-    return reshape(out, (1,) * rank) if axis is None else kept(out, x.shape, (d,))
+    return reshape(out, (1,) * rank) if axis is None else keep_dims(out, x.shape, (d,))
 
 
 # running ----------------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from .cost import FLOPS_PER_BYTE
 from .dominators import Graph
 from .heads import is_contraction, is_head
 
-WIDE = 512
+MOST_STATE = 512
 """Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""
 ROWS = 32
 """Rows that a product's reductions must leave (a mean of all its elements leaves one): a fold's tiles go along the reduced
 dimensions, so lanes, register tiles and threads have nothing but rows."""
-WORTH = 3.0
+MOST_RECOMPUTED = 3.0
 """A head is computed again while that costs up to so many times its memory traffic: what it saves is memory, too."""
 
 
@@ -56,7 +56,7 @@ def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
     first = [f for f in frontiers if f.heads and _chained(f) and _worth(f)]
     taken = {id(f.source) for f in first}
     readers = {h for f in first for h in f.heads}
-    more = [f for f in frontiers if f.heads and not f.rows and id(f.source) not in taken | readers and _beside(f, first)]
+    more = [f for f in frontiers if f.heads and not f.rows and id(f.source) not in taken | readers and _reads_fold(f, first)]
     for f in (*first, *more):
         _absorb(found, f, list(f.heads))
     for f in frontiers:
@@ -100,7 +100,7 @@ def _frontier(graph: Graph, source: TensorNode) -> Frontier | None:
             (f.heads if is_contraction(m) else f.rows)[id(m)] = (m, over)
             if (
                 is_contraction(m)
-                and product(n for d, n in enumerate(m.src[0].shape) if d not in m.arg[1] and f.dims[id(m.src[0])][d] is None) > WIDE
+                and product(n for d, n in enumerate(m.src[0].shape) if d not in m.arg[1] and f.dims[id(m.src[0])][d] is None) > MOST_STATE
             ):
                 return None
             continue
@@ -135,7 +135,7 @@ def _chained(f: Frontier) -> bool:
     return bool(chains) and all(o in chains for _, o in f.rows.values())
 
 
-def _beside(f: Frontier, first: list[Frontier]) -> bool:
+def _reads_fold(f: Frontier, first: list[Frontier]) -> bool:
     """Whether all contractions that read a head run over an absorbed one anyway."""
     return any(all(h in g.heads and g.heads[h][1] == over for h, (_, over) in f.heads.items()) for g in first)
 
@@ -147,7 +147,7 @@ def _worth(f: Frontier) -> bool:
     groups = {over for _, over in f.heads.values()}
     kernels = max(1, len(groups) + sum(1 for h, o in f.heads.values() if o == frozenset()))
     again = (kernels - 1) * length / FLOPS_PER_BYTE
-    return bool(again <= WORTH * source.dtype.size * (1 + kernels))
+    return bool(again <= MOST_RECOMPUTED * source.dtype.size * (1 + kernels))
 
 
 def _last(graph: Graph, f: Frontier) -> TensorNode | None:

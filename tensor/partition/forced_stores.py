@@ -67,13 +67,13 @@ def too_large(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[Tensor
                 break
             found.append(cut)
             cut_at.add(id(cut))
-            inside = _between(graph, cut, n, memory)
+            inside = _nodes_behind(graph, cut, n, memory)
             for m in map(graph.order.__getitem__, inside):  # what lies behind the cut is no longer behind these
                 behind[id(m)], arrays[id(m)] = _union(m, behind, arrays, memory)
     return found
 
 
-def _between(graph: Graph, cut: TensorNode, n: TensorNode, memory: Callable[[TensorNode], bool]) -> list[int]:
+def _nodes_behind(graph: Graph, cut: TensorNode, n: TensorNode, memory: Callable[[TensorNode], bool]) -> list[int]:
     """Places of `n` and of what it computes from, down to memory and after `cut`; in order. (Views too: they hold no
     operations, but what lies behind them.)"""
     found, stack = {graph.place[id(n)]}, [n]

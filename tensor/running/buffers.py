@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.dtypes import DType
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ..graph.source_lines import Line, show
-from .pools import LEAST, host_room, release, rooms_of
+from .pools import POOLED_FROM, host_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,14 +96,14 @@ class Account:
         """Count a buffer until it dies."""
         notes = self.notes
         notes.append(buffer.nbytes)
-        if buffer.nbytes >= LEAST:
+        if buffer.nbytes >= POOLED_FROM:
             self._buffers[id(buffer)] = weakref.ref(buffer)
         if len(notes) > 1024:
             self.settle()
 
     def named(self, buffer: Any) -> None:
         """A buffer has taken the memory of one that was counted."""
-        if buffer.nbytes >= LEAST:
+        if buffer.nbytes >= POOLED_FROM:
             self._buffers[id(buffer)] = weakref.ref(buffer)
 
     def unname(self, buffer: Any) -> None:
@@ -283,7 +283,7 @@ class TensorBuffer:
 
     def __del__(self) -> None:
         at, nbytes = self._at, self.nbytes
-        if nbytes >= LEAST:
+        if nbytes >= POOLED_FROM:
             ACCOUNT.unname(self)
             if self._rooms is not None:
                 if at:
@@ -312,7 +312,7 @@ def made(spec: BufferSpec) -> TensorBuffer:
             buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
             ACCOUNT.touch(buffer)
         else:
-            array = _empty(spec.shape, spec.np) if nbytes < LEAST else host_room(nbytes).view(spec.np).reshape(spec.shape)
+            array = _empty(spec.shape, spec.np) if nbytes < POOLED_FROM else host_room(nbytes).view(spec.np).reshape(spec.shape)
             buffer = TensorBuffer(spec, array, address(array))
     except (MemoryError, ValueError, MeasureError) as e:
         what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"

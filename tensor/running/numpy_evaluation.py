@@ -78,7 +78,7 @@ def _gather(n: TensorNode, src: list[Array]) -> Array:
     source, *index = src
     if not n.size or not source.size:
         return np.zeros(n.shape, source.dtype)
-    table = _places(n.arg.axes, n.shape)
+    table = _index_grids(n.arg.axes, n.shape)
     at = [
         np.clip(index[i.place].astype(np.int64) if isinstance(i, Loaded) else index_value(i, table), 0, max(size - 1, 0))
         for i, size in zip(n.arg.indices, source.shape)
@@ -91,7 +91,7 @@ def _scatter(n: TensorNode, src: list[Array]) -> Array:
     out = np.full(n.shape, identity(n.arg.combine, n.dtype), values.dtype)
     if not values.size or not out.size:
         return out
-    table, inside, at = _places(n.arg.axes, values.shape), np.ones(values.shape, bool), []
+    table, inside, at = _index_grids(n.arg.axes, values.shape), np.ones(values.shape, bool), []
     for i, size in zip(n.arg.indices, n.shape):
         place = index[i.place].astype(np.int64) if isinstance(i, Loaded) else np.broadcast_to(index_value(i, table), values.shape)
         inside &= (place >= 0) & (place < size)
@@ -162,7 +162,7 @@ def viewed(x: Array, by: IndexMap) -> Array:
             rows = x[tuple(at)].transpose(order)
             shape = tuple(by.shape[d] if d in kept else 1 for d in range(len(by.shape)))
             return np.broadcast_to(rows.reshape(shape), by.shape)
-    table = _places(by.axes, by.shape)
+    table = _index_grids(by.axes, by.shape)
     places = [index_value(i, table) for i in by.indices]
     if by.mask is None:
         return np.broadcast_to(x[tuple(places)], by.shape)
@@ -171,7 +171,7 @@ def viewed(x: Array, by: IndexMap) -> Array:
     return np.where(inside, x[safe], np.zeros((), x.dtype))
 
 
-def _places(axes: Sequence[Node], shape: Sequence[int]) -> dict[Node, Any]:
+def _index_grids(axes: Sequence[Node], shape: Sequence[int]) -> dict[Node, Any]:
     """The placeholders as index ranges that broadcast against each other."""
     rank = len(shape)
     table = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POOLED = 128 << 20
 """Bytes of free memory that a pool keeps at most."""
-LEAST = 1 << 16
+POOLED_FROM = 1 << 16
 """Bytes below which an allocation is cheaper than the pool."""
 LINE = 64
 """Bytes of a cache line: host memory begins on one."""
@@ -76,7 +76,7 @@ def host_room(size: int) -> Array:
     return room
 
 
-ALONE = 3
+SOLE_REFERENCES = 3
 """What CPython counts for an array that only the caller of `release` knows: its name there, the parameter, and the count's own."""
 
 
@@ -84,7 +84,12 @@ def release(array: Array, size: int) -> None:
     """A tensor's array is not needed any more by the caller, who has one name for it. Its block goes to the pool unless
     somebody else sees it: the array itself, or a view, which keeps its base alive (CPython's counts tell both)."""
     base: Any = array.base
-    if base is not None and sys.getrefcount(array) <= ALONE and sys.getrefcount(base) <= ALONE and base.nbytes == size + LINE:
+    if (
+        base is not None
+        and sys.getrefcount(array) <= SOLE_REFERENCES
+        and sys.getrefcount(base) <= SOLE_REFERENCES
+        and base.nbytes == size + LINE
+    ):
         HOST.give(size, base)
 
 

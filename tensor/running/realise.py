@@ -66,9 +66,9 @@ def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> T
     return new
 
 
-SMALL = 1 << 13
+SMALL_GRAPH = 1 << 13
 """Elements of all nodes of a graph, at which a kernel begins to be worth its compilation."""
-KEPT = 512
+MOST_LISTS = 512
 """Call lists that are remembered."""
 
 _lists: OrderedDict[tuple[Any, ...], CallList] = OrderedDict()
@@ -87,7 +87,7 @@ def listed(outs: Sequence[TensorNode]) -> CallList:
         found = call_list(detached(outs)[0])
     with _lock:
         _lists[key] = found
-        while len(_lists) > KEPT:
+        while len(_lists) > MOST_LISTS:
             _lists.popitem(last=False)
     return found
 
@@ -108,7 +108,7 @@ def _small(outs: Sequence[TensorNode], device: str) -> bool:
     total = 0
     for n in walk(outs):
         total += n.size if n.data is None else 0
-        if total > SMALL:
+        if total > SMALL_GRAPH:
             return False
     return True
 
@@ -134,7 +134,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     check = check_of(wanted)
     made = listed([*wanted, *check])
     read = [leaves[n.arg.number] for n in made.nodes[: made.leaves]]
-    places: list[TensorBuffer | None] = [n.data if n.data is not None else _given(n, device) for n in read]
+    places: list[TensorBuffer | None] = [n.data if n.data is not None else _parameter(n, device) for n in read]
     places += [None] * (len(made.nodes) - len(read))
     last = _last_uses(made)
     for i, call in enumerate(made.calls):
@@ -153,7 +153,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         n.data = places[p]
 
 
-def _given(n: TensorNode, device: str) -> TensorBuffer:
+def _parameter(n: TensorNode, device: str) -> TensorBuffer:
     """A number that kernels get as a parameter."""
     made = buffers.new((), n.dtype, device, n.line)
     buffers.fill(made, n.arg[1])

@@ -123,7 +123,7 @@ class ReferenceProgram:
             holds(values)
         return ReferenceProgram(self.graph, values)
 
-    def quick(self, tensors: Sequence[Any]) -> Any:
+    def call_tensors(self, tensors: Sequence[Any]) -> Any:
         return self._called([t.node.data for t in tensors], ())
 
     def call(self, arguments: Arguments) -> Any:

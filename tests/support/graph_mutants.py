@@ -152,9 +152,9 @@ GRADIENTS: dict[str, Fault] = {
     "a minus sign is lost": Fault(f"{TRANSPOSES}without_scale", "return y, -c", "return y, c", ("scaled differences",)),
     "what divides multiplies": Fault(f"{TRANSPOSES}summed", 'inside.append(f if op == "mul" else 1.0 / f)', "inside.append(f)", ("quotients", "share/all", "share of all/all", "rms/all")),
     "a mask that nobody needs is lost": Fault(f"{TRANSPOSES}_moved", "needs[0] = True", "pass", ("conv/transposed part",)),
-    "a product's mask is lost": Fault(f"{TRANSPOSES}pushed", "holes, indices, by.mask)", "holes, indices)", ("conv/padded", "product/rolled", "strided conv/all", "conv_transpose/all")),
+    "a product's mask is lost": Fault(f"{TRANSPOSES}pushed", "placeholders, indices, by.mask)", "placeholders, indices)", ("conv/padded", "product/rolled", "strided conv/all", "conv_transpose/all")),
     "a softmax's row is not subtracted": Fault("gradients.softmax:Softmax.gradient", "(dp - self._row(p, dp, found))", "dp", ("softmax/first columns",)),
-    "a softmax's rows are all there": Fault("gradients.softmax:_apart", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
+    "a softmax's rows are all there": Fault("gradients.softmax:_keeps_rows", "return", "return True or", ("rows of a softmax", "diagonal of batches")),
     "a softmax's mask is lost": Fault("gradients.softmax:_softmax", "if cond is not None:", "if False:", ("masked softmax",)),
     "a softmax's maximum is lost": Fault("gradients.softmax:_softmax", "lse = without(m, dims) + lse", "pass", ("attention/all",)),
     "ties are counted one by one": Fault("gradients.rules:_reduce", 'dy / reduce("add", here, over)', "dy", ("ties",)),
@@ -166,7 +166,7 @@ GRADIENTS: dict[str, Fault] = {
     "a sorted gradient stays in order": Fault("gradients.rules:_sort", 'scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)', "dy", ("sorted",)),
     "a checkpoint forgets what it reads from outside": Fault("gradients.checkpoint:again", "and id(s) in active}", "and False}", ("checkpoint",)),
     "a batch forgets a mask": Fault("gradients.vmap:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),
-    "a batch reads the first element's places": Fault("gradients.vmap:_places", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
+    "a batch reads the first element's places": Fault("gradients.vmap:_batched_indices", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
 }  # fmt: skip
 
 CAPTURE: dict[str, Fault] = {
@@ -187,7 +187,7 @@ CAPTURE: dict[str, Fault] = {
     "an operand's memory is its result's": Fault("capture.memory_plan:Lifetime.meets", "self.first <= other.last and other.first <= self.last", "self.first < other.last and other.first < self.last", ("turns",)),
     "a tensor from outside stays where it was": Fault("capture.call_sequence:_NativeSegment.patch", "if changed:", "if False:", ("moved outside",)),
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
-    "one memory by two names": Fault(f"{PROGRAM}_apart", "if i not in own and (", "if False and (", ("two names",)),
+    "one memory by two names": Fault(f"{PROGRAM}_unshare", "if i not in own and (", "if False and (", ("two names",)),
     "records of other numbers are one": Fault("capture.warm_start:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
     "a record forgets in what type arrays are": Fault("capture.warm_start:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
     "a record swaps its kernels' operands": Fault("capture.warm_start:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),

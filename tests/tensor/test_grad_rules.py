@@ -77,17 +77,17 @@ def sliced(x: TensorNode, *picks: tuple[int, int, int]) -> TensorNode:
 def window(x: TensorNode, taps: int, step: int, dilation: int = 1) -> TensorNode:
     """(n,) → (places, taps): x[place · step + tap · dilation]."""
     n = (x.shape[0] - (taps - 1) * dilation - 1) // step + 1
-    o, t = maps.holes((n, taps))
+    o, t = maps.placeholder_axes((n, taps))
     return P.view(x, IndexMap((n, taps), x.shape, (o, t), (o * step + t * dilation,)))
 
 
 def diagonal(x: TensorNode) -> TensorNode:
-    (i,) = maps.holes((3,))
+    (i,) = maps.placeholder_axes((3,))
     return P.view(x, IndexMap((3,), x.shape, (i,), (i, i)))
 
 
 def halves(x: TensorNode) -> TensorNode:
-    (i,) = maps.holes((9,))
+    (i,) = maps.placeholder_axes((9,))
     return P.view(x, IndexMap((9,), x.shape, (i,), (floordiv(i, 2),), i < 8))
 
 
@@ -151,22 +151,22 @@ def test_equal_extremes_share() -> None:
 
 
 def test_gathers() -> None:
-    axes = maps.holes((4, 3))
+    axes = maps.placeholder_axes((4, 3))
     ids = node(np.array([2, 0, 2, 1]))
     rows = P.view(ids, IndexMap((4, 3), (4,), axes, (axes[0],)))
     (g,) = check(lambda x: P.gather(x, Gathered(axes, (Loaded(0), axes[1])), (rows,), (4, 3)), rng.standard_normal((5, 3)))
     assert g.op == "scatter" and g.arg.combine == "add"  # rows may meet
-    (i,) = maps.holes((4,))
+    (i,) = maps.placeholder_axes((4,))
     (g,) = check(lambda x: P.gather(x, Gathered((i,), (i, Loaded(0))), (ids,), (4,)), rng.standard_normal((4, 3)))
     assert g.op == "elementwise"  # a comparison of places, which fuses
-    (j,) = maps.holes((1,))
+    (j,) = maps.placeholder_axes((1,))
     check(lambda x: P.gather(x, Gathered((j,), (index(1), Loaded(0))), (node(np.array([2])),), (1,)), rng.standard_normal((2, 3)))
 
 
 @pytest.mark.parametrize("combine", ["add", "mul", "max", "min"])
 def test_scatters(combine: str) -> None:
     ids = node(np.array([2, 0, 2, 1, 7]))  # the last one leaves the result
-    (i,) = maps.holes((5,))
+    (i,) = maps.placeholder_axes((5,))
     x = np.array([0.5, 1.5, 0.8, 2.0, 3.0])
     to = Scattered(combine, (i,), (Loaded(0),))
 

@@ -109,7 +109,7 @@ def test_cross_entropy_of_a_product() -> None:
         s = L.matmul(h, M.transposed(w))
         m = P.stop_gradient(R.max(s, -1, keepdims=True))
         lse = E.binary("add", E.floating("log", R.sum(E.floating("exp", E.binary("sub", s, m)), -1)), M.reshape(m, (3,)))
-        (i,) = maps.holes((3,))
+        (i,) = maps.placeholder_axes((3,))
         picked = P.gather(s, Gathered((i,), (i, Loaded(0))), (labels,), (3,))
         return R.mean(E.binary("sub", lse, picked))
 

@@ -39,13 +39,13 @@ def same(f: Callable[..., TensorNode], in_axes: Any, *arrays: Any) -> None:
 
 def rows(table: TensorNode, ids: TensorNode) -> TensorNode:
     shape = (ids.shape[0], table.shape[1])
-    axes = maps.holes(shape)
+    axes = maps.placeholder_axes(shape)
     index = P.view(ids, maps.IndexMap(shape, ids.shape, axes, (axes[0],)))
     return P.gather(table, Gathered(axes, (Loaded(0), axes[1])), (index,), shape)
 
 
 def scattered(x: TensorNode, ids: TensorNode) -> TensorNode:
-    (i,) = maps.holes(x.shape)
+    (i,) = maps.placeholder_axes(x.shape)
     return P.scatter(x, Scattered("add", (i,), (Loaded(0),)), (ids,), (5,))
 
 
