@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...tensor.capture.graph_compiler import place_of, tune_now
+from ...tensor.capture.graph_compiler import build_place, tune_now
 from ...tensor.capture.jit_options import JitOptions
 from ...tensor.capture.kernel_lookup import FoundKernel, looked_up_again
 from .backend import GRAPHS, backend, threads
@@ -46,7 +46,7 @@ def tune(model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", *
     programs = [f for g in GRAPHS[first:] for p in g.programs.values() for f in functions(p)]
     distinct: dict[str, FoundKernel] = {k.artefact: k for f in programs for k in f.kernels}
     settings = JitOptions(**({"threads": threads(), "budget": budget} | {k: v for k, v in options.items() if k != "tune"}))
-    place = place_of("cpu", settings)
+    place = build_place("cpu", settings)
     tuned = tune_now(sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)), place, settings)
     again = {k.artefact: looked_up_again(k, "cpu", place) for k in distinct.values() if not k.exact and k.kernel is not None}
     after = torch.compile(model, backend=partial(backend, options={**options, "tune": "use"}))
