@@ -27,6 +27,7 @@ DATA = {
     "tilewright/devices/cuda/host_async.hpp",
     "tilewright/devices/cuda/host_hopper.hpp",
     "tilewright/devices/cuda/host_tensor.hpp",
+    *(f"tilewright/search/bench/spaces/{path.name}" for path in (ROOT / "search" / "bench" / "spaces").glob("*.npz")),
 }
 
 MAN = f"tilewright-{PROJECT['project']['version']}.data/data/share/man/man1/tune.1"

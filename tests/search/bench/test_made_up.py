@@ -81,3 +81,17 @@ def test_a_thinned_space_has_every_neighbour() -> None:
     assert WHOLE / 4 < len(points) <= WHOLE
     left = [sorted(set(found[k])) for k in values]
     assert points == {(a, b, c, d) for a in left[0] for b in left[1] for c in left[2] for d in left[3] if a + b <= 25}
+<<<<<<< HEAD:tests/search/bench/test_made_up.py
+=======
+
+
+@pytest.mark.slow
+def test_the_packaged_spaces_are_those_that_are_made_up() -> None:
+    there = packaged()
+    assert set(there) == {f"{family}-{seed}" for family, seeds in PACKAGED.items() for seed in seeds}
+    made = made_up("filtering", 101)
+    assert there["filtering-101"].about == made.about
+    for ours, theirs in zip(there["filtering-101"].entries, made.entries, strict=True):
+        assert (ours.opts, ours.params, ours.outcome) == (theirs.opts, theirs.params, theirs.outcome)
+        assert (ours.t_min or 0.0) == pytest.approx(theirs.t_min or 0.0, rel=1e-6) and ours.cost_s == pytest.approx(theirs.cost_s, rel=1e-6)
+>>>>>>> 17732280 (tests: the packaged spaces are in the wheel):tests/search/bench/test_made_up_spaces.py
