@@ -73,7 +73,10 @@ class FakeDevice(Device):
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         head, _, code = obj.partition(b"\0")
-        source = json.loads(head)
+        try:
+            source = json.loads(head)
+        except ValueError:
+            raise BuildError("not an object of the fake device: build it again") from None
         rule = self._rule(source["text"], source["sha"], signature.name)
         seconds = rule.get("time", self._time() * (1 + _fraction(source["sha"])))
         return FakeExecutable(self._cpu.load(code, signature, threads), rule.get("do", "ok"), seconds)

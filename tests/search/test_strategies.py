@@ -1,4 +1,4 @@
-"""Every strategy on a synthetic space, deterministically: what it finds within so many measurements, and the rules of ask and tell."""
+"""What each strategy finds on a synthetic space within so many measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import pytest
 from synthetic import Matmulish, measured, space
 from tilewright.ir.errors import UsageError
-from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search import Space, Strategy, create, names, register
 from tilewright.search.space import amounts, mutate, neighbours
@@ -62,73 +61,6 @@ def test_names_and_registry() -> None:
 
     register("once", Once)
     assert create("once", where).ask(1) == [()]
-
-
-@pytest.mark.many
-@pytest.mark.parametrize("name", ALL)
-def test_asks_are_legal_and_never_repeated(name: str) -> None:
-    where, engine = space()
-    strategy = create(name, where, seed=3, start=where.starts())
-    seen: set[str] = set()
-    for opts in where.starts():
-        seen.add(where.state(opts).hash)  # type: ignore[union-attr]
-        strategy.tell(opts, measured(opts, engine.seconds(opts)))
-    if name == "exhaustive":
-        seen.clear()  # it enumerates, whatever it was told
-    for _ in range(12):
-        for opts in strategy.ask(6):
-            state = where.state(opts)
-            assert state is not None
-            assert state.hash not in seen
-            seen.add(state.hash)
-            strategy.tell(opts, measured(opts, engine.seconds(opts)))
-    assert len(seen) > 40
-
-
-@pytest.mark.many
-@pytest.mark.parametrize("name", ALL)
-def test_same_seed_same_asks(name: str) -> None:
-    assert drive(name, 60, seed=5)[1] == drive(name, 60, seed=5)[1]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_may_be_asked_again_before_it_is_told(name: str) -> None:
-    where, engine = space()
-    strategy = create(name, where, seed=1, start=where.starts())
-    for opts in where.starts():
-        strategy.tell(opts, measured(opts, engine.seconds(opts)))
-    waiting: list[tuple[object, ...]] = []
-    hashes = set()
-    for _ in range(6):
-        ahead = strategy.ask(5)
-        for opts in waiting:
-            strategy.tell(opts, measured(opts, engine.seconds(opts)))  # type: ignore[arg-type]
-        waiting = list(ahead)
-        for opts in ahead:
-            hashes.add(where.state(opts).hash)  # type: ignore[union-attr]
-    assert len(hashes) >= 20
-
-
-@pytest.mark.many
-@pytest.mark.parametrize("name", ALL)
-def test_failures_only_teach(name: str) -> None:
-    """Every third candidate fails in some way, and the strategy goes on to find something good."""
-    where, engine = space()
-    strategy = create(name, where, seed=2, start=where.starts())
-    for opts in where.starts():
-        strategy.tell(opts, measured(opts, engine.seconds(opts)))
-    kinds = [Outcome.wrong, Outcome.crash, Outcome.timeout, Outcome.build, Outcome.illegal]
-    count, best = 0, math.inf
-    for _ in range(20):
-        for opts in strategy.ask(6):
-            count += 1
-            if count % 3 == 0:
-                strategy.tell(opts, Measurement(opts, kinds[count % 5]))
-            else:
-                best = min(best, engine.seconds(opts))
-                strategy.tell(opts, measured(opts, engine.seconds(opts)))
-    assert count > 60
-    assert best < engine.seconds(where.starts()[0])
 
 
 def test_beam_crosses_the_plateau_and_the_trap() -> None:
