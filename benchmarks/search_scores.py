@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from statistics import fmean
 
-from tilewright.search.bench.made_up import RUGGED, UNSEEN, WHOLE_SPACES, made_up
+from parts.made_up_spaces import RUGGED, UNSEEN, WHOLE_SPACES, made_up
 from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.bench.recording import Recording
 from tilewright.search.bench.scores import available, score_all

@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.output import write
+from ..terminal.json_file import write
 from ..terminal.style import console
 
 if TYPE_CHECKING:
     from ...search.bench.recording import Recording
     from ...search.bench.scores import StrategyScores
-
-MADE_UP = {"filtering": range(100, 102), "dispersion": range(100, 102), "product": range(100, 102), "caches": range(100, 101)}
-"""What is searched where no file is named."""
 
 
 def run(args: Namespace) -> int:
@@ -88,11 +85,10 @@ def _record(args: Namespace) -> int:
 
 
 def _spaces(files: Sequence[str]) -> dict[str, Recording]:
-    from ...search.bench.made_up import several
-    from ...search.bench.space_files import load
+    from ...search.bench.space_files import load, packaged
 
     if not files:
-        return dict(several(MADE_UP))
+        return packaged()
     out: dict[str, Recording] = {}
     for file in files:
         if file in out:

@@ -1,1 +1,1 @@
-"""Scoring strategies on recorded spaces: files of other tuners, the score, and made-up spaces to work on."""
+"""Scoring strategies on recorded spaces: files of other tuners, the score, and spaces to work on."""

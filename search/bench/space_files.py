@@ -38,6 +38,33 @@ _KERNEL_TUNER_COSTS = ("compile_time", "verification_time", "benchmark_time", "f
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}
 
 
+SPACES = Path(__file__).with_name("spaces")
+"""Spaces to work on, which `benchmarks/parts/made_up_spaces.py` made up."""
+
+
+def packaged() -> dict[str, Recording]:
+    """The spaces that come with this package, by name."""
+    return {path.stem: _columns(path) for path in sorted(SPACES.glob("*.npz"))}
+
+
+def _columns(path: Path) -> Recording:
+    """A space of columns: `at`, the index of each parameter's value, `seconds` (NaN: it does not build), and `cost` in seconds."""
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as data:
+        said = json.loads(str(data["about"]))
+        rows = zip(data["at"].tolist(), data["seconds"].tolist(), data["cost"].tolist(), strict=True)
+    values: dict[str, list[Any]] = said["values"]
+    table = options(values)
+    entries = []
+    for i, (at, time, cost) in enumerate(rows):
+        chosen = {k: vs[j] for (k, vs), j in zip(values.items(), at, strict=True)}
+        right = not math.isnan(time)
+        outcome = "ok" if right else "build"
+        entries.append(RecordedEntry(schedule(table, chosen), str(i), 1.0, outcome, time if right else None, cost, "space", chosen))
+    return Recording(said["about"], (), tuple(entries))
+
+
 class _NoSpace(ValueError):
     """What is wrong with a file, in words."""
 

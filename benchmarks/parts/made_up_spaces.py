@@ -1,20 +1,247 @@
-"""Made-up spaces in the shape of public ones: thousands of configurations, restrictions that are known before and
-failures that are not. Work on these, never on the spaces that judge."""
+"""Made-up spaces in the shape of public ones: thousands of configurations, restrictions that are known before and failures that are not. Work
+on these, never on the spaces that judge. `python benchmarks/parts/made_up_spaces.py` writes those that `tune bench-search` has with it.
+
+A space is made by a family (which configurations there are, and what each of them takes) on a made-up accelerator: a roofline with
+occupancy, latency, bank conflicts, tails of waves, spilling, and an unexplained rest. The quantities are those that such models share
+(Williams et al., "Roofline", CACM 2009; Volkov, "Understanding Latency Hiding on GPUs", 2016)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from .families import FAMILIES
-from .grid import Columns, Family, grid, thinned
-from .physics import Machine, machine, run
-from .recording import RecordedEntry, Recording
-from .space_files import options, schedule
+import numpy as np
+from tilewright.search.bench.recording import RecordedEntry, Recording
+from tilewright.search.bench.space_files import options, schedule
 
-if TYPE_CHECKING:
-    import numpy as np
+Column = np.ndarray[Any, np.dtype[np.float64]]
+
+
+Columns = dict[str, "Column"]
+Choose = Callable[[Mapping[str, Any], Callable[[Columns], Any], "np.random.Generator"], Columns]
+Family = Callable[["Machine", "np.random.Generator"], tuple[Columns, Columns]]
+MOST = 8_000
+"""Configurations of a space at most; a larger one is sampled."""
+WHOLE = 12_000
+"""Configurations of a space with all its neighbours at most."""
+
+
+def grid(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator) -> Columns:
+    """The product of the parameters' values, where `keep` holds, at most `MOST` of it."""
+    sizes = [len(v) for v in values.values()]
+    total = int(np.prod(sizes))
+    flat = np.arange(total) if total <= 40 * MOST else np.unique(rng.integers(0, total, 40 * MOST))
+    at = np.unravel_index(flat, sizes)
+    columns = {k: np.asarray(v, dtype=float)[i] for (k, v), i in zip(values.items(), at)}
+    chosen = np.flatnonzero(keep(columns))
+    if len(chosen) > MOST:
+        chosen = np.sort(rng.choice(chosen, MOST, replace=False))
+    return {k: v[chosen] for k, v in columns.items()}
+
+
+def thinned(values: Mapping[str, Any], keep: Callable[[Columns], Any], rng: np.random.Generator, most: int = WHOLE) -> Columns:
+    """The whole product of the parameters' values, where `keep` holds. Values are left out, drawn from the parameters
+    that have the most, until at most `most` configurations remain: unlike a sample, it has every neighbour, as a
+    space has that somebody measured in full."""
+    left = {k: list(v) for k, v in values.items()}
+    while True:
+        sizes = [len(v) for v in left.values()]
+        total = int(np.prod(sizes))
+        if total <= 100 * most:
+            at = np.unravel_index(np.arange(total), sizes)
+            columns = {k: np.asarray(v, dtype=float)[i] for (k, v), i in zip(left.items(), at)}
+            chosen = np.flatnonzero(keep(columns))
+            if len(chosen) <= most:
+                return {k: v[chosen] for k, v in columns.items()}
+        weights = (np.array(sizes) - 1.0) ** 2
+        name = list(left)[rng.choice(len(sizes), p=weights / weights.sum())]
+        left[name].pop(int(rng.integers(len(left[name]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A drawn accelerator. Rates are relative to one another: only ratios of times matter. `flops`, `dram`, `local`:
+    work a second; `launch_s`: seconds a launch; `odd`: how much of a time nothing explains (standard deviation of its
+    logarithm); `taste`: weights of interactions that only this machine has; `compile_s`: median seconds to compile."""
+
+    units: int
+    warps: int
+    blocks: int
+    registers: int
+    shared: int
+    warp: int
+    flops: float
+    dram: float
+    local: float
+    need: float
+    launch_s: float
+    odd: float
+    spill: float
+    conflict: float
+    taste: tuple[float, ...]
+    compile_s: float
+
+
+def machine(seed: int) -> Machine:
+    """The accelerator of a seed."""
+    rng = np.random.default_rng(seed)
+    warp = int(rng.choice([32, 32, 32, 64]))
+    return Machine(
+        units=int(rng.choice([20, 36, 60, 82, 108, 132])),
+        warps=int(rng.choice([32, 40, 48, 64])) * 32 // warp,
+        blocks=int(rng.choice([16, 24, 32])),
+        registers=int(rng.choice([65536, 131072])),
+        shared=int(rng.choice([48, 64, 96, 160])) * 1024,
+        warp=warp,
+        flops=float(np.exp(rng.uniform(-0.7, 0.7))),
+        dram=float(np.exp(rng.uniform(-0.9, 0.7))),
+        local=float(np.exp(rng.uniform(-0.5, 0.9))),
+        need=float(rng.uniform(10, 40)),
+        launch_s=float(np.exp(rng.uniform(-13, -11))),
+        odd=float(rng.choice([0.015, 0.03, 0.06, 0.1])),
+        spill=float(rng.uniform(0.3, 2.5)),
+        conflict=float(rng.uniform(0.05, 0.9)),
+        taste=tuple(float(x) for x in rng.normal(0.0, 1.0, 16)),
+        compile_s=float(np.exp(rng.uniform(-0.5, 1.0))),
+    )
+
+
+def run(m: Machine, work: Mapping[str, Column], rng: np.random.Generator) -> tuple[Column, Column]:
+    """(seconds, whether it runs at all) of configurations. `work`, a value a configuration each: flops, dram and
+    local (in units of the machine's rates, seconds), threads and shared bytes and registers a block and thread,
+    blocks, ilp (independent operations a thread), bank (share of conflicting accesses), regular (0 to 1: coalesced), and
+    where there is any, more (the logarithm of a factor)."""
+    threads, regs = work["threads"], work["regs"]
+    warps = np.ceil(threads / m.warp)
+    kept = np.minimum(regs, 255)
+    fits = np.minimum.reduce(
+        [
+            np.full_like(warps, m.blocks),
+            np.floor(m.warps / warps),
+            np.floor(m.registers / (kept * warps * m.warp)),
+            np.floor(m.shared / np.maximum(work["shared"], 1)),
+        ]
+    )
+    runs = fits >= 1
+    fits = np.maximum(fits, 1)
+    hiding = np.minimum(1.0, fits * warps * np.sqrt(np.minimum(work["ilp"], 16)) / m.need)
+    spilled = 1 + m.spill * np.maximum(0, regs - 255) / 255
+    idle = warps * m.warp / threads
+    compute = work["flops"] / m.flops * idle * spilled
+    dram = work["dram"] / m.dram * (1 + 3 * (1 - work["regular"])) * spilled
+    local = work["local"] / m.local * (1 + m.conflict * 8 * work["bank"])
+    parts = np.stack([compute, dram, local])
+    busy = (parts**4).sum(0) ** 0.25 + 0.12 * parts.sum(0)
+    wave = work["blocks"] / (m.units * fits)
+    tail = np.ceil(wave) / wave
+    t = busy / hiding**0.8 * (0.3 + 0.7 * tail) + m.launch_s
+    # what nothing explains mostly costs time: a compiler's bad luck is common and large, its good luck rare and small
+    rest = 0.2 * m.odd * rng.standard_normal(t.shape) + m.odd * np.abs(rng.standard_t(3, t.shape))
+    return t * np.exp(rest + work.get("more", 0.0)), runs
+
+
+def filtering(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """A two-dimensional filter in tiles, through shared memory."""
+    radius = int(rng.choice([3, 7, 8]))
+    values = {
+        "block_x": [16 * i for i in range(1, 17)], "block_y": [1, 2, 4, 8, 16], "tile_x": range(1, 9),
+        "tile_y": range(1, 9), "padding": [0, 1], "read_only": [0, 1],
+    }  # fmt: skip
+
+    def keep(c: Columns) -> Any:
+        shared = (c["block_x"] * c["tile_x"] + 2 * radius) * (c["block_y"] * c["tile_y"] + 2 * radius) * 4
+        threads = c["block_x"] * c["block_y"]
+        return (threads >= 32) & (threads <= 1024) & (shared <= 48 * 1024) & ((c["padding"] == 0) | (c["block_x"] % 32 != 0))
+
+    c = grid(values, keep, rng)
+    wide, tall = c["block_x"] * c["tile_x"], c["block_y"] * c["tile_y"]
+    halo = (1 + 2 * radius / wide) * (1 + 2 * radius / tall)
+    outputs = c["tile_x"] * c["tile_y"]
+    work = {
+        "flops": 1e-3 * (1 + 0.25 / outputs),
+        "dram": 0.25e-3 * halo * (1 - 0.06 * m.taste[0] * c["read_only"]),
+        "local": 1e-3 * (0.25 + 0.8 / c["tile_x"] + 0.3 / c["tile_y"]),
+        "threads": c["block_x"] * c["block_y"],
+        "regs": 18 + 2.2 * outputs + 6 * c["read_only"],
+        "shared": (wide + 2 * radius + c["padding"]) * (tall + 2 * radius) * 4,
+        "blocks": np.ceil(4096 / wide) * np.ceil(4096 / tall),
+        "ilp": outputs,
+        "bank": np.where((c["padding"] == 0) & (c["block_x"] % 32 != 0), 0.5, 0.0) + 0.1 * (c["tile_x"] % 2 == 0),
+        "regular": np.minimum(1.0, c["block_x"] / 32),
+    }
+    return c, work
+
+
+def dispersion(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """Shifted sums over channels, bound by memory; strides and an unroll factor."""
+    values = {
+        "block_x": [1, 2, 4, 8, *(16 * i for i in range(1, 33))], "block_y": [1, 2, 4, 8, 16, 32, 64, 128],
+        "tile_x": range(1, 17), "tile_y": range(1, 17), "stride_x": [0, 1], "stride_y": [0, 1],
+        "unroll": [0, 1, 2, 4, 8, 16],
+    }  # fmt: skip
+
+    def keep(c: Columns) -> Any:
+        threads = c["block_x"] * c["block_y"]
+        return (threads >= 32) & (threads <= 1024) & ((c["tile_x"] > 1) | (c["stride_x"] == 0)) & ((c["tile_y"] > 1) | (c["stride_y"] == 0))
+
+    c = grid(values, keep, rng)
+    sums = c["tile_x"] * c["tile_y"]
+    near = np.where((c["stride_x"] == 1) | (c["tile_x"] == 1), 1.0, 1.0 / (1 + 0.08 * c["tile_x"] * abs(m.taste[1])))
+    best = 2 ** np.clip(2 + m.taste[2], 0, 4)
+    loops = 1 + 0.06 * np.abs(np.log2(np.maximum(c["unroll"], 0.5) / best))
+    work = {
+        "flops": 0.5e-3 * (1 + 0.6 / sums) * loops,
+        "dram": 1e-3 * (0.3 + 1 / np.sqrt(c["block_y"] * c["tile_y"])),
+        "local": 0.1e-3 * (1 + 1 / c["tile_y"]),
+        "threads": c["block_x"] * c["block_y"],
+        "regs": 14 + sums + c["tile_x"] + c["tile_y"] + 0.8 * np.minimum(c["unroll"], 8) * np.sqrt(sums) / 2,
+        "shared": np.zeros_like(sums),
+        "blocks": np.ceil(24576 / (c["block_x"] * c["tile_x"])) * np.ceil(2048 / (c["block_y"] * c["tile_y"])),
+        "ilp": sums,
+        "bank": 0.05 * m.taste[3] ** 2 * (c["stride_y"] == 1),
+        "regular": near * np.minimum(1.0, c["block_x"] / 32) ** 0.5,
+    }
+    return c, work
+
+
+def product(m: Machine, rng: np.random.Generator, choose: Choose = grid) -> tuple[Columns, Columns]:
+    """A matrix product with two levels of tiles, vectors, strides and optional staging."""
+    values = {
+        "wide": [16, 32, 64, 128], "tall": [16, 32, 64, 128], "deep": [16, 32], "threads_m": [8, 16, 32],
+        "threads_n": [8, 16, 32], "load_m": [8, 16, 32], "load_n": [8, 16, 32], "vector_m": [1, 2, 4, 8],
+        "vector_n": [1, 2, 4, 8], "stage_a": [0, 1], "stage_b": [0, 1], "stride_m": [0, 1], "stride_n": [0, 1],
+    }  # fmt: skip
+
+    def keep(c: Columns) -> Any:
+        threads = c["threads_m"] * c["threads_n"]
+        ok = (c["wide"] % (c["threads_m"] * c["vector_m"]) == 0) & (c["tall"] % (c["threads_n"] * c["vector_n"]) == 0)
+        ok &= (c["wide"] % (c["load_m"] * c["vector_m"]) == 0) & (c["tall"] % (c["load_n"] * c["vector_n"]) == 0)
+        ok &= (threads >= 64) & (c["deep"] % np.maximum(1, threads / c["load_m"]) == 0)
+        return ok & (c["deep"] % np.maximum(1, threads / c["load_n"]) == 0)
+
+    c = choose(values, keep, rng)
+    mine = (c["wide"] / c["threads_m"]) * (c["tall"] / c["threads_n"])
+    vectors = 0.5 * (np.minimum(c["vector_m"], 4) + np.minimum(c["vector_n"], 4))
+    staged = c["stage_a"] + c["stage_b"]
+    work = {
+        "flops": 1e-3 * (1 + 0.5 / np.sqrt(mine) + 0.04 * (2 - staged) * abs(m.taste[4])),
+        "dram": 1e-3 * (4 / c["wide"] * np.where(c["stage_b"] == 1, 1, 3) + 4 / c["tall"] * np.where(c["stage_a"] == 1, 1, 3)),
+        "local": 1.2e-3 * (staged + 0.4) / 2 * (c["threads_m"] / c["wide"] + c["threads_n"] / c["tall"]) / vectors**0.3 * 4,
+        "threads": c["threads_m"] * c["threads_n"],
+        "regs": 26 + 1.15 * mine + 3 * vectors,
+        "shared": 4 * c["deep"] * (c["wide"] * c["stage_a"] + c["tall"] * c["stage_b"]),
+        "blocks": (2048 / c["wide"]) * (2048 / c["tall"]),
+        "ilp": mine,
+        "bank": 0.12 * (c["stride_m"] == (m.taste[5] > 0)) + 0.08 * (c["stride_n"] == (m.taste[6] > 0)),
+        "regular": np.minimum(1.0, c["load_m"] * c["vector_m"] / 32) ** 0.4,
+    }
+    return c, work
+
+
+FAMILIES: dict[str, Family] = {"filtering": filtering, "dispersion": dispersion, "product": product}
 
 
 # families rugged --------------------------------------------------------------------------------------------
@@ -26,8 +253,6 @@ if TYPE_CHECKING:
 def cliffs(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A filter with switches that change which resource counts: staged or not, its weights in constant memory or not.
     How many blocks fit jumps with whole registers and whole allocations, so neighbours may differ by half."""
-    import numpy as np
-
     radius = int(rng.choice([4, 7, 9]))
     values = {
         "block_x": [16 * i for i in range(1, 17)], "block_y": [1, 2, 4, 8, 16], "tile_x": range(1, 5),
@@ -74,8 +299,6 @@ def launched_in_tiles(c: Columns) -> Any:
 def flats(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """Shifted sums bound by memory: most of what runs is alike within a few percent, three in five do not run since
     registers run out, and a narrow corner where lines are shared is better by half."""
-    import numpy as np
-
     values = {
         "block_x": [1, 2, 4, 8, *(16 * i for i in range(1, 33))], "block_y": [8 * i for i in range(1, 17)],
         "tile_x": range(1, 5), "tile_y": range(1, 9), "stride_x": [0, 1], "stride_y": [0, 1], "unroll": [0, 1, 2, 4, 8],
@@ -105,8 +328,6 @@ def flats(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 def deep_product(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A matrix product with seventeen parameters that only pay together: a copy ahead needs staging, which needs the
     depth to be a multiple, and warps have tiles within the blocks' tiles."""
-    import numpy as np
-
     values = {
         "wide": [32, 64, 128, 256], "tall": [32, 64, 128, 256], "deep": [8, 16, 32], "threads_m": [8, 16, 32],
         "threads_n": [8, 16, 32], "warp_m": [1, 2, 4], "warp_n": [1, 2, 4], "vector_a": [1, 2, 4], "vector_b": [1, 2, 4],
@@ -165,8 +386,6 @@ LARGE = 60_000
 
 def convolving(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A square filter in tiles, through shared memory or not; its size is a parameter of one value."""
-    import numpy as np
-
     width = int(rng.choice([9, 13, 15, 17]))
     values = {
         "block_x": [16 * i for i in range(1, 17)], "block_y": [1, 2, 4, 8, 16], "tile_x": range(1, 5),
@@ -200,8 +419,6 @@ def convolving(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def shifting(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """Shifted sums over channels: narrow blocks that are tall, tiles with and without strides."""
-    import numpy as np
-
     values = {
         "block_x": [1, 2, 4, 8, 16, 32], "block_y": [8 * i for i in range(4, 33)], "block_z": [1], "tile_x": range(1, 5),
         "tile_y": range(1, 9), "stride_x": [0, 1], "stride_y": [0, 1], "unroll": [0],
@@ -228,8 +445,6 @@ def shifting(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def warming(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A stencil with tiles in time; how many blocks a unit shall hold is asked of the compiler."""
-    import numpy as np
-
     values = {
         "block_x": [1, 2, 4, 8, 16, *(32 * i for i in range(1, 33))], "block_y": [1, 2, 4, 8, 16, 32],
         "tile_x": range(1, 11), "tile_y": range(1, 11), "steps": range(1, 11), "unroll": range(1, 11),
@@ -267,7 +482,6 @@ def warming(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def multiplying(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """`families.product` with all its configurations, and some that fail at run time."""
-    from .families import product
 
     c, work = product(m, rng, lambda values, keep, drawn: thinned(values, keep, drawn, LARGE))
     return c, work | {"more": together(c, rng, 0.12)}
@@ -276,8 +490,6 @@ def multiplying(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]
 def together(c: Columns, rng: np.random.Generator, size: float) -> Any:
     """The logarithm of factors that belong to values of two or three parameters together, of standard deviation
     `size`: drawn steps along numbers, so that near values are alike, and any at all for one draw in four."""
-    import numpy as np
-
     places = {k: np.unique(v, return_inverse=True)[1] for k, v in c.items()}
     free = [k for k, v in places.items() if v.max() > 0]
     total = np.zeros(len(c[free[0]]))
@@ -308,8 +520,6 @@ WHOLE_SPACES: dict[str, Family] = {"convolving": convolving, "shifting": shiftin
 
 def heat(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A stencil whose tiles go several steps in time."""
-    import numpy as np
-
     values = {
         "block_x": [1, 2, 4, 8, 16, *(32 * i for i in range(1, 17))], "block_y": [1, 2, 4, 8, 16, 32],
         "tile_x": range(1, 11), "tile_y": range(1, 11), "steps": range(1, 11), "unroll": [1, 2, 5, 10],
@@ -343,8 +553,6 @@ def heat(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def bodies(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """All pairs of bodies: several a thread, vectors, two unrolled loops, structures of arrays or arrays of structures."""
-    import numpy as np
-
     values = {
         "block": [64, 96, 128, 192, 256, 384, 512], "outer": [1, 2, 4, 8], "inner": [0, 1, 2, 4, 8, 16, 32],
         "outer_unroll": [0, 1, 2, 4], "arrays": [0, 1], "local": [0, 1], "vector": [1, 2, 4],
@@ -367,8 +575,6 @@ def bodies(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def caches(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """Blocks for the caches of a processor: cliffs where one no longer fits, an order of loops, and switches."""
-    import numpy as np
-
     values = {
         "rows": [1, 2, 4, 6, 8, 12, 14, 16], "vectors": [1, 2, 3, 4, 6], "wide": [32, 64, 96, 128, 192, 256, 512, 1024],
         "deep": [0, 64, 128, 192, 256, 384, 512], "order": [0, 1, 2], "pack": [0, 1], "unroll": [1, 2, 4],
@@ -399,8 +605,6 @@ def caches(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def anything(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """No physics: drawn effects of single parameters, pairs and triples, smooth or not, and drawn restrictions."""
-    import numpy as np
-
     count = int(rng.integers(5, 12))
     most = 2 if count > 9 else 4 if count > 7 else 7
     values = {f"p{i}": list(range(int(rng.integers(2, most + 2)))) for i in range(count)}
@@ -435,8 +639,6 @@ MORE: dict[str, Family] = {"heat": heat, "bodies": bodies, "caches": caches, "an
 
 def folding(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A sum over all elements: how a block adds up is one of four ways, each of which likes other sizes."""
-    import numpy as np
-
     values = {
         "block": [32 * i for i in range(1, 33)], "items": [1, 2, 3, 4, 6, 8, 12, 16], "vector": [1, 2, 4],
         "way": [0, 1, 2, 3], "unroll": [1, 2, 4, 8], "last": [0, 1],
@@ -467,8 +669,6 @@ def folding(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
 
 def blocks_of_space(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """A stencil in three dimensions that marches along one of them, with planes in registers or in shared memory."""
-    import numpy as np
-
     radius = int(rng.choice([1, 2, 4]))
     values = {
         "block_x": [8, 16, 32, 64, 128], "block_y": [1, 2, 4, 8, 16, 32], "block_z": [1, 2, 4], "tile_y": [1, 2, 4],
@@ -500,8 +700,6 @@ def blocks_of_space(m: Machine, rng: np.random.Generator) -> tuple[Columns, Colu
 
 def attending(m: Machine, rng: np.random.Generator) -> tuple[Columns, Columns]:
     """Attention in tiles: stages of copies ahead that do not always fit, warps in rows, and orders of blocks."""
-    import numpy as np
-
     values = {
         "rows": [16, 32, 48, 64, 96, 128, 192, 256], "keys": [16, 32, 48, 64, 96, 128, 192, 256], "warps": [1, 2, 4, 8, 16],
         "stages": [1, 2, 3, 4], "split": [1, 2, 4, 8], "order": [0, 1, 2], "exchange": [0, 1], "bounded": [0, 1],
@@ -532,8 +730,6 @@ UNSEEN: dict[str, Family] = {"folding": folding, "blocks_of_space": blocks_of_sp
 # made up ----------------------------------------------------------------------------------------------------
 def made_up(family: str, seed: int) -> Recording:
     """A space of a family on the machine of a seed."""
-    import numpy as np
-
     make = {**FAMILIES, **MORE, **RUGGED, **WHOLE_SPACES, **UNSEEN}[family]
     rng = np.random.default_rng([seed, len(family)])
     on = calm(machine(seed)) if family in {**WHOLE_SPACES, **UNSEEN} else machine(seed)
@@ -562,5 +758,28 @@ def several(names: Mapping[str, range]) -> Iterator[tuple[str, Recording]]:
             yield f"{family}-{seed}", made_up(family, seed)
 
 
+SPACES = Path(__file__).resolve().parents[2] / "search" / "bench" / "spaces"
+PACKAGED = {"filtering": range(100, 102), "dispersion": range(100, 102), "product": range(100, 102), "caches": range(100, 101)}
+"""What `tune bench-search` searches where no file is named."""
+
+
+def write(path: Path, space: Recording) -> None:
+    """A space as columns: the index of each value, seconds (NaN: it does not build), and what finding out cost."""
+    (template,) = space.templates()
+    at = [[template.params[k].index(e.params[k]) for k in template.params] for e in space.entries]
+    np.savez_compressed(
+        path,
+        at=np.array(at, dtype=np.uint8),
+        seconds=np.array([np.nan if e.t_min is None else e.t_min for e in space.entries], dtype=np.float32),
+        cost=np.array([e.cost_s for e in space.entries], dtype=np.float32),
+        about=np.array(json.dumps({"about": dict(space.about), "values": {k: list(v) for k, v in template.params.items()}})),
+    )
+
+
 def _plain(x: float) -> int | float:
     return int(x) if float(x).is_integer() else float(x)
+
+
+if __name__ == "__main__":
+    for name, made in several(PACKAGED):
+        write(SPACES / f"{name}.npz", made)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright.search.bench.families import FAMILIES
-from tilewright.search.bench.grid import WHOLE, Columns, thinned
-from tilewright.search.bench.made_up import MORE, RUGGED, UNSEEN, WHOLE_SPACES, made_up, together
+from tilewright.search.bench.space_files import packaged
 from tilewright.search.strategy import seconds
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+from parts.made_up_spaces import FAMILIES, MORE, PACKAGED, RUGGED, UNSEEN, WHOLE, WHOLE_SPACES, Columns, made_up, thinned, together
 
 
 @pytest.mark.slow
@@ -81,8 +84,6 @@ def test_a_thinned_space_has_every_neighbour() -> None:
     assert WHOLE / 4 < len(points) <= WHOLE
     left = [sorted(set(found[k])) for k in values]
     assert points == {(a, b, c, d) for a in left[0] for b in left[1] for c in left[2] for d in left[3] if a + b <= 25}
-<<<<<<< HEAD:tests/search/bench/test_made_up.py
-=======
 
 
 @pytest.mark.slow
@@ -94,4 +95,3 @@ def test_the_packaged_spaces_are_those_that_are_made_up() -> None:
     for ours, theirs in zip(there["filtering-101"].entries, made.entries, strict=True):
         assert (ours.opts, ours.params, ours.outcome) == (theirs.opts, theirs.params, theirs.outcome)
         assert (ours.t_min or 0.0) == pytest.approx(theirs.t_min or 0.0, rel=1e-6) and ours.cost_s == pytest.approx(theirs.cost_s, rel=1e-6)
->>>>>>> 17732280 (tests: the packaged spaces are in the wheel):tests/search/bench/test_made_up_spaces.py
