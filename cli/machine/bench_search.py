@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.json_file import write
+from ..terminal.output import write
 from ..terminal.style import console
 
 if TYPE_CHECKING:
