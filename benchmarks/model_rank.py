@@ -16,7 +16,7 @@ ranks first, over the best of all; `first_ten`: that of the best of its first te
 (benchmarks/calibrate.py).
 
 `start` and `start_ten` are about start schedules without the pool: the best measured time over that of the first of
-`heuristics.ranked_starts` that was measured, and over the best of its first ten; `plain_start` is the same of `heuristics.starts`,
+`counted_order.counted_starts` that was measured, and over the best of its first ten; `plain_start` is the same of `heuristics.starts`,
 whose first is used without tuning. Here 1 is best."""
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def legal(kernel: Any, schedule: Any, target: Any) -> bool:
 
 def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
     """One line of the result."""
+    from parts.counted_order import counted_starts
     from tilewright import heuristics, opts, targets
 
     kernel, target = space.case.kernel(), targets.host()
@@ -118,7 +119,7 @@ def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
             f"first_ten{suffix}": round(min(times[i] for i in order[:TEN]) / best, 3),
         }
     measured = {json.dumps(o): t for o, t in found}
-    for name, make in (("start", heuristics.ranked_starts), ("plain_start", heuristics.starts)):
+    for name, make in (("start", counted_starts), ("plain_start", heuristics.starts)):
         mine = [measured[text] for o in make(kernel, target, 1)[:TEN] if (text := json.dumps([x.json for x in o])) in measured]
         row |= {name: round(best / mine[0], 3), f"{name}_ten": round(best / min(mine), 3)} if mine else {}
     return row | {"best_ms": round(1e3 * best, 4), "slowest": round(max(times) / best, 1)}

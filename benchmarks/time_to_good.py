@@ -4,7 +4,7 @@
         [--built FOLDER [--build] [--within SECONDS] [--again]]
 
 The kernels are those of `parts/ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten start schedules as
-`heuristics.ranked_starts` gives them, by the counted model; the first as `heuristics.starts` gives it, which is what is used without
+`counted_order.counted_starts` gives them, by the counted model; the first as `heuristics.starts` gives it, which is what is used without
 tuning; `--pool` schedules drawn at random (start schedules, instances of templates, walks), of which the ten that the
 counted model ranks first are built; and the best three of `--known`, a file of measured spaces (`model_rank.py --record`). The best of
 all of these is the best known.
@@ -53,11 +53,12 @@ def counted_of(kernel: Any, schedules: Iterable[Any]) -> dict[Any, float]:
 
 def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, Any]:
     """What is timed of a case: groups of option lists, and what is built of them."""
+    from parts.counted_order import counted_starts
     from parts.schedule_times import built, drawn
     from tilewright import devices, heuristics, opts
 
     device, kernel = devices.get("cpu"), case.kernel()
-    starts = heuristics.ranked_starts(kernel, device.target, 1)
+    starts = counted_starts(kernel, device.target, 1)
     plain = heuristics.starts(kernel, device.target, 1)
     found = drawn(kernel, pool, random.Random(f"pool {case.id}"), plain)
     counts = counted_of(kernel, dict.fromkeys((*starts[:TEN], *found)))

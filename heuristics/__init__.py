@@ -3,20 +3,21 @@
 from .counted import counted
 from .counted.terms import CpuTerms, cpu_terms
 from .model import GpuEstimate, bulk, estimate, gpu_estimates
-from .start import quick_starts, ranked_starts, starts
-from .templates import Template, templates
+from .start import Proposal, StartRule, Template, proposals, quick_starts, starts, templates
 
 __all__ = [
     "CpuTerms",
     "GpuEstimate",
+    "Proposal",
+    "StartRule",
     "Template",
     "bulk",
     "counted",
     "cpu_terms",
     "estimate",
     "gpu_estimates",
+    "proposals",
     "quick_starts",
-    "ranked_starts",
     "starts",
     "templates",
 ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
-from ..heuristics.fewer_copies import halved
 from ..ir import given as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.kernel import Kernel
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ..ir.buffer import Extent
     from ..ir.dtypes import DTypeLike
     from ..opts import Opt
+    from ..targets import Target
     from .artefacts import Built, Rendered
 
 log = logger("plan")
@@ -54,6 +54,18 @@ def with_fewer_copies(kernel: Kernel, code: Rendered, device: Device, store: Art
         except OptError:
             break
     return code
+
+
+def halved(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...] | None:
+    """The options with half of the copies along the axis that has most; None where none has more than a vector's."""
+    lanes = max(target.lanes(b.dtype.compute) for b in kernel.outputs)
+    wide = [o for o in opts if o.op == "UPCAST" and isinstance(o.arg, int) and o.arg % 2 == 0 and o.arg // 2 >= lanes]
+    if target.kind != "cpu" or not wide:
+        return None
+    most = max(wide, key=lambda o: o.arg if isinstance(o.arg, int) else 0)
+    assert isinstance(most.arg, int)
+    half = most.arg // 2
+    return tuple(replace(o, arg=half) if o is most else o for o in opts)
 
 
 def best(

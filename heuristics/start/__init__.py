@@ -1,7 +1,6 @@
-"""Start schedules: good answers with no search."""
+"""Start schedules: good answers with no search, by rules from one table."""
 
-from .gathered import starts
-from .quick import quick_starts
-from .ranked import ranked_starts
+from .choose import Proposal, proposals, quick_starts, starts, templates
+from .rule import EXACT, Facts, StartRule, Template
 
-__all__ = ["quick_starts", "ranked_starts", "starts"]
+__all__ = ["EXACT", "Facts", "Proposal", "StartRule", "Template", "proposals", "quick_starts", "starts", "templates"]

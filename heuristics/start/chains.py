@@ -1,4 +1,4 @@
-"""Start schedules for chains of stencils, and for values that are needed whole before anything else: what `rows` can spread over no grid.
+"""The start rule for chains of stencils, and for values that are needed whole before anything else: what `rows` can spread over no grid.
 
 A value that is read at shifted places may be computed again by each reader (in registers, where copies of neighbouring rows share
 it), kept for overlapping tiles (HALO), or have a phase of its own (PHASE). Which is best depends on how dear it is, and on the
@@ -23,7 +23,8 @@ from ...opts.options.cache import STREAM
 from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
 from ...targets import Target
-from .streamed import far_bytes
+from .additions import far_bytes
+from .rule import Facts, StartRule, Template
 
 TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
 """Register tiles: cache lines along the lanes, rows. (Pieces of lines that several rows store past the caches in turns are slow.)"""
@@ -32,37 +33,48 @@ LINE = 64
 BLOCKS = (8, 16, 32, 64, 128)
 STRIP = 256
 """Rows that a work item goes through in blocks that keep what they share."""
-SPELLED = 9
-"""Taps of a window that are spelled out."""
+UNROLLED = 9
+"""Taps of a window that are unrolled."""
 KEPT = 4
 """Values of a chain of which a search may say whether they are kept."""
 INLINED = 600
 """Operations of an expression into which values are put that may be kept instead."""
 
 
-def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
-    """Schedules, perhaps illegal ones; none where every value is read where it is made. `lanes`: of a vector."""
-    values = read_elsewhere(kernel)
-    if not values or target.kind == "gpu" or any(s.combine is not None for s in kernel.stores):
-        return
-    whole = tuple(v for v in values if not _shifted(kernel, v))
-    kernels = phased(kernel, whole) if whole else (kernel,)
-    before: list[Opt] = [opt("PHASE", v) for v in whole]
-    for k in kernels[:-1]:
-        before += _whole(k, target, threads, lanes)
-    rest = kernels[-1]
-    chain = tuple(v for v in read_elsewhere(rest) if v in rest.values)
-    if not chain:
-        yield _once((*before, *rows(rest, target, threads, 4 * lanes, True), *_past(kernel, target, 1)))
-        return
-    unit = max(lanes, LINE // kernel.outputs[0].dtype.size)
-    for lines, copies in TILES:
-        tile, far = (lines * unit, copies), _past(kernel, target, copies)
-        yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
-        if _operations(rest) <= INLINED:
-            yield _once((*before, *_nests(rest, tile), *_parallel(rest, main_store(rest).axes), *far))
-        yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
-        yield _once((*before, *_phases(rest, chain, tile), *far))
+class Chains(StartRule):
+    """Chains of stencils, and values that are needed whole before anything else; none where every value is read where it is made."""
+
+    name = "chain"
+    quick_places = (0, 2, 1)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        kernel, target, threads = f.kernel, f.target, f.threads
+        values = read_elsewhere(kernel)
+        if not values or target.kind == "gpu" or any(s.combine is not None for s in kernel.stores):
+            return
+        whole = tuple(v for v in values if not _shifted(kernel, v))
+        kernels = phased(kernel, whole) if whole else (kernel,)
+        before: list[Opt] = [opt("PHASE", v) for v in whole]
+        for k in kernels[:-1]:
+            before += _whole(k, target, threads, f.lanes)
+        rest = kernels[-1]
+        chain = tuple(v for v in read_elsewhere(rest) if v in rest.values)
+        if not chain:
+            yield _once((*before, *rows(rest, target, threads, 4 * f.lanes, True), *_past(kernel, target, 1)))
+            return
+        unit = max(f.lanes, LINE // kernel.outputs[0].dtype.size)
+        for lines, copies in TILES:
+            tile, far = (lines * unit, copies), _past(kernel, target, copies)
+            yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
+            if _operations(rest) <= INLINED:
+                yield _once((*before, *_nests(rest, tile), *_parallel(rest, main_store(rest).axes), *far))
+            yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
+            yield _once((*before, *_phases(rest, chain, tile), *far))
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        sizes = chain_sizes(f.kernel, f.target)
+        if sizes is not None:
+            yield Template(self.name, sizes, lambda p: chain_schedule(f.kernel, f.result_lanes, p))
 
 
 def _past(kernel: Kernel, target: Target, copies: int) -> list[Opt]:
@@ -175,11 +187,11 @@ def _lane(axes: Sequence[Node], kernel: Kernel) -> Node:
 
 def _nests(kernel: Kernel, tile: tuple[int, int], kept: Sequence[str] = (), copies: int = 0) -> list[Opt]:
     """A register tile for the stores, for kept values (of `copies` rows, if not as many) and for reductions, whose short windows are
-    spelled out."""
+    unrolled."""
     out: list[Opt] = []
     for v in (i for i in kernel.body if isinstance(i, Value) and (i.name in kept or not isinstance(i.expr, Node))):
         out += _tile(v.axes, _lane(v.axes, kernel), (tile[0], copies or tile[1])) if v.axes else []
-        out += [opt("UNROLL", a.arg.name, extent(a)) for a in v.reduce_axes if 1 < extent(a) <= SPELLED]
+        out += [opt("UNROLL", a.arg.name, extent(a)) for a in v.reduce_axes if 1 < extent(a) <= UNROLLED]
     for s in kernel.stores:
         out += _tile(s.axes, _lane(s.axes, kernel), tile) if s.axes else []
     return out

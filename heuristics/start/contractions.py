@@ -1,26 +1,78 @@
 """Start schedules for contractions: a register tile, packed panels and blocks sized by the caches, the five loops of Goto & van
-de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008), ranked by the analytic model."""
+de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008).
+
+The ranked choice asks the model about every combination of a sample. The quick choice begins with a closed form of the register tile, and
+asks about one change at a time. Contractions over windows, as convolutions are, have lanes along the other operand's rows as well, and
+constant operands are packed once, before the first call."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 
-from ...ir.buffer import loads
+from ...ir import index as ix
+from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.access import strides_of
+from ...opts.access import accesses, strides_of
 from ...opts.analysis.dots import Fit, fitting
-from ...opts.analysis.structure import Contraction, extent, shared_axes, stepped
+from ...opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.opt import Opt, Opts, opt
+from ...opts.plans import ONCE
 from ...targets import Target
-from ..model import estimate
+from ..machine import DEFAULT
 from ..model.extremes import is_noted
-from .legal import Trials
-from .windows import window_guesses
+from .rule import Facts, Numbers, StartRule, Template
+from .trials import Trials
+
+
+class Contractions(StartRule):
+    """The largest sum of products of two operands."""
+
+    name = "contraction"
+
+    def applies(self, f: Facts) -> Iterable[Contraction]:
+        return () if f.main is None else (f.main,)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return (o for c in self.applies(f) for o in best_contractions(f.trials, c))
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        return (contraction_template(f.kernel, f.target, f.threads, c) for c in self.applies(f))
+
+
+def contraction_template(kernel: Kernel, target: Target, threads: int, c: Contraction, first: Opts = ()) -> Template:
+    """The template of a contraction of `kernel`, which the options `first` made of another one."""
+    width, rows_ = extent(c.lane), max((extent(a) for a in c.rows), default=1)
+    depth = max(extent(a) for a in c.reduce)
+    params: dict[str, tuple[int, ...]] = {
+        "mr": tuple(n for n in (1, 2, 4, 6, 8, 10, 12, 14, 16) if n <= max(1, rows_)),
+        "nv": (1, 2, 3, 4, 6),
+        "nb": tuple(n for n in (32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096) if n < 2 * width) or (width,),
+        "kc": (0, *(n for n in (64, 128, 192, 256, 384, 512, 1024) if n < depth)),
+        "rows": (0, 1),
+        "mc": tuple(n for n in (0, 48, 96, 192, 384) if n < max(1, rows_)),
+        "pack": (0, 1),
+        "pack_tall": (0, 1),
+        "unroll": (1, 2, 4),
+    }
+    if fitting(target, c.nest, c.lane) is not None:
+        params["tc"] = (0, 1)
+    if c.wide.constant or c.tall.constant:
+        params["once"] = (0, 1)
+
+    def make(p: Numbers) -> Opts:
+        lanes = target.lanes(c.nest.expr.dtype)
+        nr = p["nv"] * lanes
+        sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
+        opts = (*first, *contraction(kernel, target, threads, c, Blocks(**sizes)))
+        return packed_once(kernel, opts, target) if p.get("once") else opts
+
+    return Template("operands" if first else "contraction", params, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +105,9 @@ class Blocks:
     """Which of several axes the rows in registers lie along, by its place in `row_axes`; 0: the longest."""
 
 
-def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
+def best_contractions(trials: Trials, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
-    kernel, target = trials.kernel, trials.target
+    kernel, target, threads = trials.kernel, trials.target, trials.threads
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
     blocks = contraction_guesses(c, target, threads)
     blocks += [replace(p, along=place) for place in range(1, len(row_axes(c))) for p in blocks if not p.rows]
@@ -67,7 +119,7 @@ def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 
             continue
         s = trials.apply(opts)
         if s.hash not in ranked:
-            ranked[s.hash] = (estimate(s, threads), (tile[0], tile[1], len(s.dots)), opts)
+            ranked[s.hash] = (trials.seconds(opts), (tile[0], tile[1], len(s.dots)), opts)
     out: list[Opts] = []
     seen: dict[tuple[int, int, int], int] = {}
     for _, kind, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
@@ -283,3 +335,234 @@ def _panels(p: _Plan, at: str, inner_row: str) -> list[Opt]:
 
 def _name(a: Node) -> str:
     return str(a.arg.name)
+
+
+# the quick choice -----------------------------------------------------------------------------------------------------
+LONG = 512
+"""The block of a reduction whose whole panel the second cache does not hold."""
+WIDE = 256
+"""Elements of the lane axis in a panel that is wide enough: beyond that, items over lanes are better than over rows."""
+SHORT_BLOCK = 256
+"""The block of a reduction that is asked about first: its panels fit the second cache beside what passes."""
+MORE_ITEMS = 8
+"""Work items a thread that batches have to make, before the product itself is spread over threads."""
+
+Ask = Callable[[Opts], float | None]
+"""Options, perhaps illegal ones → predicted seconds; None where nothing legal is left, or enough was asked."""
+
+
+def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
+    """Ask about few schedules of `c`: windows first, then from the closed form's favourite one change at a time, each
+    from the best so far."""
+    kernel, target, threads = trials.kernel, trials.target, trials.threads
+    guesses = contraction_guesses(c, target, threads)
+    if any(g.tc for g in guesses):
+        guesses = [g for g in guesses if g.tc]
+    free = [extent(a) for a in shared_axes(kernel) if a is not c.lane and a is not _row(c)]
+    # panels of an operand that is read across memory are better filled once where the reduction is long, though
+    # that makes them narrow
+    across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
+    order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
+    windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
+    for wish in windows:
+        ask(wish)
+    asked: dict[Blocks, float] = {}
+
+    def best_of(g: Blocks | None) -> Blocks:
+        if g is not None and g not in asked:
+            found = ask(contraction(kernel, target, threads, c, g))
+            asked[g] = math.inf if found is None else found
+        return min(asked, key=lambda b: asked[b])
+
+    at = best_of(order[0])
+    few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
+    for change in (*few, *(() if windows else (_cut, _over_rows, _tile))):
+        at = best_of(change(at, [g for g in order if g not in asked]))
+
+
+def _depth(c: Contraction) -> int:
+    return math.prod(extent(a) for a in c.reduce)
+
+
+def _row(c: Contraction) -> Node | None:
+    return max(c.rows, key=extent, default=None)
+
+
+def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int, int]:
+    """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
+    seconds = 1e-12 + _seconds(g, c, target, threads, free)
+    digits = -math.floor(math.log10(seconds)) + 1
+    line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
+    whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
+    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
+
+
+def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:
+    """Arithmetic of one register tile against the ports, times tiles, shared among threads. Data is taken to be near:
+    what it costs to bring is asked of the model."""
+    core, caches = DEFAULT.core, DEFAULT.caches
+    tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+    if not tall * width:
+        return 0.0
+    nr, sums = g.nv * target.lanes(c.nest.expr.dtype), g.mr * g.nv
+    loads = g.mr + g.nv
+    step = max(sums / core.ports, loads / core.load_ports, core.latency, (sums + loads + core.overhead / g.unroll) / core.issue)
+    steps = _depth(c) * math.prod(extent(a) for a in c.nest.axes) / (g.mr * nr)
+    size, depth = c.nest.expr.dtype.size, g.kc or _depth(c)
+    near = depth * (nr + g.mr) * size <= caches.usable * target.l1  # else every row of tiles reads its panel from the second cache
+    moved = (g.mr + (0 if near else nr)) * size / caches.l2
+    step = max(step, moved) + caches.unhidden * min(step, moved)
+    work = steps * (1 + waste(tall, g.mr)) * (1 + waste(width, nr)) * step / core.clock
+    if free >= MORE_ITEMS * threads:
+        items = free
+    elif g.rows and tall > 1:
+        items = free * -(-tall // max(g.mc, g.mr))
+    else:
+        items = free * -(-width // (g.nb if nr <= g.nb < width else nr))
+    items = max(1, items)
+    used = min(threads, items)
+    return work * -(-items // used) / items + (caches.wake if used > 1 else 0.0) + items * caches.item
+
+
+def _cut(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """The same with the reduction cut otherwise."""
+    found = [g for g in left if _but(g, at, "kc", "nb") and g.kc != at.kc]
+    return next((g for g in found if g.kc == SHORT_BLOCK), found[0] if found else None)
+
+
+def _over_rows(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """The same, parallel over rows instead of lanes, or the reverse."""
+    return next((g for g in left if _but(g, at, "rows", "mc") and g.rows != at.rows), None)
+
+
+def _tile(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """The next register tile, cut as this one where it can be."""
+    others = [g for g in left if (g.mr, g.nv) != (at.mr, at.nv) and g.stream == at.stream]
+    same = [g for g in others if (g.kc, g.rows) == (at.kc, at.rows)]
+    return next(iter(same or others), None)
+
+
+def _but(g: Blocks, at: Blocks, *fields: str) -> bool:
+    """Whether two guesses differ in `fields` at most."""
+    return all(getattr(g, f) == getattr(at, f) for f in Blocks.__slots__ if f not in fields)
+
+
+def _stream(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """Long rows read side by side: the wide operand of few rows passes once."""
+    return next((g for g in left if g.stream and g.unroll == 16), None)
+
+
+def _few(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """Panels of a few long rows."""
+    return next((g for g in left if g.kc == 128), None)
+
+
+# windows --------------------------------------------------------------------------------------------------------------
+#
+# The axis that is consecutive in the output slides over one operand, bounds and all. Lanes go along the other operand's rows instead (the
+# output channels): its panel is packed once for each worker, while elements of the window are broadcast, each to as many products as the
+# window has steps. The register tile then follows the output's shape without waste (Georganas et al., "Anatomy of High-Performance Deep
+# Learning Convolutions on SIMD Architectures", 2018).
+
+UNROLLED = 4
+"""Steps of a window that are spelled out."""
+
+
+def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
+    """Schedules, perhaps illegal ones; none where nothing slides."""
+    rows = max(c.rows, key=extent, default=None)
+    lanes = target.lanes(c.nest.expr.dtype)
+    if c.plain or rows is None or extent(rows) < lanes or target.kind == "gpu":
+        return
+    width = extent(c.lane)
+    steps = [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
+    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
+    for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
+        if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
+            continue  # (spelled out steps take some registers more)
+        copies = _equal_parts(width, most)
+        out: list[Opt] = [opt("UPCAST", rows.arg.name, vectors * lanes)]
+        out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
+        out += steps
+        yield (*out, *_window_grid(free, threads, rows.arg.name, c))
+        if _elements(c.tall) > _elements(c.wide):
+            yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
+
+
+def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
+    """Work items that are few enough to pack a panel each, and where both operands are staged."""
+    out: list[Opt] = []
+    for i, a in enumerate(free):
+        name = a.arg.name
+        last = i == len(free) - 1
+        if not last and extent(a) >= 2 * threads:
+            inner = free[i + 1].arg.name
+            return [
+                *out,
+                opt("PARALLEL", name),
+                opt("STAGE", c.tall.name, at=name),
+                opt("MOVE", inner, before=rows),
+                opt("STAGE", c.wide.name, at=inner, order="row"),
+            ]
+        if last:
+            block = -(-extent(a) // max(2, threads))  # each item packs a panel: few items, and a loop left to move inside them
+            cut = [opt("TILE", name, block)] if 1 < block < extent(a) else []
+            inner = f"{name}.t" if cut else name
+            grid = [*cut, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
+            moved = [opt("MOVE", inner, before=rows)] if cut else []
+            return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=inner, order="row")]
+        out.append(opt("PARALLEL", name))
+    return out
+
+
+def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
+    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all
+    of them read the window's operand."""
+    name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
+    cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
+    panel = f"{name}.t" if cut else name
+    return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
+
+
+def _elements(buffer: Buffer) -> int:
+    return math.prod(ix.upper(d) for d in buffer.shape)
+
+
+def _equal_parts(size: int, most: int) -> int:
+    """The number of equal parts' size, up to `most`, that wastes least."""
+    return min(range(1, most + 1), key=lambda n: (-(-size // n) * n / size * (1 + 2 / n), -n))
+
+
+# constant operands ----------------------------------------------------------------------------------------------------
+WHOLE_PANELS = ((8, 3), (6, 4), (4, 4), (8, 2), (14, 2), (4, 6))
+"""Rows × vectors in registers of a schedule whose panel holds the whole reduce axis: nothing is packed in a call, so
+no block has to be reused."""
+LOOKED_AT = 8
+
+
+def constant_starts(kernel: Kernel, target: Target, threads: int, found: Sequence[Opts]) -> list[Opts]:
+    """Guesses, perhaps illegal, that pack constant inputs once: the first of `found` so changed, and sums of products over whole panels."""
+    out = [packed_once(kernel, o, target) for o in found[:LOOKED_AT]]
+    for c in contractions(kernel):
+        if c.wide.constant:
+            for mr, nv in WHOLE_PANELS:
+                for rows in (0, 1):
+                    whole = contraction(kernel, target, threads, c, Blocks(mr, nv, nb=0, rows=rows, pack=0, unroll=2))
+                    out.append(packed_once(kernel, whole, target))
+    return [o for o in out if any(x.op == "STAGE" and x.fields["at"] == ONCE for x in o)]
+
+
+def packed_once(kernel: Kernel, opts: Opts, target: Target) -> Opts:
+    """`opts` with every constant input of a sum of products packed before the first call; `opts` itself where that
+    changes nothing. What follows may be illegal."""
+    if target.lang not in ("llvm", "c") or any(o.op == "SPLIT" for o in opts):
+        return opts
+    names = [b.name for b in kernel.inputs if b.constant and any(b in (c.wide, c.tall) for c in contractions(kernel))]
+    # instructions that take a panel come after it
+    out = tuple(
+        opt("STAGE", o.on, at=ONCE, **({"pad": o.fields["pad"]} if o.fields["pad"] else {})) if o.op == "STAGE" and o.on in names else o
+        for o in opts
+    )
+    staged = {o.on for o in out if o.op == "STAGE"}
+    return (*out, *(opt("STAGE", n, at=ONCE) for n in names if n not in staged))

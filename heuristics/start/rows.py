@@ -1,109 +1,168 @@
-"""Start schedules for everything that is no contraction: lanes along the axis that is consecutive in memory, independent
-partials for reductions, rows in parallel."""
+"""Start rules for what is no contraction: lanes along the axis that is consecutive in memory, independent partials for reductions, rows in
+parallel. Where reductions run across rows, whole rows or strips of them; and lanes along each axis in turn, wherever it leads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import accesses
 from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.places import combine_of
-from ...opts.analysis.structure import extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
-from ...opts.defaults import family_name, fit, site_name, waste
-from ...opts.nests import Nest
+from ...opts.analysis.structure import extent, lane_axis, stageable_values
+from ...opts.defaults import family_name, fit, rows, site_name, waste
+from ...opts.meeting import scatter_ordered
+from ...opts.nests import Nest, build
 from ...opts.opt import Opt, Opts, opt
-from ...opts.options.fuse import by_family
-from ...opts.options.split import scan_name
-from ...targets import Target
+from ...opts.options.cache import PREFETCH, STREAM, prefetching
+from ...opts.options.fuse import by_family, with_rows
 from ..machine import SLOW
+from .row_gathers import gathers
+from .rule import Facts, Numbers, StartRule, Template
+from .trials import Trials
 
+POINTS = 64
+"""Points of scatters that are unrolled, over all of a kernel."""
+
+
+class Rows(StartRule):
+    """Lanes along rows, several rows at a time, and what is computed of a row kept."""
+
+    name = "rows"
+
+    def applies(self, f: Facts) -> Iterable[Kernel]:
+        return (f.kernel,)
+
+    def sample(self, f: Facts, where: Kernel) -> Iterable[Numbers]:
+        # two rows at once read two streams from memory, where a row is worked through several times
+        shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(f.nests) > 1]
+        written = sum(by_points(n) for n in f.nests)
+        if written:  # each point is written by itself: no more of them than code stays short for
+            shapes = [(v, c) for v, c in shapes if v * f.lanes * written <= POINTS] or [(1, 1)]
+        elif f.has("init"):
+            shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
+        if any(gathers(n) for n in f.nests):
+            # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+            shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
+        return ({"vectors": v, "copies": c, "stage": stage} for v, c in shapes for stage in (1, 0))
+
+    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+        return rows(f.kernel, f.target, f.threads, p["vectors"] * f.lanes, bool(p["stage"]), p["copies"])
+
+    def quick(self, f: Facts) -> list[Opts]:
+        def row(vectors: int, copies: int = 1) -> Opts:
+            return self.schedule(f, f.kernel, {"vectors": vectors, "copies": copies, "stage": 1})
+
+        out = [row(8, 8), row(8, 4)] if any(gathers(n) for n in f.nests) else []
+        if any(o.op == "FUSE" for o in row(1)):  # more accumulators
+            out += [row(2), row(4), row(1)]
+        return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), row(4)]
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        shared = [a.arg.name for a in f.shared]
+        fetched = [b.name for b in f.kernel.buffers if prefetching(build(f.kernel, {}), b) is not None]
+
+        def make(p: Numbers) -> Opts:
+            opts = tuple(o for o in rows(f.kernel, f.target, f.threads, p["vectors"] * f.result_lanes, bool(p["stage"])) if o.op != "CACHE")
+            if p["copies"] > 1 and shared:
+                opts = (opt("UPCAST", shared[0], p["copies"]), *(o for o in opts if not (o.op == "UPCAST" and o.on == shared[0])))
+            if p["nt"]:
+                opts = (*opts, *(opt("CACHE", b.name, policy=STREAM) for b in f.kernel.outputs))
+            return (*opts, *(opt("CACHE", name, policy=PREFETCH) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
+
+        sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
+        yield Template(self.name, {**sizes, "fetch": (0, 1)} if fetched else sizes, make)
+
+
+def by_points(n: Nest) -> bool:
+    """Whether points are scattered, and not rows of them."""
+    if n.kind != "store" or n.store is None or n.store.combine is None:
+        return False
+    return not n.axes or n.axes[-1] in scatter_ordered(n.store)
+
+
+# reductions across rows -----------------------------------------------------------------------------------------------
 NARROW = 24
 """Vectors of sums across rows that are all kept in registers."""
-STEPS = 7
-"""Steps of a window that are spelled out."""
-SPELLED = 16
-"""Steps of the window of a signal that are spelled out."""
-SPELLED_WINDOW = 100
-"""Steps of windows over rows that are spelled out."""
-RUN = 1024
-"""Results of short windows that are a work item."""
-RESULTS = 256
-"""Results of long windows that are a work item."""
-LINE = 64
-"""Bytes of a cache line."""
 ROW = 4096
 """Columns whose results stay in the first cache while rows go by."""
-ITEMS = 64
-"""Work items that are enough for any number of threads."""
 
 
-def columns(kernel: Kernel, target: Target, lanes: int, threads: int) -> Iterator[Opts]:
-    """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
-    stay in scratch, so that memory is read in long runs."""
-    found = [n for n in nests(kernel) if n.kind == "reduce"]
-    lane = next((a for n in found for a in (lane_axis(kernel, n),) if a is not None), None)
-    if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
-        return
-    along = [next((a for a in n.reduce_axes if _down(kernel, n, a, lane)), None) for n in found]
-    down = list(dict.fromkeys(a for a in along if a is not None))
-    if None in along:
-        return
-    yield from _whole_rows(kernel, target, lane, lanes, threads)
-    width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
-    for a in down if len(found) == 1 else ():
-        if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
-            # all results in registers, chunks of the rows side by side
-            pad = (opt("PADTO", site_name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
-            for chunks in (8 * threads, 2 * threads):
-                yield (
-                    opt("SPLIT", site_name(a), chunks),
-                    *pad,
-                    opt("UPCAST", site_name(lane), width),
-                    opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2),
-                )
-    if threads == 1 and extent(lane) <= ROW:
-        return
-    for strip in (1024, 2048) if len(found) == 1 else (512, 1024, 2048):  # (what one reduction reads the next one reads again)
-        strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
-        strip -= strip % (4 * lanes)
-        if 4 * lanes < strip < extent(lane):
-            cut = (opt("UPCAST", site_name(lane), 4 * lanes), opt("TILE", site_name(lane), strip), opt("PARALLEL", site_name(lane)))
-            moves = tuple(opt("MOVE", site_name(a), before=f"{site_name(lane)}.t") for a in down)
-            slow = {a for n in found if _is_slow(n) for a in n.reduce_axes}
-            yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
+class Columns(StartRule):
+    """A reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory
+    is read in long runs."""
+
+    name = "columns"
+    quick_places = (1, 0)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        found, lanes, threads = f.reductions, f.lanes, f.threads
+        lane = next((a for n in found for a in (lane_axis(f.kernel, n),) if a is not None), None)
+        if lane is None or (lane.arg.family in f.kernel.families and len(f.kernel.families[lane.arg.family]) > 1):
+            return
+        along = [next((a for a in n.reduce_axes if _down(f.kernel, n, a, lane)), None) for n in found]
+        down = list(dict.fromkeys(a for a in along if a is not None))
+        if None in along:
+            return
+        yield from _whole_rows(f, lane)
+        width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
+        for a in down if len(found) == 1 else ():
+            if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
+                # all results in registers, chunks of the rows side by side
+                pad = (opt("PADTO", site_name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
+                wide = (*pad, opt("UPCAST", site_name(lane), width), opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2))
+                yield from ((opt("SPLIT", site_name(a), chunks), *wide) for chunks in (8 * threads, 2 * threads))
+        if threads == 1 and extent(lane) <= ROW:
+            return
+        for strip in (1024, 2048) if len(found) == 1 else (512, 1024, 2048):  # (what one reduction reads the next one reads again)
+            strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
+            strip -= strip % (4 * lanes)
+            if 4 * lanes < strip < extent(lane):
+                cut = (opt("UPCAST", site_name(lane), 4 * lanes), opt("TILE", site_name(lane), strip), opt("PARALLEL", site_name(lane)))
+                moves = tuple(opt("MOVE", site_name(a), before=f"{site_name(lane)}.t") for a in down)
+                slow = {a for n in found if _is_slow(n) for a in n.reduce_axes}
+                yield (*cut, *(opt("UNROLL", site_name(a), 2 if a in slow else 8) for a in down), *moves)
 
 
-def few_columns(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Where reductions run down few columns, which other loops go along as well (statistics of channels, and what is made with them):
-    the results of all columns in registers, so that each reduction reads whole rows. Those that may share a loop do."""
-    found = [n for n in nests(kernel) if n.kind == "reduce"]
-    beside = [next((b for b in n.axes for a in n.reduce_axes if _down(kernel, n, a, b)), None) for n in found]
-    if not found or len({b.arg.family if b is not None else None for b in beside}) != 1:
-        return
-    lane = beside[0]
-    if lane is None or len(kernel.families.get(lane.arg.family, ())) < 2:
-        return
-    families = [a.arg.family for n in found for a in n.reduce_axes]
-    fused = tuple(opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1)
-    width = -(-extent(lane) // lanes) * lanes
-    if width <= NARROW * lanes:
-        pad = (opt("PADTO", family_name(kernel, lane), width),) if waste(extent(lane), width) > 0.25 else ()
-        yield (*pad, opt("UPCAST", family_name(kernel, lane), width), *fused)
+class FewColumns(StartRule):
+    """Reductions run down few columns, which other loops go along as well (statistics of channels, and what is made with them): the results
+    of all columns in registers, so that each reduction reads whole rows. Those that may share a loop do."""
+
+    name = "few columns"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        found, kernel, lanes = f.reductions, f.kernel, f.lanes
+        across = [next((b for b in n.axes for a in n.reduce_axes if _down(kernel, n, a, b)), None) for n in found]
+        if not found or len({b.arg.family if b is not None else None for b in across}) != 1:
+            return
+        lane = across[0]
+        if lane is None or len(kernel.families.get(lane.arg.family, ())) < 2:
+            return
+        width = -(-extent(lane) // lanes) * lanes
+        if width <= NARROW * lanes:
+            pad = (opt("PADTO", family_name(kernel, lane), width),) if waste(extent(lane), width) > 0.25 else ()
+            yield (*pad, opt("UPCAST", family_name(kernel, lane), width), *fused_families([a for n in found for a in n.reduce_axes]))
 
 
-def _whole_rows(kernel: Kernel, target: Target, lane: Node, lanes: int, threads: int) -> Iterator[Opts]:
+def fused_families(axes: Iterable[Node]) -> Opts:
+    """FUSE for each family that several axes are of."""
+    families = [a.arg.family for a in axes]
+    return tuple(opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1)
+
+
+def _whole_rows(f: Facts, lane: Node) -> Iterator[Opts]:
     """Everything that goes down the columns, stores too, row by row: each row whole, or a strip of it for each thread, in the order in
     which memory has it. The columns' results stay in the first cache meanwhile."""
-    over = [(n, next((a for a in (*n.reduce_axes, *reversed(n.axes)) if _down(kernel, n, a, lane)), None)) for n in nests(kernel)]
+    kernel = f.kernel
+    over = [(n, next((a for a in (*n.reduce_axes, *reversed(n.axes)) if _down(kernel, n, a, lane)), None)) for n in f.nests]
     if any(lane not in n.axes or (a is None and n.all_axes != (lane,)) for n, a in over):
         return
-    outer = [a for a in shared_axes(kernel) if a is not lane]
-    name, strip = site_name(lane), min(ROW, extent(lane) if outer else -(-extent(lane) // threads))
-    width = fit(extent(lane), 8 * lanes)
+    outer = [a for a in f.shared if a is not lane]
+    name, strip = site_name(lane), min(ROW, extent(lane) if outer else -(-extent(lane) // f.threads))
+    width = fit(extent(lane), 8 * f.lanes)
     strip = -(-strip // width) * width
     cut: list[Opt] = [opt("UPCAST", name, width)]
     if strip < extent(lane):
@@ -112,22 +171,20 @@ def _whole_rows(kernel: Kernel, target: Target, lane: Node, lanes: int, threads:
     cut += [opt("PARALLEL", site_name(outer[0]))] if outer else [opt("PARALLEL", name)] if len(cut) > 1 else []
     moves = [opt("MOVE", site_name(a), before=loop) for _, a in over if a is not None]
     kept = [opt("STAGE", v, at=site_name(outer[0]) if outer else name) for v in stageable_values(kernel)]
-    spelled = [
-        opt("UNROLL", site_name(a), 4) for n, a in over if a in n.reduce_axes and not _is_slow(n) and not _in_order(kernel, n, target)
-    ]
-    yield (*cut, *spelled, *moves)
+    steps = [opt("UNROLL", site_name(a), 4) for n, a in over if a in n.reduce_axes and not _is_slow(n) and not _in_order(f, n)]
+    yield (*cut, *steps, *moves)
     if kept:
-        yield (*cut, *spelled, *moves, *kept)
+        yield (*cut, *steps, *moves, *kept)
     families = {a.arg.family for n, a in over if a in n.reduce_axes}
-    yield from ((*cut, *spelled, *moves, opt("FUSE", f)) for f in by_family(kernel, target) if f in families)
+    yield from ((*cut, *steps, *moves, opt("FUSE", x)) for x in by_family(kernel, f.target) if x in families)
 
 
-def _in_order(kernel: Kernel, n: Nest, target: Target) -> bool:
+def _in_order(f: Facts, n: Nest) -> bool:
     """Whether a nest waits for what it reads, so that one row after the other is best: a plain sum of more than the second cache holds.
     (What is computed beside an extreme's place takes longer than the rows take to come.)"""
-    items = math.prod(extent(a) for a in shared_axes(kernel) if a is not n.axes[-1])
-    reads = [x.buffer for x in accesses(kernel, n) if not x.store]
-    return combine_of(n) == "add" and any(buffer_bytes(b.shape, b.dtype.size) > target.l2 * items for b in reads)
+    items = math.prod(extent(a) for a in f.shared if a is not n.axes[-1])
+    reads = [x.buffer for x in accesses(f.kernel, n) if not x.store]
+    return combine_of(n) == "add" and any(buffer_bytes(b.shape, b.dtype.size) > f.target.l2 * items for b in reads)
 
 
 def _is_slow(n: Nest) -> bool:
@@ -141,150 +198,74 @@ def _down(kernel: Kernel, n: Nest, a: Node, lane: Node) -> bool:
     return bool(mine) and all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in mine)
 
 
-def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, or read where they are,
-    and the steps of a row are spelled out."""
-    for n in nests(kernel):
-        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
-        slid = [
-            x
-            for x in accesses(kernel, n)
-            if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)
-        ]
-        free = [a for a in shared_axes(kernel) if a is not lane]
-        if lane is not None and slid and not free:  # a signal's: all steps are spelled out
-            every = [a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1]
-            near = next((a for a in every if slid[0].stride(a) == 1), None)
-            step = slid[0].stride(lane) or 0
-            if near is None or step >= extent(near):  # rows, and no windows that overlap
-                continue
-            if step > 1 and extent(near) > SPELLED and len(every) == 1:
-                # every so manieth result: lanes along the window, a few results side by side, many to a work item
-                cut = (
-                    opt("UPCAST", site_name(near), fit(extent(near), 2 * lanes)),
-                    opt("UPCAST", site_name(lane), 4),
-                    opt("TILE", site_name(lane), RESULTS),
-                )
-                yield (*cut, opt("PARALLEL", site_name(lane)))
-            if all(extent(a) <= SPELLED or (extent(a) <= SPELLED_WINDOW and combine_of(n) in ("max", "min")) for a in every):
-                steps = [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(every)]
-                families = [a.arg.family for a in dict.fromkeys(every)]
-                steps += [opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1]
-                block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
-                for vectors in (4, 2):
-                    wide = opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes))
-                    yield (wide, *steps, opt("PARALLEL", site_name(lane)))
-                    yield (wide, *block, *steps, opt("PARALLEL", site_name(lane)))
-        if lane is None or not slid or len(free) < 2:
-            continue
-        steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
-        outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
-        grid = [opt("PARALLEL", site_name(a)) for a in outer]
-        for vectors in (4, 2, 1):
-            width = fit(extent(lane), vectors * lanes)
-            if width > 1:
-                yield (
-                    opt("UPCAST", site_name(lane), width),
-                    *steps,
-                    *grid,
-                    opt("STAGE", slid[0].buffer.name, at=site_name(free[-1]), order="row"),
-                )
-                # several rows of results share the rows they slide over
-                copies = [opt("UPCAST", site_name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
-                yield (
-                    opt("UPCAST", site_name(lane), width),
-                    *copies,
-                    *steps,
-                    *grid,
-                    opt("STAGE", slid[0].buffer.name, at=site_name(outer[-1]), order="row"),
-                )
-                if copies:  # or read where they are
-                    yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid[:1])
+# lanes along each axis ------------------------------------------------------------------------------------------------
+FEW = 4
+"""Elements of an axis that may all be in registers beside the lanes."""
+SHORT = 8
+"""Steps of a sum that are unrolled."""
+AT_ONCE = 4
+"""Points that are taken at once where their lanes are along a sum, or along an axis of a vector at most."""
+ROWS = 2
+"""The same of longer axes."""
+PADDED = 0.4
+"""The share of a vector that may be left empty."""
+LIKELY, MOST = 1.5, 3
+"""How much of the best start schedule's time the estimate may give such a schedule, for its Program to be counted; and how many are."""
+BETTER = 0.65
+"""How much of the best start schedule's time it may take to come before it: the geometric mean of what estimate and Program say."""
 
 
-def slid_windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Reductions of windows that slide over rows: all steps are spelled out, and rows of results side by side share what they read, and of
-    extremes what they compute too."""
-    n = next((n for n in nests(kernel) if n.kind == "reduce"), None)
-    lane = lane_axis(kernel, n) if n is not None else None
-    if n is None or lane is None:
-        return
-    free = [a for a in shared_axes(kernel) if a is not lane]
-    read = [(x, a) for x in accesses(kernel, n) if lane in x.strides and not x.store for a in n.reduce_axes if x.stride(a) == 1]
-    # (what is longer than a vector and does not overlap is a row)
-    slides = any(extent(a) <= lanes or (x.stride(lane) or 0) < extent(a) for x, a in read)
-    every = list(dict.fromkeys(a for m in nests(kernel) if m.kind == "reduce" for a in m.reduce_axes if extent(a) > 1))
-    if not free or not slides or math.prod(extent(a) for a in every) > SPELLED_WINDOW:
-        return
-    steps = [opt("UNROLL", site_name(a), extent(a)) for a in every]
-    for vectors, copies in ((2, 4), (1, 4), (4, 2), (1, 8)):
-        side = [opt("UPCAST", site_name(free[-1]), copies)] if waste(extent(free[-1]), copies) <= 0.25 else []
-        yield (opt("UPCAST", site_name(lane), fit(extent(lane), vectors * lanes)), *side, *steps, opt("PARALLEL", site_name(free[0])))
+class EachAxis(StartRule):
+    """Lanes along one axis, as a few vectors or one, for each axis that is long enough, wherever it leads in memory: which one is best the
+    models say. Few components, or of sums along the lanes a few points, are in registers as well."""
+
+    name = "each axis"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        found, kernel, lanes = f.nests, f.kernel, f.lanes
+        if f.has("scan", "init"):
+            return
+        spatial = {family_name(kernel, a): a for n in found for a in n.axes}
+        summed = {family_name(kernel, a): a for n in found for a in n.reduce_axes if family_name(kernel, a) not in spatial}
+        short = {family_name(kernel, n.reduce_axes[-1]) for n in found if n.reduce_axes and 1 < extent(n.reduce_axes[-1]) <= SHORT}
+        fused = with_rows(kernel, f.target)
+        for name, a in (spatial | summed).items():
+            few = tuple(opt("UPCAST", x, extent(b)) for x, b in spatial.items() if x != name and 1 < extent(b) <= FEW)
+            lane: list[Opts] = [
+                (opt("UPCAST", name, n),) for n in dict.fromkeys(fit(extent(a), v * lanes) for v in (4, 1)) if n > 1 and 2 * n >= lanes
+            ]
+            whole = 1 << (extent(a) - 1).bit_length()
+            if name in spatial and extent(a) < whole <= lanes and waste(extent(a), whole) <= PADDED:
+                lane.append((opt("PADTO", name, whole), opt("UPCAST", name, whole)))
+            points = next((b for b in reversed(f.shared) if b is not a and extent(b) >= 2 * AT_ONCE), None)
+            more: dict[Opts, None] = {(): None, few: None}
+            if points is not None:  # (rows may share what they read or compute)
+                copies = AT_ONCE if name in summed or extent(a) <= lanes else ROWS
+                more[(opt("UPCAST", family_name(kernel, points), copies),)] = None
+            steps = tuple(opt("UNROLL", x, extent(b)) for x, b in summed.items() if x != name and x in short)
+            for first, copies_ in product(lane, more):
+                yield (*first, *copies_, *steps, *_items(f, a), *fused)
 
 
-def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
-    """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains.
-    Where it runs across that, whole rows in the order in which they lie in memory, a few of them at a time, in strips for the threads."""
-    scanned = scanned_axes(kernel)
-    for n in nests(kernel):
-        if n.kind != "scan":
-            continue
-        along = _consecutive(kernel, n)
-        if along is None:
-            continue
-        free = [a for a in shared_axes(kernel) if a is not along]
-        outer = tuple(opt("PARALLEL", site_name(a)) for a in free[:1])
-        if along in scanned:
-            across = [a for a in n.axes if a is not along and extent(a) >= 8]
-            for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
-                side = (opt("UPCAST", site_name(across[-1]), copies),) if across and copies > 1 else ()
-                wide = opt("UPCAST", family_name(kernel, along), fit(extent(along), vectors * lanes))
-                yield (wide, *side, *outer)
-                chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
-                if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
-                    yield (opt("SPLIT", scan_name(kernel, along), chunks), wide, *side)
-            if across and extent(across[-1]) >= 4 * lanes and extent(along) % TURNED == 0:
-                steps = opt("UPCAST", family_name(kernel, along), TURNED)  # where a step is long, a row to each lane
-                yield (steps, opt("UPCAST", site_name(across[-1]), lanes), *outer)
-        elif axes := [a for a in n.axes if a in scanned]:
-            others = [a for a in scanned if a not in n.axes and a.arg.family == axes[-1].arg.family]
-            yield from _down_columns((axes[-1], *others), along, lanes, threads, outer)
+def _items(f: Facts, lane: Node) -> list[Opt]:
+    """The outer axes in parallel."""
+    free = [a for a in f.shared if a is not lane and extent(a) > FEW] or [a for a in f.shared if a is lane]
+    return [opt("PARALLEL", family_name(f.kernel, a)) for a in free[: 1 if free and extent(free[0]) >= 8 * f.threads else 2]]
 
 
-def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
-    """The axis of a nest that is consecutive in what most of its axes go through, read by it or, where it reads what is kept, by others: a
-    factor of each step lies in an order of its own."""
-    for which in ([n], nests(kernel)):
-        found = [x for m in which for x in accesses(kernel, m) if sum(a in x.strides for a in n.axes) == len(n.axes)]
-        near = next((a for x in found for a in n.axes if x.strides.get(a) == 1), None)
-        if near is not None:
-            return near
-    return next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
+def better_lanes(trials: Trials, plain: Mapping[Opts, float], guesses: Iterable[Opts]) -> list[Opts]:
+    """Those of some legal guesses, best first, that are far better than the best of the `plain` ones by two models. (`plain`: estimates,
+    which are the less right the more schedules differ: those with other axes in registers are counted on suspicion.)"""
+    if not plain:
+        return []
+    best = min(plain, key=plain.__getitem__)
+    mine = {o.on for o in best if o.op == "UPCAST"}
 
+    def most(guess: Opts) -> float:
+        return BETTER if mine == {o.on for o in guess if o.op == "UPCAST"} else LIKELY
 
-TURNED = 4
-"""Steps of rows that are turned in registers, so that each lane has a row."""
-CHUNK = 512
-"""Elements of a chunk of a scan that is worth a work item."""
-COLUMNS = (8192, 2048, 512)
-"""Columns that are scanned at once: their states are to stay in the first cache, with a few rows of what is read and stored, and what one
-scan hands on to another one that goes the other way in the second."""
-
-
-def _down_columns(axes: Sequence[Node], along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
-    """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
-    the same columns, such as one that goes up again."""
-    # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
-    for most, (vectors, copies) in product(COLUMNS, ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))):
-        strip = most if outer else min(most, -(-extent(along) // threads))
-        width = fit(extent(along), vectors * lanes)
-        strip = -(-strip // width) * width
-        steps = ((a, min(copies, extent(a))) for a in axes)
-        cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), *steps) if n > 1)
-        name = site_name(along)
-        if 0 < strip < extent(along):
-            cut += (opt("TILE", name, strip), *(opt("MOVE", site_name(a), before=f"{name}.t") for a in axes))
-            cut += () if outer else (opt("PARALLEL", name),)
-        else:
-            cut += tuple(opt("MOVE", site_name(a), before=name) for a in axes[1:])
-        yield (*cut, *outer)
+    likely = islice((g for g in guesses if trials.seconds(g) < most(g) * plain[best]), MOST)
+    seconds = trials.ruler()
+    times = {g: seconds(g) for g in likely}
+    limit = BETTER * seconds(best) if times else 0.0
+    return sorted((g for g in times if times[g] < limit), key=times.__getitem__)

@@ -1,6 +1,8 @@
-"""Start schedules for kernels that store along one axis and load along another: transpositions."""
+"""The start rule for kernels that store along one axis and load along another: transpositions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
@@ -14,6 +16,7 @@ from ...opts.options.cache import STREAM
 from ...targets import Target
 from ..machine import DEFAULT
 from ..sets import set_use
+from .rule import Facts, StartRule
 
 LINE = 64
 """Bytes of a cache line."""
@@ -24,9 +27,18 @@ ROWS = 8
 """Rows of results side by side whose lines stay in the first cache until they are whole, though all meet one set."""
 
 
-def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
-    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or
-    tiles through scratch."""
+class Transposed(StartRule):
+    """A store is consecutive along one axis and its load along another: square blocks that are transposed in registers, or tiles through
+    scratch."""
+
+    name = "transposed"
+    quick_places = (0,)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return iter(_transposed(f.kernel, f.target, f.lanes))
+
+
+def _transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
     out: list[Opts] = []
     for n in nests(kernel):
         if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
@@ -41,7 +53,7 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
         cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
         size, buffer = n.store.buffer.dtype.size, n.store.buffer
-        if size >= 4:  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
+        if size >= 4:  # transposed in registers; pieces of whole lines are written past the caches where the output will not stay there
             block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
             past = (opt("CACHE", buffer.name, policy=STREAM),) if is_far(target, buffer.shape, size) else ()
             line = max(lanes, LINE // size)
@@ -65,7 +77,7 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
 
 
 def _blocks(into: Node, along: Node, cuts: Opts, outer: Opts, past: Opts, block: int) -> list[Opts]:
-    """Square blocks that are turned in registers, in several orders; the likeliest first."""
+    """Square blocks that are transposed in registers, in several orders; the likeliest first."""
     out: list[Opts] = []
     if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time
         strips = (opt("PARALLEL", site_name(into)), opt("TILE", site_name(along), 1024), opt("PARALLEL", site_name(along)))

@@ -1,88 +1,118 @@
-"""Start schedules for contractions over windows, as convolutions are: the axis that is consecutive in the output slides over
-one operand, bounds and all.
-
-Lanes go along the other operand's rows instead (the output channels): its panel is packed once for each worker, while
-elements of the window are broadcast, each to as many products as the window has steps. The register tile then follows
-the output's shape without waste (Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD
-Architectures", 2018)."""
+"""Start rules for reductions of windows that slide over what they read, as pooling and filters do."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ...ir import index as ix
-from ...ir.buffer import Buffer
-from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.analysis.structure import Contraction, extent, shared_axes
-from ...opts.opt import Opt, Opts, opt
-from ...targets import Target
+from ...opts.access import AccessPattern, accesses
+from ...opts.analysis.places import combine_of
+from ...opts.analysis.structure import extent, lane_axis
+from ...opts.defaults import fit, site_name, waste
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from .rows import fused_families
+from .rule import Facts, Numbers, StartRule
 
-SHORT = 4
-"""Steps of a window that are spelled out."""
+STEPS = 7
+"""Steps of a row of a window that are unrolled."""
+UNROLLED = 16
+"""Steps of the window of a signal that are unrolled."""
+UNROLLED_WINDOW = 100
+"""Steps of windows over rows that are unrolled."""
+RUN = 1024
+"""Results of short windows that are a work item."""
+RESULTS = 256
+"""Results of long windows that are a work item."""
+ITEMS = 64
+"""Work items that are enough for any number of threads."""
 
 
-def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
-    """Schedules, perhaps illegal ones; none where nothing slides."""
-    rows = max(c.rows, key=extent, default=None)
-    lanes = target.lanes(c.nest.expr.dtype)
-    if c.plain or rows is None or extent(rows) < lanes or target.kind == "gpu":
+class Windows(StartRule):
+    """The rows under a window are staged once, bounds and all, or read where they are, and the steps of a row are unrolled. Of a signal, all
+    steps of a short window are."""
+
+    name = "windows"
+    quick_places = (3, 6, 1, 0)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        for n in f.nests:
+            lane = lane_axis(f.kernel, n) if n.kind == "reduce" else None
+            if lane is None:
+                continue
+            found = (x for x in accesses(f.kernel, n) if lane in x.strides and not x.store)
+            slid = next((x for x in found if any(x.stride(a) == 1 for a in n.reduce_axes)), None)
+            free = [a for a in f.shared if a is not lane]
+            if slid is not None and not free:
+                yield from _of_signal(f, n, lane, slid)
+            elif slid is not None and len(free) >= 2:
+                yield from _of_rows(f, n, lane, slid.buffer.name, free)
+
+
+def _of_signal(f: Facts, n: Nest, lane: Node, slid: AccessPattern) -> Iterator[Opts]:
+    """A signal's windows: all steps are unrolled."""
+    every = list(dict.fromkeys(a for m in f.reductions for a in m.reduce_axes if extent(a) > 1))
+    near = next((a for a in every if slid.stride(a) == 1), None)
+    step, grid = slid.stride(lane) or 0, opt("PARALLEL", site_name(lane))
+    if near is None or step >= extent(near):  # rows, and no windows that overlap
         return
-    width = extent(c.lane)
-    steps = [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= SHORT]
-    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
-    for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
-        if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
-            continue  # (spelled out steps take some registers more)
-        copies = _even(width, most)
-        out: list[Opt] = [opt("UPCAST", rows.arg.name, vectors * lanes)]
-        out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
-        out += steps
-        yield (*out, *_grid(free, threads, rows.arg.name, c))
-        if _elements(c.tall) > _elements(c.wide):
-            yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
+    if step > 1 and extent(near) > UNROLLED and len(every) == 1:
+        # a result for every few places: lanes along the window, a few results side by side, many to a work item
+        wide = opt("UPCAST", site_name(near), fit(extent(near), 2 * f.lanes))
+        yield (wide, opt("UPCAST", site_name(lane), 4), opt("TILE", site_name(lane), RESULTS), grid)
+    if all(extent(a) <= UNROLLED or (extent(a) <= UNROLLED_WINDOW and combine_of(n) in ("max", "min")) for a in every):
+        steps = (*(opt("UNROLL", site_name(a), extent(a)) for a in every), *fused_families(every), grid)
+        block = [opt("TILE", site_name(lane), RUN)] if extent(lane) >= 16 * RUN else []
+        for vectors in (4, 2):
+            wide = opt("UPCAST", site_name(lane), fit(extent(lane), vectors * f.lanes))
+            yield (wide, *steps)
+            yield (wide, *block, *steps)
 
 
-def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
-    """Work items that are few enough to pack a panel each, and where both operands are staged."""
-    out: list[Opt] = []
-    for i, a in enumerate(free):
-        name = a.arg.name
-        last = i == len(free) - 1
-        if not last and extent(a) >= 2 * threads:
-            inner = free[i + 1].arg.name
-            return [
-                *out,
-                opt("PARALLEL", name),
-                opt("STAGE", c.tall.name, at=name),
-                opt("MOVE", inner, before=rows),
-                opt("STAGE", c.wide.name, at=inner, order="row"),
-            ]
-        if last:
-            block = -(-extent(a) // max(2, threads))  # each item packs a panel: few items, and a loop left to move inside them
-            cut = [opt("TILE", name, block)] if 1 < block < extent(a) else []
-            inner = f"{name}.t" if cut else name
-            grid = [*cut, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
-            moved = [opt("MOVE", inner, before=rows)] if cut else []
-            return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=inner, order="row")]
-        out.append(opt("PARALLEL", name))
-    return out
+def _of_rows(f: Facts, n: Nest, lane: Node, buffer: str, free: list[Node]) -> Iterator[Opts]:
+    """Windows over rows: the rows are staged for one row of results or for several, or read where they are."""
+    steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
+    outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
+    grid = [opt("PARALLEL", site_name(a)) for a in outer]
+    for vectors in (4, 2, 1):
+        width = fit(extent(lane), vectors * f.lanes)
+        if width > 1:
+            wide = opt("UPCAST", site_name(lane), width)
+            yield (wide, *steps, *grid, opt("STAGE", buffer, at=site_name(free[-1]), order="row"))
+            # several rows of results share the rows they slide over
+            copies = [opt("UPCAST", site_name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
+            yield (wide, *copies, *steps, *grid, opt("STAGE", buffer, at=site_name(outer[-1]), order="row"))
+            if copies:  # or read where they are
+                yield (wide, *copies, *steps, *grid[:1])
 
 
-def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
-    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all
-    of them read the window's operand."""
-    name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
-    cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
-    panel = f"{name}.t" if cut else name
-    return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
+class UnrolledWindows(StartRule):
+    """All steps of windows over rows are unrolled: rows of results side by side share what they read, and of extremes what they compute."""
 
+    name = "unrolled windows"
+    quick_places = (0, 1)
 
-def _elements(buffer: Buffer) -> int:
-    return math.prod(ix.upper(d) for d in buffer.shape)
+    def applies(self, f: Facts) -> Iterable[tuple[Node, list[Node], list[Node]]]:
+        """(the axis of the lanes, those of rows, the axes of the windows)."""
+        n = next(iter(f.reductions), None)
+        lane = lane_axis(f.kernel, n) if n is not None else None
+        if n is None or lane is None:
+            return
+        free = [a for a in f.shared if a is not lane]
+        read = [(x, a) for x in accesses(f.kernel, n) if lane in x.strides and not x.store for a in n.reduce_axes if x.stride(a) == 1]
+        # (what is longer than a vector and does not overlap is a row)
+        slides = any(extent(a) <= f.lanes or (x.stride(lane) or 0) < extent(a) for x, a in read)
+        every = list(dict.fromkeys(a for m in f.reductions for a in m.reduce_axes if extent(a) > 1))
+        if free and slides and math.prod(extent(a) for a in every) <= UNROLLED_WINDOW:
+            yield lane, free, every
 
+    def sample(self, f: Facts, where: tuple[Node, list[Node], list[Node]]) -> Iterable[Numbers]:
+        return ({"vectors": v, "copies": c} for v, c in ((2, 4), (1, 4), (4, 2), (1, 8)))
 
-def _even(size: int, most: int) -> int:
-    """The number of equal parts' size, up to `most`, that wastes least."""
-    return min(range(1, most + 1), key=lambda n: (-(-size // n) * n / size * (1 + 2 / n), -n))
+    def schedule(self, f: Facts, where: tuple[Node, list[Node], list[Node]], p: Mapping[str, int]) -> Opts:
+        lane, free, every = where
+        rows = [opt("UPCAST", site_name(free[-1]), p["copies"])] if waste(extent(free[-1]), p["copies"]) <= 0.25 else []
+        steps = [opt("UNROLL", site_name(a), extent(a)) for a in every]
+        wide = opt("UPCAST", site_name(lane), fit(extent(lane), p["vectors"] * f.lanes))
+        return (wide, *rows, *steps, opt("PARALLEL", site_name(free[0])))

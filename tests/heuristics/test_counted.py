@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import counted, ranked_starts, starts
+from tilewright.heuristics import counted
 from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.reuse import Reuse, sizes_of
 from tilewright.heuristics.counted.tree import LoopNode, tree
@@ -211,16 +210,6 @@ def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool
 def test_threads_share_items() -> None:
     kernel = kernels.make("matmul", {"m": 512, "n": 512, "k": 512})
     assert 1.6 < cost(kernel, PACKED, 1) / cost(kernel, PACKED, 2) <= 2.0
-
-
-def test_ranked_start_schedules_are_the_start_schedules() -> None:
-    """The same schedules, the first of them the quickest by count, and always the same way round."""
-    kernel = kernels.make("sum_cols", {"m": 64, "n": 256})
-    found, plain = ranked_starts(kernel, TARGET), starts(kernel, TARGET)
-    assert sorted(map(str, found)) == sorted(map(str, plain))
-    times = [counted(apply(kernel, o, TARGET)) for o in found[:8]]
-    assert times[0] <= 1.03 * min(times) and all(0 < t < math.inf for t in times)
-    assert ranked_starts(kernel, TARGET) == found
 
 
 def test_data_decides_how_long_a_loop_is() -> None:

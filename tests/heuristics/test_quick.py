@@ -1,4 +1,4 @@
-"""The quick seed: legal everywhere, the same every time, cheap, and mostly what the ranking picks."""
+"""The quick start schedule: legal everywhere, the same every time, cheap, and mostly what the ranking picks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
-from tilewright.heuristics.start import legal, quick
-from tilewright.heuristics.start.legal import Trials
+from tilewright.heuristics.start import choose
+from tilewright.heuristics.start import trials as trials_of
+from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
@@ -46,7 +47,7 @@ def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list
 @pytest.mark.covering
 def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = chosen(name, where, size, threads)
-    assert found and len(set(found)) == len(found) <= quick.MOST + 1
+    assert found and len(set(found)) == len(found) <= choose.MOST + 1
     for opts in found:
         apply(kernel, opts, targets.named(where))
     if size == "odd":
@@ -75,13 +76,13 @@ def test_it_is_mostly_what_the_ranking_picks() -> None:
 @pytest.mark.parametrize("name", ["matmul", "softmax", "embedding_grad"])
 def test_the_model_is_asked_a_few_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(quick, "estimate", lambda s, threads: asked.append(s.hash) or estimate(s, threads))
+    monkeypatch.setattr(trials_of, "estimate", lambda s, threads: asked.append(s.hash) or estimate(s, threads))
     quick_starts(made(name, "default"), targets.named("znver5"), 2)
-    assert 1 < len(asked) <= quick.MOST
+    assert 1 < len(asked) <= choose.MOST
 
 
 def test_long_expressions_are_asked_about_less() -> None:
-    assert quick.most_guesses(chain(2, 64)) > quick.most_guesses(chain(48, 64)) >= 2
+    assert choose.most_guesses(chain(2, 64)) > choose.most_guesses(chain(48, 64)) >= 2
 
 
 def chain(inputs: int, n: int) -> Kernel:
@@ -153,7 +154,7 @@ def test_constant_inputs_are_packed_once() -> None:
 
 def test_each_list_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(legal, "apply", lambda k, o, t, made: tried.append(o) or apply(k, o, t, made))
+    monkeypatch.setattr(trials_of, "apply", lambda k, o, t, made: tried.append(o) or apply(k, o, t, made))
     trials = Trials(made("matmul", "odd"), targets.named("avx2"))
     wish = (opt("UPCAST", "n", 8), opt("UPCAST", "n", 8), opt("PARALLEL", "n"))
     assert trials.legal(wish) == trials.legal(wish) == trials.legal_at_once(wish)

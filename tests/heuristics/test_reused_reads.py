@@ -6,7 +6,8 @@ import pytest
 from checks import check_compiled
 from tilewright import targets
 from tilewright.heuristics import starts
-from tilewright.heuristics.start.gathered import reused_reads
+from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start.register_tiles import ReusedReads
 from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply
@@ -34,13 +35,13 @@ def test_an_element_is_loaded_once_for_several_thresholds(name: str, c: int) -> 
 
 def test_what_is_no_whole_vector_shares_nothing() -> None:
     target = targets.named("avx2")
-    assert list(reused_reads(below(4000, 64, 33), target, 8))
-    assert not list(reused_reads(below(4000, 64, 33, gathered=True), target, 8))
+    assert list(ReusedReads().guesses(Facts(below(4000, 64, 33), target)))
+    assert not list(ReusedReads().guesses(Facts(below(4000, 64, 33, gathered=True), target)))
 
 
 def test_padded_tiles_are_right() -> None:
     kernel, target = below(37, 11, 9), targets.host()
-    for opts in list(reused_reads(kernel, target, 8))[:3]:
+    for opts in list(ReusedReads().guesses(Facts(kernel, target)))[:3]:
         check_compiled(kernel, opts)
 
 
@@ -72,10 +73,10 @@ def test_all_pairs_load_what_is_of_one_for_several_others(name: str) -> None:
 
 
 def test_one_read_alone_is_no_reason_for_a_tile() -> None:
-    assert not list(reused_reads(far(512, 2048), targets.named("avx2"), 8))
+    assert not list(ReusedReads().guesses(Facts(far(512, 2048), targets.named("avx2"))))
 
 
 def test_tiles_of_pairs_are_right() -> None:
     kernel = overlaps(37, 19)
-    for opts in list(reused_reads(kernel, targets.host(), 4))[:4]:
+    for opts in list(ReusedReads().guesses(Facts(kernel, targets.host())))[:4]:
         check_compiled(kernel, opts)

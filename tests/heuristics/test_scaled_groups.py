@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from checks import check_compiled
 from tilewright import interp
-from tilewright.heuristics.start.gathered import starts
+from tilewright.heuristics import starts
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, int32, uint8
 from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from checks import check_floats, check_twin
 from tilewright import kernels
-from tilewright.heuristics import quick_starts, ranked_starts, starts
+from tilewright.heuristics import quick_starts, starts
+from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start.register_tiles import TinyAxes, tiny_axes
 from tilewright.heuristics.start.scatters import thread_copies
-from tilewright.heuristics.start.tiny_axes import in_registers, tiny_axes
 from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
@@ -63,20 +64,20 @@ def test_lanes_go_along_what_a_few_share_out() -> None:
     """Long sums for each of a few clusters read what was computed of each point: lanes over points, all clusters beside them."""
     kernel = soft_counts(5000, 5)
     assert [a.arg.name for a in tiny_axes(kernel)] == ["c"]
-    found = apply(normalise(kernel), ranked_starts(kernel, AVX2)[0], AVX2)
+    found = apply(normalise(kernel), starts(kernel, AVX2)[0], AVX2)
     sums = [n for n in found.nests if n.name in ("many", "much")]
     assert len(sums) == 2
     for n in sums:
         lane = found.lanes(n).lane
         assert lane is not None and lane.axis in n.reduce_axes and found.lanes(n).width == 8
-    check_floats(soft_counts(500, 5), next(in_registers(soft_counts(500, 5), AVX2, 1, 8)), AVX2)
+    check_floats(soft_counts(500, 5), next(TinyAxes().guesses(Facts(soft_counts(500, 5), AVX2))), AVX2)
 
 
 def test_every_guess_is_right() -> None:
     kernel = gravity(40)
-    for opts in in_registers(kernel, AVX2, 2, 8):
+    for opts in TinyAxes().guesses(Facts(kernel, AVX2, 2)):
         check_twin(kernel, opts, AVX2)
-    check_floats(kernel, next(in_registers(kernel, AVX2, 1, 8)), AVX2)
+    check_floats(kernel, next(TinyAxes().guesses(Facts(kernel, AVX2))), AVX2)
 
 
 def test_a_copy_for_each_thread_of_a_gpu() -> None:

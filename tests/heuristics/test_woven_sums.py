@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from checks import check_twin
 from tilewright import heuristics, targets
-from tilewright.heuristics.start.short_rows import reduced_rows
+from tilewright.heuristics.start.unrolled import reduced_rows
 from tilewright.ir import KernelBuilder, float32, int16, int32, where
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel

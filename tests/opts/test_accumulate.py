@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_random_steps
 from tilewright.heuristics import starts
-from tilewright.heuristics.start.hoisted import pushes
-from tilewright.heuristics.start.legal import Trials
-from tilewright.heuristics.start.phased import joined
+from tilewright.heuristics.start.phases import joined, pushes
+from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise

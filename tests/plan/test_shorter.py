@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright.heuristics.fewer_copies import halved
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, sin
 from tilewright.ir.dtypes import DType
 from tilewright.plan import Artefacts, find
+from tilewright.plan.find import halved
 from tilewright.targets import named
 
 

@@ -1,17 +1,23 @@
-"""Start schedules of sums of products for groups of threads, without matrix instructions: a tile of the output for each group, a
+"""The start rule for sums of products for groups of threads, without matrix instructions: a tile of the output for each group, a
 register tile for each thread, and both operands staged in shared memory a block of the reduce axis at a time (Volkov &
 Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra", 2008), in a few slots so that the next block is on its way
 while one is used."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 
 from ....ir.kernel import Kernel
-from ....opts.analysis.structure import Contraction, extent, stepped
+from ....opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
+from ..rule import Facts, Numbers, StartRule, Template
+from .matrix_instructions import by_matrix_instructions
+from .rows import FEW, shared_rows
 
 LANES = 4
 """Elements of float32 in one load of a thread."""
@@ -43,6 +49,77 @@ class Tiles:
     """Slots of the staged tiles."""
     swizzle: int = 0
     """Rows among which chunks of the turned tile change places, in place of padding; 0: none."""
+
+
+SOME = 12
+"""Schedules without matrix instructions that are tried where there are some with them."""
+
+
+class ThreadProducts(StartRule):
+    """The largest sum of products, without matrix instructions."""
+
+    name = "tiles"
+
+    def applies(self, f: Facts) -> Iterable[Contraction]:
+        found = contractions(f.kernel)
+        return (max(found, key=lambda c: prod(extent(a) for a in c.nest.all_axes)),) if found else ()
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        for c in self.applies(f):
+            some = with_rings(c, f.target, _free(f.kernel, c))
+            step = -(-len(some) // SOME) if by_matrix_instructions(f) else 1
+            yield from (contraction(f.kernel, c, g) for g in some[::step])
+
+    def quick(self, f: Facts) -> list[Opts]:
+        """The reduction shared among threads where there are few results, then tiles by their closed form."""
+        return [o for c in self.applies(f) for o in _likeliest(f, c)]
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        for c in self.applies(f):
+            rows, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+            depth = max(extent(a) for a in c.reduce)
+            tiles = {
+                "lm": tuple(n for n in (1, 2, 4, 8, 16, 32) if n < 2 * rows),
+                "ln": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n < 2 * width),
+                "um": tuple(n for n in (1, 2, 4, 6, 8, 12, 16) if n < 2 * rows),
+                "un": tuple(n for n in (1, 2, 4, 8, 16) if n < 2 * width),
+                "kt": (0, *(n for n in (4, 8, 16, 32, 64) if n <= depth)),
+                "gk": (1, *(n for n in (8, 32, 128, 256) if n <= depth)),
+                "pad": (0, 1, 4),
+                "swizzle": (0, 4, 8),
+                "depth": (1, 2, 3, 4),
+                "band": (0, 2, 4, 8),
+                "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
+            }
+            yield Template(self.name, tiles, partial(_made, f.kernel, c))
+
+
+def _made(kernel: Kernel, c: Contraction, numbers: Numbers) -> Opts:
+    return contraction(kernel, c, Tiles(**numbers))
+
+
+def _free(kernel: Kernel, c: Contraction) -> int:
+    """Groups that other axes make of each tile."""
+    return prod(extent(a) for a in shared_axes(kernel) if a is not c.lane and a not in c.rows)
+
+
+def _likeliest(f: Facts, c: Contraction) -> Iterator[Opts]:
+    kernel, found = f.kernel, guesses(c, f.target)
+    shared = [g for g in found if g.gk > 1]  # few results: threads share the reduction
+    for gk in (256, 32):
+        yield from (contraction(kernel, c, g) for g in [g for g in shared if g.gk == gk][:1])
+    free = _free(kernel, c)
+    order = sorted((g for g in found if g.gk == 1), key=lambda g: (tile_cost(g, f.target, c, free), -g.kt))
+    kinds: dict[tuple[int, int, int], Tiles] = {}
+    for g in order:
+        kinds.setdefault((g.um, g.un, g.sk), g)
+    first = list(kinds.values())[: 1 if shared else 3]
+    # the least tile fills a machine with what little there is, and may be staged where larger ones may not
+    small = [g for g in found if (g.lm, g.ln, g.um, g.un, g.kt, g.sk) == (4, 8, 1, 1, 16, 1)]
+    for g in (*first[:2], *small, *first[2:]):
+        yield contraction(kernel, c, g)
+    if prod(extent(a) for a in c.nest.axes) <= FEW * FEW * FEW:
+        yield shared_rows(kernel, f.target, 32, 1, False)
 
 
 KEPT = 6

@@ -1,10 +1,12 @@
-"""Start schedules of folds in block form (attention) for groups of threads, without matrix instructions (Dao et al.,
+"""The start rule for folds in block form (attention) for groups of threads, without matrix instructions (Dao et al.,
 "FlashAttention", 2022).
 
 A few threads share what a row keeps, so that its accumulators fit their registers: with all 64 of them in one thread,
 builds took up to ten seconds and 254 registers."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ....ir.body import Fold
 from ....ir.buffer import Buffer, loads
@@ -13,11 +15,25 @@ from ....ir.node import Node, axes_of
 from ....opts.analysis.structure import extent, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
+from ..rule import Facts, StartRule
 
 HELD = 32
 """Accumulators of a row that one thread has at most."""
 STEPS = 16
-"""Steps of a sum that are spelled out at most."""
+"""Steps of a sum that are unrolled at most."""
+
+
+class Folds(StartRule):
+    """Folds in block form, by threads."""
+
+    name = "folds"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return iter(folds(f.kernel))
+
+    def quick(self, f: Facts) -> list[Opts]:
+        """Those that a few threads share first: the likeliest to fit registers."""
+        return sorted(folds(f.kernel), key=lambda o: -next((x.amount for x in o if x.op == "GROUP"), 0))
 
 
 def folds(kernel: Kernel) -> list[Opts]:

@@ -1,16 +1,23 @@
-"""Start schedules for groups of threads where data is used once or a few times: rows shared by threads, columns, and tiles that
-are turned. Threads load 16 bytes at a time, and enough of them at once to keep memory busy."""
+"""Start rules for groups of threads where data is used once or a few times: rows shared by threads, columns, tiles that are transposed, and a
+thread for a few elements. Threads load 16 bytes at a time, and enough of them at once to keep memory busy."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 
 from ....ir.kernel import Kernel
 from ....ir.node import Node
 from ....opts.access import accesses
 from ....opts.analysis.structure import contiguous, extent, nests, shared_axes, stageable_values
 from ....opts.defaults import family_name
+from ....opts.defaults import points as thread_points
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
+from ..rule import Facts, Numbers, StartRule, Template
+from ..scatters import thread_copies
+from .folds import folds
 
 LANES = 4
 """Elements of float32 in one load of a thread."""
@@ -20,7 +27,95 @@ HELD = 128
 """Elements of a row that a thread keeps in registers at most: half of the 255 that it may have, for with more it spills."""
 
 
-def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool) -> Opts:
+SPACE: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
+"""The open numbers of rows and of points."""
+FEW = 64
+"""Groups below which a launch leaves most of a machine idle whatever its tile."""
+
+
+class Rows(StartRule):
+    """Threads share the reductions along rows."""
+
+    name = "rows"
+
+    def applies(self, f: Facts) -> Iterable[Kernel]:
+        return (f.kernel,)
+
+    def parameters(self, f: Facts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
+        # a fold's rows have values enough to keep
+        return {"threads": (32, 64, 128, 256, 512, 1024), "vector": (1,) if folds(f.kernel) else (1, 2, 4, 8, 16), "stage": (0, 1)}
+
+    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+        return shared_rows(f.kernel, f.target, p["threads"], p["vector"], bool(p["stage"]))
+
+    def quick(self, f: Facts) -> list[Opts]:
+        few = prod(extent(a) for a in f.shared) <= FEW
+        found = ((1024, 256, 64, 32) if few else (64, 32, 256)) if f.reductions else ()
+        return [shared_rows(f.kernel, f.target, threads, 8 if threads == 1024 else LANES, True) for threads in found]
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        if shared_rows(f.kernel, f.target, 32, 1, False):
+            yield Template(self.name, {**SPACE, "stage": (0, 1)}, lambda p: self.schedule(f, f.kernel, p))
+
+
+class Columns(StartRule):
+    """Neighbouring threads take columns, and a few share each."""
+
+    name = "columns"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return iter(_columns(f.kernel))
+
+    def quick(self, f: Facts) -> list[Opts]:
+        found = _columns(f.kernel)
+        return [found[i] for i in (12, 3, 6, 2) if i < len(found)]
+
+
+class Transposed(StartRule):
+    """Square tiles through shared memory."""
+
+    name = "transposed"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return iter(_transposed(f.kernel))
+
+    def quick(self, f: Facts) -> list[Opts]:
+        found = _transposed(f.kernel)
+        return [found[i] for i in (3, 0) if i < len(found)]
+
+
+class Points(StartRule):
+    """A thread makes a few elements. The empty list is one of them, as what has an order has no better."""
+
+    name = "points"
+
+    def applies(self, f: Facts) -> Iterable[Kernel]:
+        return (f.kernel,)
+
+    def parameters(self, f: Facts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
+        return {"threads": (64, 128, 256), "vector": (1, 2, 4, 8)}
+
+    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+        return thread_points(f.kernel, p["threads"], p["vector"])
+
+    def quick(self, f: Facts) -> list[Opts]:
+        return [thread_points(f.kernel, 64, 2 * LANES), thread_points(f.kernel, 64, LANES), (), thread_points(f.kernel, 64, 1)]
+
+    def templates(self, f: Facts) -> Iterator[Template]:
+        yield Template(self.name, SPACE, lambda p: self.schedule(f, f.kernel, p))
+
+
+class ThreadCopies(StartRule):
+    """A chunk of a scatter's points and a copy of its output for each thread."""
+
+    name = "copies for threads"
+    quick_places = (0,)
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        return thread_copies(f.kernel, f.target)
+
+
+def shared_rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool) -> Opts:
     """Groups share reductions along axes that are consecutive in memory; several rows a group where a row is short."""
     out: list[Opt] = []
     cut: dict[str, int] = {}
@@ -61,7 +156,7 @@ def _chunks(size: int, step: int, most: int) -> int:
     return whole[-1] if whole else max(2, min(most, steps))
 
 
-def columns(kernel: Kernel) -> list[Opts]:
+def _columns(kernel: Kernel) -> list[Opts]:
     """Reductions along another axis than the consecutive one: neighbours take columns, 16 bytes each or one, a few
     threads share them."""
     out: list[Opts] = []
@@ -82,12 +177,12 @@ def columns(kernel: Kernel) -> list[Opts]:
     return out
 
 
-def transposed(kernel: Kernel) -> list[Opts]:
+def _transposed(kernel: Kernel) -> list[Opts]:
     """A store consecutive along one axis, its load along another: square tiles through shared memory, padded or with
     chunks that change places, so that neither side meets the same banks."""
     out: list[Opts] = []
     for n in nests(kernel):
-        found = _turned(kernel, n) if n.store is not None and n.kind == "store" and len(nests(kernel)) == 1 else None
+        found = _along_two_axes(kernel, n) if n.store is not None and n.kind == "store" and len(nests(kernel)) == 1 else None
         if found is None:
             continue
         into, along, name = found
@@ -105,7 +200,7 @@ def transposed(kernel: Kernel) -> list[Opts]:
     return out
 
 
-def _turned(kernel: Kernel, n: Nest) -> tuple[Node, Node, str] | None:
+def _along_two_axes(kernel: Kernel, n: Nest) -> tuple[Node, Node, str] | None:
     """(the axis along which a nest stores, that along which it loads, what it loads) where they differ."""
     found = accesses(kernel, n)
     into = next((a for x in found if x.store for a, st in x.strides.items() if st == 1), None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import starts
-from tilewright.heuristics.start.constants import packed_once
+from tilewright.heuristics.start.contractions import packed_once
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.normal_form import normalise

@@ -1,6 +1,9 @@
-"""What start schedules of every kind of target share: which wishes are legal, each option list applied once."""
+"""The option lists that were tried on a kernel: which are legal, what the model says of them, and what their Programs count."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
@@ -9,22 +12,26 @@ from ...opts.apply_options import apply
 from ...opts.builder import ScheduleBuilder
 from ...opts.opt import Opts
 from ...opts.schedule import Scheduled
+from ...program.program import statements
 from ...targets import Target
+from ..counted import of_program
+from ..model import estimate
 
 ROOM = 30_000
 """Instructions of Programs that are counted for the start schedules of a kernel, with those of its phases: two seconds' worth."""
 
 
 class Trials:
-    """The option lists that were tried on one kernel and target, and what became of each: guesses share beginnings,
-    and a list that was found legal is ranked next. `counts`: what Programs were found to take (`program_time.count`), by threads.
-    `whole`: the trials of a kernel that this one is a part of; `room`: how many instructions may still be counted for all parts."""
+    """The option lists that were tried on one kernel, target and thread count, and what became of each: guesses share beginnings, and a
+    list that was found legal is ranked next. `whole`: the trials of a kernel that this one is a part of."""
 
-    def __init__(self, kernel: Kernel, target: Target, whole: Trials | None = None) -> None:
+    def __init__(self, kernel: Kernel, target: Target, threads: int = 1, whole: Trials | None = None) -> None:
+        self.kernel, self.target, self.threads = kernel, target, threads
         self.room: list[int] = [ROOM] if whole is None else whole.room
-        self.kernel, self.target = kernel, target
+        """How many instructions may still be counted, for all parts together."""
         self._found: dict[tuple[Kernel, Opts], Scheduled | OptError] = {}
-        self.counts: dict[tuple[int, Opts], tuple[float, int]] = {}
+        self._seconds: dict[Opts, float] = {}
+        self._counted: dict[Opts, float] = {}
 
     def apply(self, opts: Opts) -> Scheduled:
         """`opts.apply`, once for each list. Raises OptError."""
@@ -77,7 +84,41 @@ class Trials:
                 return None if rewrites else place
         return None
 
+    # what schedules take --------------------------------------------------------------------------------------------
+    def seconds(self, opts: Opts) -> float:
+        """What the model estimates, once for each list."""
+        found = self._seconds.get(opts)
+        if found is None:
+            found = self._seconds[opts] = estimate(self.apply(opts), self.threads)
+        return found
 
-def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
-    """`Trials.legal` for a single list."""
-    return Trials(kernel, target).legal(opts)
+    def ranked(self, guesses: Iterable[Opts]) -> list[Opts]:
+        """The legal ones of some guesses, each schedule once, best first by the model."""
+        found: dict[str, tuple[float, Opts]] = {}
+        for guess in guesses:
+            opts = self.legal(guess)
+            if opts is not None:
+                found.setdefault(self.apply(opts).hash, (self.seconds(opts), opts))
+        return [opts for _, opts in sorted(found.values(), key=lambda f: (f[0], str(f[1])))]
+
+    def ruler(self) -> Callable[[Opts], float]:
+        """Seconds by which schedules are compared: by the estimate and by what the Program counts, as a geometric mean (the two seldom fail
+        together), or by the estimate alone where enough was counted."""
+        return self._by_both if self.room[0] > 0 else self.seconds
+
+    def _by_both(self, opts: Opts) -> float:
+        return math.sqrt(self.seconds(opts) * self._count(opts))
+
+    def _count(self, opts: Opts) -> float:
+        """Seconds by the counted model; what cannot be lowered takes for ever."""
+        from ...lower import lower  # whoever only asks for quick start schedules lowers nothing
+
+        if opts not in self._counted:
+            try:
+                program = lower(self.apply(opts))
+            except OptError:
+                self._counted[opts] = math.inf
+            else:
+                self._counted[opts] = of_program(program, self.target, self.threads)
+                self.room[0] -= sum(1 for p in program.phases for _ in statements(p.body))
+        return self._counted[opts]

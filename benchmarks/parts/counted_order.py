@@ -1,17 +1,17 @@
-"""Start schedules in the order of what their Programs take: `gathered.starts` ranks guesses by their options, and here the likeliest are lowered
-and counted. benchmarks/model_rank.py measures whether that pays; so far it does not, so `best()` and searches use `starts`."""
+"""Start schedules in the order of what their Programs take: `heuristics.starts` ranks guesses by their options, and here the likeliest are lowered
+and counted. model_rank.py measures whether that pays; so far it does not, so nothing else uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
-from ...ir.kernel import Kernel
-from ...opts.opt import Opts
-from ...targets import Target
-from .effects import EXACT
-from .gathered import starts
-from .legal import Trials
-from .program_time import count
+from tilewright import heuristics
+from tilewright.heuristics.counted import of_program
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import Opts, apply
+from tilewright.program.program import statements
+from tilewright.targets import Target
 
 MOST = 8
 """Start schedules that are lowered and counted at most."""
@@ -21,19 +21,19 @@ ALIKE = 0.02
 """Counts that differ by less say nothing: the order stays as it was."""
 
 
-def ranked_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
+def counted_starts(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     """As `starts`, with the first ones in the order of their counted times. Takes a tenth of a second or more."""
-    found = starts(kernel, target, threads, allowed)
+    found = heuristics.starts(kernel, target, threads)
     if target.kind == "gpu" or target.groups:
         return found
     times: dict[Opts, float] = {}
-    trials = Trials(kernel, target)
     room = ROOM
     for opts in found[:MOST]:
         if room <= 0:
             break
-        times[opts], length = count(trials, threads, opts)
-        room -= length
+        program = lower(apply(kernel, opts, target))
+        times[opts] = of_program(program, target, threads)
+        room -= sum(1 for p in program.phases for _ in statements(p.body))
     return [*in_order(times), *found[len(times) :]]
 
 

@@ -1,0 +1,428 @@
+"""Start schedules: good answers with no search, from the kernel's structure and the target.
+
+Three choices are made from one table of rules (`table.py`). `starts` has the model rank a sample of every rule that applies, in tens or
+hundreds of milliseconds. `quick_starts` asks about few guesses of the first rules, in a few milliseconds (`benchmarks/jit_start.py` records
+what that costs, in time and in quality). `templates` are the rules with their numbers left open, the spaces that samplers draw from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from ...ir.kernel import Kernel
+from ...log import logger
+from ...opts.analysis.structure import extent, nests, shared_axes, stepped
+from ...opts.apply_options import apply
+from ...opts.decided_blocks import allowed_sizes, undecided
+from ...opts.nests import FoldItem
+from ...opts.opt import Opts, opt, short
+from ...opts.options.fuse import with_rows
+from ...opts.schedule import Scheduled
+from ...targets import Target
+from ..contraction_order import much_cheaper, order_opts
+from ..machine import DEFAULT
+from ..model.gpu.chip import chip_of
+from ..model.gpu.estimate import estimate_gpu
+from ..model.gpu.occupancy import statements, thread_registers
+from .additions import finished, joined_places, streamed, with_early_exits
+from .contractions import ask_contractions, constant_starts, contraction_template
+from .decided_blocks import blocked_starts, fitted
+from .phases import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
+from .register_tiles import tiny_copies
+from .rows import better_lanes
+from .rule import EXACT, Facts, Numbers, Template
+from .table import (
+    CONTRACTIONS,
+    CPU_RULES,
+    CPU_TEMPLATES,
+    EACH_AXIS,
+    FOLDS,
+    GPU_RULES,
+    GPU_TEMPLATES,
+    GROUPS,
+    REUSED_READS,
+    ROWS,
+    ROWS_AGAINST_ROWS,
+    SPECIAL,
+    TRANSPOSED,
+    UNROLLED_STEPS,
+)
+from .trials import Trials
+from .unrolled import reduced_rows
+
+log = logger("heuristics")
+
+# the ranked choice ----------------------------------------------------------------------------------------------------
+KEPT = 12
+"""Start schedules of a GPU."""
+SIMT = 4
+"""Start schedules of a processor that is programmed as a GPU is, beside its own."""
+COMPUTED, FOLDED, TILES, PACKED = 8, 6, 2, 4
+"""How many are kept of phases and computed operands, of folds, of tiles beside groups, and of those with constants packed once."""
+
+
+def starts(
+    kernel: Kernel,
+    target: Target,
+    threads: int = 1,
+    allowed: Set[str] = EXACT,
+    phase: bool = False,
+    part: bool = False,
+    whole: Trials | None = None,
+) -> list[Opts]:
+    """Legal start schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs; `phase`: it is one of the kernels
+    of a guess, of which there are many, so fewer things are tried; `part`: of one with phases for values (`hoisted`); `whole`: the trials
+    of the kernel that it is then a part of."""
+    if kernel.blocks is not None:
+        return blocked_starts(kernel, target, threads, starts(undecided(kernel), target, threads, allowed))
+    found: dict[Opts, None] = {}
+    f = Facts(kernel, target, threads, allowed, Trials(kernel, target, threads, whole))
+    if target.kind == "gpu":
+        found |= dict.fromkeys(_gpu_ranked(f)[:KEPT])
+        return list(found | {(): None})
+    trials = f.trials
+    alone = with_early_exits(trials, finished(trials, streamed(trials, joined_places(trials, _ranked(f, phase)))))
+
+    def parts(k: Kernel) -> list[Opts]:
+        return starts(k, target, threads, phase=phase, part=True, whole=trials)
+
+    each = list(hoisted(trials, alone, parts, part=part, counted=not phase))
+    if any(b.constant for b in kernel.inputs):
+        found |= dict.fromkeys(trials.ranked(constant_starts(kernel, target, threads, each))[:PACKED])
+    for opts in each:
+        legal = trials.legal(opts)
+        if legal is not None:
+            found.setdefault(legal)
+    if target.simt:
+        found |= dict.fromkeys(_gpu_ranked(Facts(kernel, target, threads, trials=trials))[:SIMT])
+    found.setdefault(())
+    if log.listens():
+        first = short(next(iter(found)))
+        log.debug("%s for %s, %d threads: %d start schedules, the first %s", kernel.name, target.name, threads, len(found), first)
+    return list(found)
+
+
+def _ranked(f: Facts, phase: bool) -> Iterable[Opts]:
+    """The guesses for a processor, kind by kind, of each kind best first by the model."""
+    trials, kernel = f.trials, f.kernel
+    groups = list(GROUPS.guesses(f)) if reduced_rows(kernel) is None else []
+    if not f.has("scan"):  # (along a scan its steps wait for each other: other lanes may be better)
+        yield from _better_tiles(f, groups)
+
+    def phases(k: Kernel) -> list[Opts]:
+        return starts(k, f.target, f.threads, phase=True, whole=trials)
+
+    computed = list(phase_starts(trials, phases))
+    if much_cheaper(kernel):
+        yield from trials.ranked(computed)
+        return
+    yield from online_starts(trials, phases)
+    computed += computed_starts(trials, phases)
+    main = f.main
+    if computed:
+        computed += [*ROWS_AGAINST_ROWS.guesses(f), *CONTRACTIONS.guesses(f)]
+    yield from trials.ranked(computed)[:COMPUTED]
+    if not any(stepped(kernel, c.nest) for c in f.contractions):
+        yield from trials.ranked(FOLDS.guesses(f))[:FOLDED]
+    plain = {o: trials.seconds(o) for o in groups}
+    if main is not None:
+        best = list(CONTRACTIONS.guesses(f))
+        if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= f.target.lanes(main.nest.expr.dtype):
+            yield from trials.ranked([*best, *ROWS_AGAINST_ROWS.guesses(f)])[: len(best)]
+        else:  # each operand is used for one row of results, or by less than a vector of them, so it is a row kernel as much
+            plain |= {o: trials.seconds(o) for o in best}
+    # (steps first: they are taken where the model sees no difference)
+    for wish in chain(UNROLLED_STEPS.guesses(f), ROWS.guesses(f), *(rule.guesses(f) for rule in SPECIAL)):
+        opts = trials.legal(wish)
+        if opts is not None:
+            plain.setdefault(opts, trials.seconds(opts))
+    transposed = list(TRANSPOSED.guesses(f))
+    if not transposed and not phase:
+        yield from better_lanes(trials, plain, trials.ranked(EACH_AXIS.guesses(f)))
+    plain |= dict.fromkeys(transposed, 0.0)  # tiles in scratch beat strided accesses whatever the width
+    yield from sorted(plain, key=plain.__getitem__)
+
+
+def _better_tiles(f: Facts, groups: list[Opts]) -> Iterator[Opts]:
+    """Groups of neighbours, after those tiles of results that share them which are better by the model."""
+    if groups:
+        least = min(map(f.trials.seconds, groups))
+        yield from (o for o in f.trials.ranked(REUSED_READS.guesses(f))[:TILES] if f.trials.seconds(o) < least)
+    yield from groups
+
+
+# the quick choice -----------------------------------------------------------------------------------------------------
+COST = 9.5
+"""What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
+expression of its nests. The units are about milliseconds of a server's core."""
+EACH, NODE = 1.3, 0.03
+MOST = 4
+
+
+class _Choice:
+    """The guesses that were tried so far, and what the model says of each; at most as many as the kernel's size allows."""
+
+    def __init__(self, f: Facts) -> None:
+        self.f, self.trials = f, f.trials
+        self.found: dict[Opts, float] = {}
+        self.most = most_guesses(f.kernel)
+
+    def ask(self, wish: Opts) -> float | None:
+        """Predicted seconds of what is legal of `wish`; None where nothing is, or enough was asked."""
+        if len(self.found) >= self.most:
+            return None
+        opts = self.trials.legal_at_once(wish)
+        if opts is None:
+            return None
+        if opts not in self.found and self.f.target.kind == "gpu" and not buildable(self.trials.apply(opts)):
+            return None
+        return self.found.setdefault(opts, self.trials.seconds(opts))
+
+    def ask_all(self, wishes: Iterable[Opts]) -> None:
+        """Ask about wishes in turn, until enough was asked."""
+        for wish in wishes:
+            if len(self.found) >= self.most:
+                return
+            self.ask(wish)
+
+    def take_first(self, wishes: Iterable[Opts]) -> bool:
+        """Take the first of some wishes that is legal, without asking; whether there is one."""
+        first = next((o for w in wishes if (o := self.trials.legal_at_once(w)) is not None), None)
+        if first is not None:
+            self.found[first] = 0.0
+        return first is not None
+
+    def best_first(self) -> list[Opts]:
+        """What was asked, as the model ranks it."""
+        return sorted(self.found, key=lambda o: (self.found[o], str(o)))
+
+
+def most_guesses(kernel: Kernel) -> int:
+    """How many guesses the model is asked about: fewer for kernels with long expressions."""
+    nodes = sum(len(n.all_nodes) for n in nests(kernel))
+    return max(2, min(MOST, int(COST / (EACH + NODE * nodes))))
+
+
+def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, part: bool = False) -> list[Opts]:
+    """Few legal start schedules, best guess first; never empty. Deterministic: nothing is timed. `allowed`: effects that they may
+    have on GPUs; `part`: it is one of the kernels of a schedule with phases for values (`hoisted`)."""
+    if kernel.blocks is not None:
+        return blocked_starts(kernel, target, threads, quick_starts(undecided(kernel), target, threads, allowed), quick=True)
+    choice = _Choice(Facts(kernel, target, threads, allowed))
+    if target.kind == "gpu":
+        choice.ask_all(_gpu_wishes(choice.f))
+        return list(dict.fromkeys((*choice.best_first(), ())))
+    _ask_rules(choice)
+    trials = choice.trials
+    streams = streamed(trials, joined_places(trials, choice.best_first()), 1)
+    found = list(hoisted(trials, streams, lambda k: quick_starts(k, target, threads, part=True), 1, part=part))
+    packed = _Choice(Facts(kernel, target, threads))
+    if any(b.constant for b in kernel.inputs):
+        packed.ask_all(constant_starts(kernel, target, threads, found[:1]))
+    return list(dict.fromkeys((*packed.best_first(), *found, ())))
+
+
+def _ask_rules(choice: _Choice) -> None:
+    """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
+    f = choice.f
+    near = next(GROUPS.guesses(f), None)
+    if near is not None:
+        choice.found[near] = 0.0
+        return
+    if _ask_phases(choice):
+        return
+    # the likeliest fold is hardly ever worse than another, and asking about it takes as long as making it
+    if not any(stepped(f.kernel, c.nest) for c in f.contractions) and choice.take_first(FOLDS.quick(f)):
+        return
+    main = f.main
+    if main is not None and any(extent(a) > 1 for a in main.rows):
+        ask_contractions(choice.trials, main, choice.ask)
+        if choice.found:
+            return
+    transposed = next((o for o in TRANSPOSED.guesses(f) if choice.trials.legal(o) is not None), None)
+    if transposed is not None:  # tiles in scratch beat strided accesses whatever the width
+        choice.ask(transposed)
+        return
+    wishes = _row_wishes(f)
+    if main is not None:  # each operand is used for one row of results, so it is a row kernel as much
+        choice.ask_all(islice(wishes, 2))
+        ask_contractions(choice.trials, main, choice.ask)
+    choice.ask_all(wishes)
+
+
+def _ask_phases(choice: _Choice) -> bool:
+    """Whether there is a guess of another order of contraction, of a computed operand, or of what needs a phase first: these save more
+    than any schedule of the kernel as it is written."""
+    f, trials = choice.f, choice.trials
+
+    def quick(k: Kernel) -> list[Opts]:
+        return quick_starts(k, f.target, f.threads)
+
+    if choice.take_first(online_starts(trials, quick)):  # as for a kernel that is written as a fold
+        return True
+    wishes = [*islice(phase_starts(trials, quick), 1)]
+    wishes += [next(joined(trials, first, quick)) for first in phases_first(f.kernel, f.target)]
+    choice.ask_all(wishes)
+    for first, new, c in paired(f.kernel) if not wishes else ():
+
+        def ask(wish: Opts, first: Opts = first, trials: Trials = Trials(new, f.target)) -> float | None:  # noqa: B008
+            opts = trials.legal_at_once(wish)
+            return None if opts is None else choice.ask((*first, *opts))
+
+        ask_contractions(Trials(new, f.target, f.threads), c, ask)
+    return bool(choice.found)
+
+
+def _row_wishes(f: Facts) -> Iterator[Opts]:
+    """The quick guesses for everything that is no contraction: two of each special rule, plain rows, and the rest."""
+    special = [rule.quick(f) for rule in SPECIAL]
+    plain = ({"vectors": v, "copies": 1, "stage": 1} for v in (8, 4))
+    if any(special):
+        yield from chain.from_iterable(s[:2] for s in special)
+        yield ROWS.schedule(f, f.kernel, next(plain))
+        yield from chain.from_iterable(s[2:] for s in special)
+        yield ROWS.schedule(f, f.kernel, next(plain))
+    yield from ROWS.quick(f)
+
+
+# GPUs -----------------------------------------------------------------------------------------------------------------
+#
+# What a compiler would take long for, or find no registers for, is no start schedule (`benchmarks/gpu_starts.py` builds them all).
+
+LONG = 4500
+"""Instructions of a text that takes a compiler longer than a start schedule may."""
+MERGED = 1100
+"""The same where a fold's partial results are merged as well."""
+REGISTERS = 224
+"""Registers above which a thread's are likely to be spilled."""
+SAFE = 0.75
+"""The share of a multiprocessor's registers that a group may be expected to take: estimates are about that good."""
+ALIKE = 2
+"""Start schedules of one tile that come before those of others."""
+LEAST_WARP = 31 << 10
+"""Bytes of shared memory that leave too few groups of one warp on a multiprocessor."""
+
+
+def _gpu_ranked(f: Facts) -> list[Opts]:
+    """Legal start schedules of a GPU, as the model ranks them."""
+    kernel, target, trials = f.kernel, f.target, f.trials
+    ranked: dict[str, tuple[float, str, Opts]] = {}
+    # a driver for processors has no grid of its own accord
+    grid = tuple(opt("PARALLEL", str(a.arg.name)) for a in shared_axes(kernel)) if target.kind == "cpu" else ()
+    fused, tiny = with_rows(kernel, target), tiny_copies(kernel)
+    for wish in chain.from_iterable(rule.guesses(f) for rule in GPU_RULES):
+        for more in (tiny, ()) if tiny and all(o.op != "TC" for o in wish) else ((),):
+            opts = trials.legal_at_once((*grid, *wish, *more, *fused))
+            if opts is None:
+                continue
+            s = trials.apply(opts)
+            if s.hash not in ranked and s.effects <= f.allowed and buildable(s):
+                ranked[s.hash] = (estimate_gpu(s), str(opts), opts)
+    return _varied([opts for _, _, opts in sorted(ranked.values())])
+
+
+def _gpu_wishes(f: Facts) -> Iterator[Opts]:
+    """The quick guesses for a GPU, perhaps illegal, the likeliest first."""
+    fused, tiny = with_rows(f.kernel, f.target), tiny_copies(f.kernel)
+    for rule in GPU_RULES:
+        for wish in rule.quick(f):
+            yield (*wish, *(tiny if all(o.op != "TC" for o in wish) else ()), *fused)
+
+
+def _varied(found: list[Opts]) -> list[Opts]:
+    """The same in another order: what differs in its rings and blocks alone from ALIKE better ones comes after all
+    others, so that the first few are not one tile over and over."""
+    counts: dict[Opts, int] = {}
+    first: list[Opts] = []
+    later: list[Opts] = []
+    for opts in found:
+        kind = tuple(o for o in opts if o.op in ("TC", "LOCAL", "GROUP", "UPCAST", "SPLIT"))
+        counts[kind] = counts.get(kind, 0) + 1
+        (first if counts[kind] <= ALIKE else later).append(opts)
+    return first + later
+
+
+def buildable(s: Scheduled) -> bool:
+    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill
+    a multiprocessor's shared memory."""
+    if s.phases:
+        return all(buildable(p) for p in s.phases)
+    if s.target.kind != "gpu" or not s.opts:
+        return True
+    shared = sum(st.bytes for st in s.stages.values())
+    if s.group <= s.target.warp and shared > LEAST_WARP:
+        return False
+    merges = any(isinstance(i, FoldItem) for i in s.items)
+    registers = thread_registers(s, chip_of(s.target, DEFAULT.gpu))
+    room = min(REGISTERS, SAFE * DEFAULT.gpu.file / max(1, s.group))
+    return statements(s, DEFAULT.gpu) <= (MERGED if merges else LONG) and registers <= room
+
+
+# templates ------------------------------------------------------------------------------------------------------------
+def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Template]:
+    """The templates that fit a kernel's structure, most specific first. `allowed`: effects that they may have on GPUs."""
+    if kernel.blocks is not None:
+        return [_in_blocks(kernel, t) for t in templates(undecided(kernel), target, threads, allowed)]
+    f = Facts(kernel, target, threads, allowed)
+    if target.kind == "gpu":
+        return [t for rule in GPU_TEMPLATES for t in rule.templates(f)]
+    out = _phase_templates(f)
+    if out and much_cheaper(kernel):
+        return out
+    found = [list(rule.templates(f)) for rule in CPU_TEMPLATES]
+    computed = [contraction_template(new, target, threads, c, first) for first, new, c in paired(kernel)]
+    return [*out, *found[0], *computed, *chain.from_iterable(found[1:])]
+
+
+def _in_blocks(kernel: Kernel, inner: Template) -> Template:
+    """A template of the same kernel without decided blocks; the sizes of these are parameters beside its own."""
+    assert kernel.blocks is not None
+    axes, allowed = kernel.blocks.axes, allowed_sizes(kernel)
+    params = {f"block {a}": tuple(sorted({s[k] for s in allowed})) for k, a in enumerate(axes)}
+
+    def make(p: Numbers) -> Opts:
+        sizes = tuple(p[f"block {a}"] for a in axes)
+        return fitted(kernel, inner.make({k: v for k, v in p.items() if k not in params}), sizes)
+
+    return Template(inner.name, {**inner.params, **params}, make)
+
+
+def _phase_templates(f: Facts) -> list[Template]:
+    """Of kernels that are better in several phases, a template for each phase: its numbers are open, the other phases have their quick
+    start schedules."""
+    out = []
+    for first in (order_opts(f.kernel), *phases_first(f.kernel, f.target)):
+        kernels = [p.kernel for p in apply(f.kernel, first, f.target).phases] if first else []
+        each = [quick_starts(k, f.target, f.threads)[0] for k in kernels]
+        for i, k in enumerate(kernels):
+            inner = templates(k, f.target, f.threads)[0]
+
+            def make(p: Numbers, first: Opts = first, i: int = i, inner: Template = inner, each: list[Opts] = each) -> Opts:
+                return together(first, [*each[:i], inner.make(p), *each[i + 1 :]])
+
+            out.append(Template(f"phase {i}: {inner.name}", inner.params, make))
+    return out
+
+
+# what was thought -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Proposal:
+    """A guess of a rule: what is legal of it, and what the model says it takes, in seconds."""
+
+    rule: str
+    opts: Opts
+    seconds: float
+
+
+def proposals(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> Mapping[str, list[Proposal]]:
+    """What every rule that applies proposes, each schedule once, best first, by the names of the rules in their order. What options make
+    several phases of, and what is added to found schedules, is in `starts` alone."""
+    plain = undecided(kernel) if kernel.blocks is not None else kernel
+    f = Facts(plain, target, threads, allowed)
+    out: dict[str, list[Proposal]] = {}
+    for rule in GPU_RULES if target.kind == "gpu" else CPU_RULES:
+        legal = f.trials.ranked(rule.guesses(f))
+        if legal:
+            out[rule.name] = [Proposal(rule.name, o, f.trials.seconds(o)) for o in legal]
+    return out

@@ -1,0 +1,183 @@
+"""Start rules for sums of products that have lanes along the sum: where both operands lie along it, where one instruction adds up neighbours,
+and where something is the same for a group of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
+from math import gcd, prod
+
+from ...ir.buffer import Buffer, load_parts, loads
+from ...ir.dtypes import index, int32
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, walk
+from ...opts.access import accesses, strides_of
+from ...opts.analysis.neighbours import NARROW as NARROW_TYPES
+from ...opts.analysis.neighbours import factors
+from ...opts.analysis.places import combine_of
+from ...opts.analysis.structure import extent
+from ...opts.defaults import fit, site_name, waste
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.options.fuse import with_rows
+from ..model.near_lanes import near_lanes
+from .rule import Facts, Numbers, StartRule
+
+# rows against rows ----------------------------------------------------------------------------------------------------
+WIDE = ((8, 3), (6, 4), (8, 2), (4, 4))
+"""Results of one axis by those of the other that are in registers at once, where there are 32 of these, the likeliest first."""
+NARROW = ((4, 3), (4, 2), (3, 3))
+"""The same with 16: of eight rows, which may be in one set of the first cache, none keeps its line from one vector to the next."""
+BARE = ((4, 2), (3, 3), (3, 2))
+"""The same where a product takes a register before it is added."""
+LEAST = 4
+"""Vectors of a sum from which on its lanes may be added up in the end."""
+RAGGED = 0.25
+"""Share of a sum's vectors that may be idle."""
+
+
+class RowsAgainstRows(StartRule):
+    """Both operands lie along the sum: weights as layers have them, a row for each result; rows of two matrices, each against each. Lanes along
+    the sum and a few results of both axes in registers: nothing is packed, and what is computed of an operand (a weight's bits, and its
+    scale) is computed once for all results that share it. Where each is used for one result only, nothing is gained."""
+
+    name = "rows against rows"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        target, lanes = f.target, f.lanes
+        if target.kind == "gpu":
+            return
+        tiles = WIDE if target.registers >= 32 else NARROW if "fma" in target.features else BARE
+        for n in f.reductions:
+            along = next((a for a in n.reduce_axes if _lies_along(n, a, lanes)), None)
+            if along is None or extent(along) < LEAST * lanes or waste(extent(along), lanes) > RAGGED:
+                continue
+            grid = max((a for a in f.shared if a in n.axes), key=extent, default=None)
+            outer = () if grid is None else (opt("PARALLEL", site_name(grid)),)
+            for a, b in permutations(_two_axes(n, along), 2):
+                for rows, columns in tiles:
+                    tile = [opt("UPCAST", site_name(x), k) for x, most in ((a, rows), (b, columns)) if (k := fit(extent(x), most)) > 1]
+                    yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
+
+
+def _lies_along(nest: Nest, axis: Node, lanes: int) -> bool:
+    """Whether at least two reads vary with a reduced axis, and lanes along it find what they read side by side."""
+    found = [(b, i, strides_of(b, i).get(axis)) for b, i in _reads(nest, axis)]
+    return len(found) > 1 and all(step == 1 or (step is None and near_lanes(b, i, axis, lanes) is not None) for b, i, step in found)
+
+
+def _two_axes(nest: Nest, along: Node) -> list[Node]:
+    """Two axes of results, each of which some reads along the sum vary with and others do not; fewer where there are none."""
+    read = [axes_of(*i) for _, i in _reads(nest, along)]
+    return [a for a in nest.axes if extent(a) > 1 and any(a in r for r in read) and any(a not in r for r in read)][-2:]
+
+
+def _reads(nest: Nest, along: Node) -> list[tuple[Buffer, tuple[Node, ...]]]:
+    """The loads that vary with an axis."""
+    return [(b, i) for b, i, _ in loads(*nest.roots) if along in axes_of(*i)]
+
+
+# narrow integers ------------------------------------------------------------------------------------------------------
+ITEM = 512
+"""Results of a work item where they have one axis."""
+
+
+class NarrowIntegers(StartRule):
+    """Sums of products of narrow integers where neighbours are added by one instruction: one or two double vectors of the reduction, for a few
+    results at a time. `near`, `far`: results along the last axis, and along the one before."""
+
+    name = "narrow integers"
+    quick_places = (1, 3)
+
+    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node]]:
+        for n in f.reductions:
+            if factors(n, f.target) is not None or _of_narrow(n):
+                along = next((a for a in n.reduce_axes if _consecutive(f.kernel, n, a)), None)
+                if along is not None and extent(along) > f.lanes:
+                    yield n, along
+
+    def sample(self, f: Facts, where: tuple[Nest, Node]) -> Iterable[Numbers]:
+        found = ((2, 4, 2), (2, 8, 1), (4, 4, 1), (2, 4, 1), (2, 8, 2))
+        return ({"vectors": v, "near": near, "far": far} for v, near, far in found)
+
+    def schedule(self, f: Facts, where: tuple[Nest, Node], p: Numbers) -> Opts:
+        n, along = where
+        few = [a for a in n.axes if extent(a) > 1][-2:]
+        outer = f.parallel()
+        last = prod(extent(a) for a in few[1:])
+        if few and few[:1] == f.shared[:1] and extent(few[0]) * last > ITEM > last:  # a work item is more than a few results
+            outer = (opt("TILE", site_name(few[0]), ITEM // last), *outer)
+        tile, left = [], 1
+        for a, k in zip(few[::-1], (p["near"], p["far"])):  # what a short axis leaves goes to the next
+            c = fit(extent(a), k * left)
+            left = k * left // c
+            tile += [opt("UPCAST", site_name(a), c)] if c > 1 else []
+        width = p["vectors"] * f.lanes
+        wide = [opt("UPCAST", site_name(along), width)]
+        if waste(extent(along), width) > 0.25:  # (zeros are added: less work than half vectors, of which none are joined)
+            wide.insert(0, opt("PADTO", site_name(along), -(-extent(along) // width) * width))
+        return (*wide, *tile, *outer)
+
+
+def _of_narrow(n: Nest) -> bool:
+    """Whether a nest sums in whole numbers what is computed of narrow ones (bytes less their zero points, perhaps)."""
+    over = frozenset(n.reduce_axes)
+    read = [load_parts(x)[0] for x in n.loads if axes_of(*load_parts(x)[1]) & over]
+    return combine_of(n) == "add" and n.expr.dtype is int32 and len(read) > 1 and all(b.dtype in NARROW_TYPES for b in read)
+
+
+def _consecutive(kernel: Kernel, n: Nest, a: Node) -> bool:
+    """Whether a nest reads something along an axis, and all of that is consecutive there."""
+    read = [x.strides for x in accesses(kernel, n) if not x.store and x.strides.get(a, 0) != 0]
+    return bool(read) and all(s[a] == 1 for s in read)
+
+
+# groups with a scale --------------------------------------------------------------------------------------------------
+MOST = 8
+"""Vectors of a group at most: more are cut."""
+
+
+class ScaledGroups(StartRule):
+    """Something is the same for a group of neighbours along a sum: weights with a scale and a zero point for each 64. Lanes over the elements
+    of a group, so that what is read once a group is read once, in one of the vectors that a group has; a few rows at once."""
+
+    name = "scaled groups"
+    quick_places = (0, 1)
+
+    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node, int]]:
+        for n in f.reductions:
+            found = _group(n)
+            if found is None:
+                continue
+            axis, size = found
+            while size > MOST * f.lanes and size % 2 == 0:
+                size //= 2
+            size = max(size, f.lanes)  # (of narrower groups a vector has several, whose scales are loaded together and spread)
+            if extent(axis) >= size and not (extent(axis) % size and size > f.lanes):
+                yield n, axis, size
+
+    def parameters(self, f: Facts, where: tuple[Nest, Node, int]) -> Mapping[str, tuple[int, ...]]:
+        return {"rows": (2, 1, 4)}
+
+    def schedule(self, f: Facts, where: tuple[Nest, Node, int], p: Numbers) -> Opts:
+        n, axis, size = where
+        rows, copies = [a for a in f.shared if a in n.axes], p["rows"]
+        parallel = [opt("PARALLEL", a.arg.name) for a in rows[:1] if extent(a) >= f.threads]
+        at_once = [opt("UPCAST", a.arg.name, copies) for a in rows[-1:] if copies > 1 and extent(a) % copies == 0]
+        return (opt("UPCAST", axis.arg.name, size), *at_once, *parallel, *with_rows(f.kernel, f.target))
+
+
+def _group(n: Nest) -> tuple[Node, int] | None:
+    """A reduced axis, and how many neighbours along it have one place in some array: the common divisor of all that its number is
+    divided by; None where there is no such axis."""
+    for axis in n.reduce_axes:
+        sizes = [
+            int(x.arg)
+            for _, indices, _ in loads(*n.roots)
+            for i in indices
+            for x in walk(i)
+            if x.op == "div" and x.dtype is index and x.src[0] is axis
+        ]
+        if sizes and (common := gcd(*sizes)) > 1:
+            return axis, common
+    return None

@@ -1,0 +1,82 @@
+"""The start rule for sums and extremes of which data says how far they go, such as those along padded rows.
+
+One row at a time: of several side by side the longest counts, and each needs a mask. Few steps are taken at once, since the last of them
+reach past the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.buffer import loads
+from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.ragged import conditions, selected, sides
+from ...opts.analysis.structure import contiguous, extent
+from ...opts.defaults import family_name, fit, site_name
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from .row_gathers import gathers
+from .rule import Facts, StartRule
+
+RESULTS = (8, 16, 4, 2, 1)
+"""Vectors of results that are summed up at once."""
+STEPS = (2, 4)
+"""Vectors of a row that are read in a step."""
+ROWS, ITEMS = 16, 64
+"""Rows of a work item, and how many of those are enough for any number of threads."""
+GATHERED = 4
+"""Elements that are gathered in a step, as many at once as cost no more than one by one."""
+
+
+class RaggedRows(StartRule):
+    """A reduction of the kernel ends where data says, or data says which of the rows that it gathers are there."""
+
+    name = "ragged rows"
+
+    def guesses(self, f: Facts) -> Iterator[Opts]:
+        kernel = f.kernel
+        reducing = [n for n in f.reductions if n.axes and _by_data(n)]
+        joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
+        for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(f, n) for more in _other_reductions(f, n)):
+            for together in [*((opt("FUSE", name),) for name in joined), ()]:
+                outer = f.shared[:1]
+                if f.threads > 1 and outer and extent(outer[0]) >= ITEMS * ROWS:  # short rows are no work items of their own
+                    yield (*wish, opt("TILE", site_name(outer[0]), ROWS), opt("PARALLEL", site_name(outer[0])), *together)
+                yield (*wish, *f.parallel(), *together)
+                if f.threads == 1:
+                    yield (*wish, *together)
+
+
+def _lanes(f: Facts, n: Nest) -> Iterator[Opts]:
+    """Lanes along results, along the rows, or along what is gathered."""
+    lanes = f.lanes
+    for a in contiguous(f.kernel, n):
+        size, name = extent(a), family_name(f.kernel, a)
+        if size >= lanes:
+            many = RESULTS if a in n.axes else STEPS
+            yield from ((opt("UPCAST", name, fit(size, min(v * lanes, size))),) for v in many)
+            if a in n.axes and size % lanes == 0 and size <= max(RESULTS) * lanes:
+                yield (opt("UPCAST", name, size),)
+    for a in n.reduce_axes:
+        if _gathered(n, a):
+            yield ()
+            yield (opt("UPCAST", family_name(f.kernel, a), min(GATHERED, extent(a))),)
+
+
+def _by_data(n: Nest) -> bool:
+    """Whether data says how far a reduction goes, or which of the rows that it gathers are there."""
+    where = selected(n)
+    return any(sides(c) for c in conditions(n)) or (where is not None and where.op == "where" and gathers(n))
+
+
+def _other_reductions(f: Facts, n: Nest) -> Iterator[Opts]:
+    """What else is wished: nothing, or lanes along the rows of other reductions."""
+    yield ()
+    others = (m for m in f.reductions if m is not n)
+    along = [a for m in others for a in contiguous(f.kernel, m) if a in m.reduce_axes and extent(a) >= f.lanes]
+    if along:
+        yield tuple(opt("UPCAST", site_name(a), f.lanes) for a in dict.fromkeys(along))
+
+
+def _gathered(n: Nest, axis: Node) -> bool:
+    """Whether single elements lie where data says that changes along an axis."""
+    return any(axis in axes_of(i) and any(x.op == "load" for x in walk(i)) for _, at, _ in loads(*n.roots) for i in at[-1:])
