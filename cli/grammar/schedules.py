@@ -92,6 +92,12 @@ def explain(p: Grammar) -> None:
     add_allow(p)
     p.add_argument("--opts", metavar="OPTS", help=f"the schedule, {OPTS}; default: best, which must be in the cache")
     p.add_argument("--budget", default="30s", metavar="TIME", help="time to measure for (default 30s)")
+    p.add_argument(
+        "--starts",
+        action="store_true",
+        help="which start rules apply, what each proposes, what the model says of it, and what is chosen; measures nothing",
+    )
+    p.add_argument("--target", metavar="NAME", help="with --starts: for this target, which need not be here")
     add_output(p, "table", "json")
 
 

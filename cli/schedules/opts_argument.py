@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
@@ -86,3 +86,18 @@ def device_of(args: Namespace) -> ForTarget:
     threads = args.threads or device.threads
     device.check_threads(threads)
     return ForTarget(device.target, threads, device)
+
+
+def target_of(args: Namespace) -> ForTarget:
+    """What the arguments name: the device, or a target that need not be here."""
+    from ... import targets
+
+    if not args.target:
+        from ...devices import get
+
+        device = get(args.device)
+        return ForTarget(device.target, args.threads or device.threads, device)
+    target = targets.named(args.target)
+    if args.device == "cpu:c" and target.lang == "llvm":
+        target = replace(target, lang="c")
+    return ForTarget(target, args.threads or target.cores, None)

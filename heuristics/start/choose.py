@@ -422,7 +422,7 @@ def proposals(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
     f = Facts(plain, target, threads, allowed)
     out: dict[str, list[Proposal]] = {}
     for rule in GPU_RULES if target.kind == "gpu" else CPU_RULES:
-        legal = f.trials.ranked(rule.guesses(f))
+        legal = [o for o in f.trials.ranked([*rule.guesses(f), *rule.quick(f)]) if o]
         if legal:
             out[rule.name] = [Proposal(rule.name, o, f.trials.seconds(o)) for o in legal]
     return out

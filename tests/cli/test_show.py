@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -99,3 +100,14 @@ def test_schedules_are_of_the_kernel_in_normal_form(tune: Tune) -> None:
     done = tune("show", "--kernel", "add", "--shape", "m=8,n=64", "--opts", '[["UPCAST","m_n",16]]')
     assert done.code == 0, done.err
     assert "m_n 32  serial" in done.out
+
+
+def test_explain_prints_the_start_rules_of_a_target(tune: Tune) -> None:
+    done = tune("explain", "softmax", "--shape", "m=64,n=256", "--starts", "--target", "znver4", "--format", "json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert {"rows", "each axis"} <= set(found["rules"]) and found["target"] == "znver4"
+    assert found["ranked"][0]["rule"] in found["rules"] and found["ranked"][0]["seconds"] > 0 and found["quick"]
+    shown = tune("explain", "softmax", "--shape", "m=64,n=256", "--starts", "--target", "znver4")
+    assert shown.code == 0 and "start rules that apply to softmax for znver4" in shown.out and "each axis" in shown.out
+    assert "--target is for --starts" in tune("explain", "softmax", "--target", "znver4").err
