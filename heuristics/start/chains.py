@@ -24,7 +24,7 @@ from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
 from ...targets import Target
 from .additions import far_bytes
-from .rule import Facts, StartRule, Template
+from .rule import StartFacts, StartRule, Template
 
 TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
 """Register tiles: cache lines along the lanes, rows. (Pieces of lines that several rows store past the caches in turns are slow.)"""
@@ -41,13 +41,13 @@ INLINED = 600
 """Operations of an expression into which values are put that may be kept instead."""
 
 
-class Chains(StartRule):
+class StencilChains(StartRule):
     """Chains of stencils, and values that are needed whole before anything else; none where every value is read where it is made."""
 
     name = "chain"
     quick_places = (0, 2, 1)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel, target, threads = f.kernel, f.target, f.threads
         values = read_elsewhere(kernel)
         if not values or target.kind == "gpu" or any(s.combine is not None for s in kernel.stores):
@@ -71,7 +71,7 @@ class Chains(StartRule):
             yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
             yield _once((*before, *_phases(rest, chain, tile), *far))
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         sizes = chain_sizes(f.kernel, f.target)
         if sizes is not None:
             yield Template(self.name, sizes, lambda p: chain_schedule(f.kernel, f.result_lanes, p))

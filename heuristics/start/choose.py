@@ -31,7 +31,7 @@ from .decided_blocks import blocked_starts, fitted
 from .phases import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
 from .register_tiles import tiny_copies
 from .rows import better_lanes
-from .rule import EXACT, Facts, Numbers, Template
+from .rule import EXACT, Numbers, StartFacts, Template
 from .table import (
     CONTRACTIONS,
     CPU_RULES,
@@ -77,7 +77,7 @@ def starts(
     if kernel.blocks is not None:
         return blocked_starts(kernel, target, threads, starts(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
-    f = Facts(kernel, target, threads, allowed, Trials(kernel, target, threads, whole))
+    f = StartFacts(kernel, target, threads, allowed, Trials(kernel, target, threads, whole))
     if target.kind == "gpu":
         found |= dict.fromkeys(_gpu_ranked(f)[:KEPT])
         return list(found | {(): None})
@@ -95,7 +95,7 @@ def starts(
         if legal is not None:
             found.setdefault(legal)
     if target.simt:
-        found |= dict.fromkeys(_gpu_ranked(Facts(kernel, target, threads, trials=trials))[:SIMT])
+        found |= dict.fromkeys(_gpu_ranked(StartFacts(kernel, target, threads, trials=trials))[:SIMT])
     found.setdefault(())
     if log.listens():
         first = short(next(iter(found)))
@@ -103,7 +103,7 @@ def starts(
     return list(found)
 
 
-def _ranked(f: Facts, phase: bool) -> Iterable[Opts]:
+def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     """The guesses for a processor, kind by kind, of each kind best first by the model."""
     trials, kernel = f.trials, f.kernel
     groups = list(GROUPS.guesses(f)) if reduced_rows(kernel) is None else []
@@ -144,7 +144,7 @@ def _ranked(f: Facts, phase: bool) -> Iterable[Opts]:
     yield from sorted(plain, key=plain.__getitem__)
 
 
-def _better_tiles(f: Facts, groups: list[Opts]) -> Iterator[Opts]:
+def _better_tiles(f: StartFacts, groups: list[Opts]) -> Iterator[Opts]:
     """Groups of neighbours, after those tiles of results that share them which are better by the model."""
     if groups:
         least = min(map(f.trials.seconds, groups))
@@ -163,7 +163,7 @@ MOST = 4
 class _Choice:
     """The guesses that were tried so far, and what the model says of each; at most as many as the kernel's size allows."""
 
-    def __init__(self, f: Facts) -> None:
+    def __init__(self, f: StartFacts) -> None:
         self.f, self.trials = f, f.trials
         self.found: dict[Opts, float] = {}
         self.most = most_guesses(f.kernel)
@@ -209,7 +209,7 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
     have on GPUs; `part`: it is one of the kernels of a schedule with phases for values (`hoisted`)."""
     if kernel.blocks is not None:
         return blocked_starts(kernel, target, threads, quick_starts(undecided(kernel), target, threads, allowed), quick=True)
-    choice = _Choice(Facts(kernel, target, threads, allowed))
+    choice = _Choice(StartFacts(kernel, target, threads, allowed))
     if target.kind == "gpu":
         choice.ask_all(_gpu_wishes(choice.f))
         return list(dict.fromkeys((*choice.best_first(), ())))
@@ -217,7 +217,7 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
     trials = choice.trials
     streams = streamed(trials, joined_places(trials, choice.best_first()), 1)
     found = list(hoisted(trials, streams, lambda k: quick_starts(k, target, threads, part=True), 1, part=part))
-    packed = _Choice(Facts(kernel, target, threads))
+    packed = _Choice(StartFacts(kernel, target, threads))
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_starts(kernel, target, threads, found[:1]))
     return list(dict.fromkeys((*packed.best_first(), *found, ())))
@@ -274,7 +274,7 @@ def _ask_phases(choice: _Choice) -> bool:
     return bool(choice.found)
 
 
-def _row_wishes(f: Facts) -> Iterator[Opts]:
+def _row_wishes(f: StartFacts) -> Iterator[Opts]:
     """The quick guesses for everything that is no contraction: two of each special rule, plain rows, and the rest."""
     special = [rule.quick(f) for rule in SPECIAL]
     plain = ({"vectors": v, "copies": 1, "stage": 1} for v in (8, 4))
@@ -304,7 +304,7 @@ LEAST_WARP = 31 << 10
 """Bytes of shared memory that leave too few groups of one warp on a multiprocessor."""
 
 
-def _gpu_ranked(f: Facts) -> list[Opts]:
+def _gpu_ranked(f: StartFacts) -> list[Opts]:
     """Legal start schedules of a GPU, as the model ranks them."""
     kernel, target, trials = f.kernel, f.target, f.trials
     ranked: dict[str, tuple[float, str, Opts]] = {}
@@ -322,7 +322,7 @@ def _gpu_ranked(f: Facts) -> list[Opts]:
     return _varied([opts for _, _, opts in sorted(ranked.values())])
 
 
-def _gpu_wishes(f: Facts) -> Iterator[Opts]:
+def _gpu_wishes(f: StartFacts) -> Iterator[Opts]:
     """The quick guesses for a GPU, perhaps illegal, the likeliest first."""
     fused, tiny = with_rows(f.kernel, f.target), tiny_copies(f.kernel)
     for rule in GPU_RULES:
@@ -364,7 +364,7 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
     """The templates that fit a kernel's structure, most specific first. `allowed`: effects that they may have on GPUs."""
     if kernel.blocks is not None:
         return [_in_blocks(kernel, t) for t in templates(undecided(kernel), target, threads, allowed)]
-    f = Facts(kernel, target, threads, allowed)
+    f = StartFacts(kernel, target, threads, allowed)
     if target.kind == "gpu":
         return [t for rule in GPU_TEMPLATES for t in rule.templates(f)]
     out = _phase_templates(f)
@@ -388,7 +388,7 @@ def _in_blocks(kernel: Kernel, inner: Template) -> Template:
     return Template(inner.name, {**inner.params, **params}, make)
 
 
-def _phase_templates(f: Facts) -> list[Template]:
+def _phase_templates(f: StartFacts) -> list[Template]:
     """Of kernels that are better in several phases, a template for each phase: its numbers are open, the other phases have their quick
     start schedules."""
     out = []
@@ -419,7 +419,7 @@ def proposals(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
     """What every rule that applies proposes, each schedule once, best first, by the names of the rules in their order. What options make
     several phases of, and what is added to found schedules, is in `starts` alone."""
     plain = undecided(kernel) if kernel.blocks is not None else kernel
-    f = Facts(plain, target, threads, allowed)
+    f = StartFacts(plain, target, threads, allowed)
     out: dict[str, list[Proposal]] = {}
     for rule in GPU_RULES if target.kind == "gpu" else CPU_RULES:
         legal = [o for o in f.trials.ranked([*rule.guesses(f), *rule.quick(f)]) if o]

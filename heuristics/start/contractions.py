@@ -26,7 +26,7 @@ from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
 from ..model.extremes import is_noted
-from .rule import Facts, Numbers, StartRule, Template
+from .rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
 
@@ -35,13 +35,13 @@ class Contractions(StartRule):
 
     name = "contraction"
 
-    def applies(self, f: Facts) -> Iterable[Contraction]:
+    def applies(self, f: StartFacts) -> Iterable[Contraction]:
         return () if f.main is None else (f.main,)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return (o for c in self.applies(f) for o in best_contractions(f.trials, c))
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         return (contraction_template(f.kernel, f.target, f.threads, c) for c in self.applies(f))
 
 

@@ -21,7 +21,7 @@ from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
 from ..model.near_lanes import near_lanes
-from .rule import Facts, Numbers, StartRule
+from .rule import Numbers, StartFacts, StartRule
 
 # rows against rows ----------------------------------------------------------------------------------------------------
 WIDE = ((8, 3), (6, 4), (8, 2), (4, 4))
@@ -43,7 +43,7 @@ class RowsAgainstRows(StartRule):
 
     name = "rows against rows"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         target, lanes = f.target, f.lanes
         if target.kind == "gpu":
             return
@@ -89,18 +89,18 @@ class NarrowIntegers(StartRule):
     name = "narrow integers"
     quick_places = (1, 3)
 
-    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node]]:
         for n in f.reductions:
             if factors(n, f.target) is not None or _of_narrow(n):
                 along = next((a for a in n.reduce_axes if _consecutive(f.kernel, n, a)), None)
                 if along is not None and extent(along) > f.lanes:
                     yield n, along
 
-    def sample(self, f: Facts, where: tuple[Nest, Node]) -> Iterable[Numbers]:
+    def sample(self, f: StartFacts, where: tuple[Nest, Node]) -> Iterable[Numbers]:
         found = ((2, 4, 2), (2, 8, 1), (4, 4, 1), (2, 4, 1), (2, 8, 2))
         return ({"vectors": v, "near": near, "far": far} for v, near, far in found)
 
-    def schedule(self, f: Facts, where: tuple[Nest, Node], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Nest, Node], p: Numbers) -> Opts:
         n, along = where
         few = [a for a in n.axes if extent(a) > 1][-2:]
         outer = f.parallel()
@@ -144,7 +144,7 @@ class ScaledGroups(StartRule):
     name = "scaled groups"
     quick_places = (0, 1)
 
-    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node, int]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node, int]]:
         for n in f.reductions:
             found = _group(n)
             if found is None:
@@ -156,10 +156,10 @@ class ScaledGroups(StartRule):
             if extent(axis) >= size and not (extent(axis) % size and size > f.lanes):
                 yield n, axis, size
 
-    def parameters(self, f: Facts, where: tuple[Nest, Node, int]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: tuple[Nest, Node, int]) -> Mapping[str, tuple[int, ...]]:
         return {"rows": (2, 1, 4)}
 
-    def schedule(self, f: Facts, where: tuple[Nest, Node, int], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Nest, Node, int], p: Numbers) -> Opts:
         n, axis, size = where
         rows, copies = [a for a in f.shared if a in n.axes], p["rows"]
         parallel = [opt("PARALLEL", a.arg.name) for a in rows[:1] if extent(a) >= f.threads]

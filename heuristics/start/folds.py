@@ -24,24 +24,24 @@ from ...opts.defaults import fit, waste
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
-from .rule import Facts, StartRule
+from .rule import StartFacts, StartRule
 
 TILES = (64, 32, 16, 128, 256)
 """Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""
 
 
-class Folds(StartRule):
+class WeightedFolds(StartRule):
     """Every such fold."""
 
     name = "folds"
 
-    def applies(self, f: Facts) -> Iterable[FoldItem]:
+    def applies(self, f: StartFacts) -> Iterable[FoldItem]:
         return (item for item in build(f.kernel, {}) if isinstance(item, FoldItem))
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return (o for item in self.applies(f) for o in _fold(f.kernel, f.target, item))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         """The short tile of the second register tile, of the first, then all."""
         found = list(self.guesses(f))
         return [found[i] for i in (len(TILES), 0, *range(len(found))) if i < len(found)]

@@ -20,7 +20,7 @@ from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM
 from ...targets import Target
 from .additions import far_bytes
-from .rule import Facts, Numbers, StartRule, Template
+from .rule import Numbers, StartFacts, StartRule, Template
 
 SHORT = 16
 """Steps of the longest reduction that is unrolled."""
@@ -37,14 +37,14 @@ ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NeighbourGroup:
     """The axis `over` groups of neighbours, and that of the neighbours, where they have one."""
 
     over: Node
     near: Node | None
 
 
-def grouped(kernel: Kernel) -> Group | None:
+def grouped(kernel: Kernel) -> NeighbourGroup | None:
     """The groups that the first stores are made of, or else those that a store's loads pick from; None where there are none,
     and where reductions are what counts."""
     if any(n.kind == "reduce" and prod(map(extent, n.reduce_axes)) > SHORT for n in nests(kernel)):
@@ -53,12 +53,12 @@ def grouped(kernel: Kernel) -> Group | None:
     return next((g for g in found if g.near is not None), found[0] if found else None)
 
 
-def _of(kernel: Kernel, nest: Nest) -> Group | None:
+def _of(kernel: Kernel, nest: Nest) -> NeighbourGroup | None:
     for x in sorted(accesses(kernel, nest), key=lambda x: not x.store):
         near = next((a for a, step in x.strides.items() if step == 1 and deinterleavable(extent(a)) and a in nest.axes), None)
         over = next((a for a, step in x.strides.items() if near is not None and step == extent(near) and a in nest.axes), None)
         if over is not None:
-            return Group(over, near)
+            return NeighbourGroup(over, near)
     store = next(x for x in accesses(kernel, nest) if x.store)
     over = next((a for a, step in store.strides.items() if step == 1 and a in nest.axes), None)
     steps = [x.stride(over) for x in accesses(kernel, nest)] if over is not None else []
@@ -68,10 +68,10 @@ def _of(kernel: Kernel, nest: Nest) -> Group | None:
         or not any(map(deinterleavable, filter(None, steps)))
     ):
         return None
-    return Group(over, None)
+    return NeighbourGroup(over, None)
 
 
-def group_schedule(kernel: Kernel, found: Group, width: int) -> Opts:
+def group_schedule(kernel: Kernel, found: NeighbourGroup, width: int) -> Opts:
     """The schedule with so many groups in registers, all neighbours of each; reductions are unrolled."""
     out = [] if found.near is None else [opt("UPCAST", site_name(found.near), extent(found.near))]
     if (amount := fit(extent(found.over), width)) > 1:
@@ -82,13 +82,13 @@ def group_schedule(kernel: Kernel, found: Group, width: int) -> Opts:
     return (*out, *(opt("PARALLEL", site_name(a)) for a in shared[:1]))
 
 
-class Groups(StartRule):
+class NeighbourGroups(StartRule):
     """Lanes over groups. Two vectors of each neighbour: with one, what is computed once for a step (addresses, the loop, a long formula's chain)
     weighs as much as what is computed for its elements."""
 
     name = "groups"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         """Legal ones, whose lanes are over groups indeed."""
         found = grouped(f.kernel)
         if found is None:
@@ -102,7 +102,7 @@ class Groups(StartRule):
             if any(lane is not None and lane.axis is found.over for n in s.nests for lane in (s.lanes(n).lane,)):
                 yield opts
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         found = grouped(f.kernel)
         if found is not None:
             yield Template(self.name, {"vectors": (1, 2, 4, 8), "nt": (0, 1)}, partial(_past_or_not, f, found))
@@ -114,7 +114,7 @@ def _past_caches(kernel: Kernel, target: Target) -> Opts:
     return tuple(opt("CACHE", b.name, policy=STREAM) for b in kernel.outputs) if total >= far_bytes(kernel, target) else ()
 
 
-def _past_or_not(f: Facts, found: Group, p: Numbers) -> Opts:
+def _past_or_not(f: StartFacts, found: NeighbourGroup, p: Numbers) -> Opts:
     past = tuple(opt("CACHE", b.name, policy=STREAM) for b in f.kernel.outputs) if p["nt"] else ()
     return (*group_schedule(f.kernel, found, p["vectors"] * f.result_lanes), *past)
 
@@ -125,15 +125,15 @@ class SumsOfGroups(StartRule):
 
     name = "sums of groups"
 
-    def applies(self, f: Facts) -> Iterable[list[Node]]:
+    def applies(self, f: StartFacts) -> Iterable[list[Node]]:
         found = (a for n in f.reductions for a in n.reduce_axes if extent(a) > SHORT and _pairs(f.kernel, n, a))
         along = list(dict.fromkeys(found))
         return (along,) if along else ()
 
-    def parameters(self, f: Facts, where: list[Node]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: list[Node]) -> Mapping[str, tuple[int, ...]]:
         return {"vectors": (1, 2, 4), "fuse": (1, 0)}
 
-    def schedule(self, f: Facts, where: list[Node], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: list[Node], p: Numbers) -> Opts:
         names = dict.fromkeys(family_name(f.kernel, a) for a in where)
         rest = _of_rows(f)
         fused = tuple(opt("FUSE", name) for name in names if p["fuse"] and not any(o.op == "FUSE" for o in rest))
@@ -143,7 +143,7 @@ class SumsOfGroups(StartRule):
         return (*(opt("UPCAST", name, width) for name in names), *block, *rest, *fused)
 
 
-def _of_rows(f: Facts) -> Opts:
+def _of_rows(f: StartFacts) -> Opts:
     """The grid and the joined loops that rows have."""
     return tuple(o for o in rows(f.kernel, f.target, f.threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
 
@@ -155,19 +155,19 @@ class ResultsOfGroups(StartRule):
     name = "results of groups"
     quick_places = (0, 1)
 
-    def applies(self, f: Facts) -> Iterable[Node]:
+    def applies(self, f: StartFacts) -> Iterable[Node]:
         long = _long(f)
         along = next((a for a in f.shared if extent(a) >= f.lanes and long and all(_pairs(f.kernel, n, a) for n in long)), None)
         return () if along is None or any(_slides_inside(f.kernel, n, along) for n in long) else (along,)
 
-    def parameters(self, f: Facts, where: Node) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: Node) -> Mapping[str, tuple[int, ...]]:
         return {"vectors": (2, 4, 1)}
 
-    def schedule(self, f: Facts, where: Node, p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: Node, p: Numbers) -> Opts:
         return (opt("UPCAST", site_name(where), fit(extent(where), p["vectors"] * f.lanes)), *_of_rows(f))
 
 
-def _long(f: Facts) -> list[Nest]:
+def _long(f: StartFacts) -> list[Nest]:
     """The reductions of many steps."""
     return [n for n in f.reductions if prod(map(extent, n.reduce_axes)) > SHORT]
 
@@ -179,7 +179,7 @@ class InterleavedSums(StartRule):
 
     name = "interleaved sums"
 
-    def applies(self, f: Facts) -> Iterable[tuple[Group, list[Nest]]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[NeighbourGroup, list[Nest]]]:
         long = _long(f)
         groups = [g for n in f.nests if n.kind == "store" for g in (_of(f.kernel, n),) if g is not None and g.near is not None]
         if not long or not groups or any(g != groups[0] for g in groups):
@@ -192,11 +192,11 @@ class InterleavedSums(StartRule):
         if side_by_side and not joined and extent(over) >= f.lanes and all(near in n.axes for n in long):
             yield groups[0], long
 
-    def parameters(self, f: Facts, where: tuple[Group, list[Nest]]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: tuple[NeighbourGroup, list[Nest]]) -> Mapping[str, tuple[int, ...]]:
         unrolled = any(extent(a) <= UNROLLED for n in where[1] for a in n.reduce_axes[-1:])
         return {"vectors": (2, 4, 1), "unroll": (1, 0) if unrolled else (0,)}
 
-    def schedule(self, f: Facts, where: tuple[Group, list[Nest]], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[NeighbourGroup, list[Nest]], p: Numbers) -> Opts:
         (over, near), long = (where[0].over, where[0].near), where[1]
         assert near is not None
         steps = (opt("UNROLL", site_name(a), extent(a)) for n in long for a in n.reduce_axes[-1:] if p["unroll"] and extent(a) <= UNROLLED)

@@ -15,7 +15,7 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from .row_gathers import gathers
-from .rule import Facts, StartRule
+from .rule import StartFacts, StartRule
 
 RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""
@@ -32,7 +32,7 @@ class RaggedRows(StartRule):
 
     name = "ragged rows"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel = f.kernel
         reducing = [n for n in f.reductions if n.axes and _by_data(n)]
         joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
@@ -46,7 +46,7 @@ class RaggedRows(StartRule):
                     yield (*wish, *together)
 
 
-def _lanes(f: Facts, n: Nest) -> Iterator[Opts]:
+def _lanes(f: StartFacts, n: Nest) -> Iterator[Opts]:
     """Lanes along results, along the rows, or along what is gathered."""
     lanes = f.lanes
     for a in contiguous(f.kernel, n):
@@ -68,7 +68,7 @@ def _by_data(n: Nest) -> bool:
     return any(sides(c) for c in conditions(n)) or (where is not None and where.op == "where" and gathers(n))
 
 
-def _other_reductions(f: Facts, n: Nest) -> Iterator[Opts]:
+def _other_reductions(f: StartFacts, n: Nest) -> Iterator[Opts]:
     """What else is wished: nothing, or lanes along the rows of other reductions."""
     yield ()
     others = (m for m in f.reductions if m is not n)

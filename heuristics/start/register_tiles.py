@@ -18,7 +18,7 @@ from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from .rule import Facts, Numbers, StartRule, Template
+from .rule import Numbers, StartFacts, StartRule, Template
 
 # tiny axes ------------------------------------------------------------------------------------------------------------
 TINY = 4
@@ -67,17 +67,17 @@ class TinyAxes(StartRule):
     name = "tiny axes"
     quick_places = (0, 1)
 
-    def applies(self, f: Facts) -> Iterable[list[Node]]:
+    def applies(self, f: StartFacts) -> Iterable[list[Node]]:
         tiny = tiny_axes(f.kernel)
         return (tiny,) if tiny else ()
 
-    def parameters(self, f: Facts, where: list[Node]) -> dict[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: list[Node]) -> dict[str, tuple[int, ...]]:
         return {"reduced": (0, 1), "vectors": (2, 4, 1)}
 
-    def schedule(self, f: Facts, where: list[Node], p: Numbers) -> Opts | None:
+    def schedule(self, f: StartFacts, where: list[Node], p: Numbers) -> Opts | None:
         return self._in_registers(f, where, f.lanes, p) or None
 
-    def _in_registers(self, f: Facts, tiny: list[Node], lanes: int, p: Numbers) -> Opts:
+    def _in_registers(self, f: StartFacts, tiny: list[Node], lanes: int, p: Numbers) -> Opts:
         long = [a for a in f.shared if a not in tiny and extent(a) >= 2]
         found = [a for n in f.nests for a in n.reduce_axes] if p["reduced"] else long
         amount = fit(extent(found[-1]), p["vectors"] * lanes) if found else 1
@@ -86,7 +86,7 @@ class TinyAxes(StartRule):
         grid = tuple(opt("PARALLEL", site_name(a)) for a in long[: 1 if long and extent(long[0]) >= 8 * f.threads else 2])
         return (opt("UPCAST", family_name(f.kernel, found[-1]), amount), *tiny_copies(f.kernel), *grid, *with_rows(f.kernel, f.target))
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         for tiny in self.applies(f):
             numbers = {"vectors": (1, 2, 4, 8), "reduced": (0, 1)}
             yield Template(self.name, numbers, partial(self._in_registers, f, tiny, f.result_lanes))
@@ -106,7 +106,7 @@ class ReusedReads(StartRule):
 
     name = "reused reads"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel, target, lanes = f.kernel, f.target, f.lanes
         if contractions(kernel) or target.kind == "gpu":
             return
@@ -163,7 +163,7 @@ class NeighbouringRows(StartRule):
     name = "neighbouring rows"
     quick_places = (0, 1)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel, target = f.kernel, f.target
         places = [p for n in f.nests for p in _places(n, [*f.shared]).items() if p[0][0] not in contiguous(kernel, n)[:1]]
         found = dict.fromkeys(key[0] for key, at in places if len(at) > 1)

@@ -13,7 +13,7 @@ from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from .rule import Facts, Numbers, StartRule
+from .rule import Numbers, StartFacts, StartRule
 
 SPARE = 4
 """Registers that are not for a row's sums."""
@@ -34,16 +34,16 @@ class SumsAlongGatheredRows(StartRule):
     name = "sums along gathered rows"
     quick_places = (0, 1)
 
-    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node]]:
         for n in f.reductions:
             along = next((a for a in contiguous(f.kernel, n) if a in n.reduce_axes), None)
             if n.axes and along is not None and extent(along) >= f.lanes and gathers(n):
                 yield n, along
 
-    def parameters(self, f: Facts, where: tuple[Nest, Node]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: tuple[Nest, Node]) -> Mapping[str, tuple[int, ...]]:
         return {"vectors": (1, 2, 4), "rows": (4, 8, 2, 1)}
 
-    def schedule(self, f: Facts, where: tuple[Nest, Node], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Nest, Node], p: Numbers) -> Opts:
         n, along = where
         rows = (opt("UPCAST", site_name(n.axes[-1]), p["rows"]),) if p["rows"] > 1 else ()
         return (opt("UPCAST", site_name(along), p["vectors"] * f.lanes), *rows, opt("PARALLEL", site_name(n.axes[0])))
@@ -55,13 +55,13 @@ class SumsOfGatheredRows(StartRule):
 
     name = "sums of gathered rows"
 
-    def applies(self, f: Facts) -> Iterable[tuple[Nest, Node]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node]]:
         for n in f.reductions:
             lane = next((a for a in contiguous(f.kernel, n) if a in n.axes), None)
             if lane is not None and len(n.axes) >= 2 and f.lanes < extent(lane) <= (f.target.registers - SPARE) * f.lanes and gathers(n):
                 yield n, lane
 
-    def schedule(self, f: Facts, where: tuple[Nest, Node], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Nest, Node], p: Numbers) -> Opts:
         n, lane = where
         width = -(-extent(lane) // f.lanes) * f.lanes
         pad = (opt("PADTO", site_name(lane), width),) if width != extent(lane) else ()

@@ -21,7 +21,7 @@ from ...opts.options.cache import PREFETCH, STREAM, prefetching
 from ...opts.options.fuse import by_family, with_rows
 from ..machine import SLOW
 from .row_gathers import gathers
-from .rule import Facts, Numbers, StartRule, Template
+from .rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
 POINTS = 64
@@ -33,10 +33,10 @@ class Rows(StartRule):
 
     name = "rows"
 
-    def applies(self, f: Facts) -> Iterable[Kernel]:
+    def applies(self, f: StartFacts) -> Iterable[Kernel]:
         return (f.kernel,)
 
-    def sample(self, f: Facts, where: Kernel) -> Iterable[Numbers]:
+    def sample(self, f: StartFacts, where: Kernel) -> Iterable[Numbers]:
         # two rows at once read two streams from memory, where a row is worked through several times
         shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(f.nests) > 1]
         written = sum(by_points(n) for n in f.nests)
@@ -49,10 +49,10 @@ class Rows(StartRule):
             shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
         return ({"vectors": v, "copies": c, "stage": stage} for v, c in shapes for stage in (1, 0))
 
-    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: Kernel, p: Numbers) -> Opts:
         return rows(f.kernel, f.target, f.threads, p["vectors"] * f.lanes, bool(p["stage"]), p["copies"])
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         def row(vectors: int, copies: int = 1) -> Opts:
             return self.schedule(f, f.kernel, {"vectors": vectors, "copies": copies, "stage": 1})
 
@@ -61,7 +61,7 @@ class Rows(StartRule):
             out += [row(2), row(4), row(1)]
         return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), row(4)]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         shared = [a.arg.name for a in f.shared]
         fetched = [b.name for b in f.kernel.buffers if prefetching(build(f.kernel, {}), b) is not None]
 
@@ -98,7 +98,7 @@ class Columns(StartRule):
     name = "columns"
     quick_places = (1, 0)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         found, lanes, threads = f.reductions, f.lanes, f.threads
         lane = next((a for n in found for a in (lane_axis(f.kernel, n),) if a is not None), None)
         if lane is None or (lane.arg.family in f.kernel.families and len(f.kernel.families[lane.arg.family]) > 1):
@@ -133,7 +133,7 @@ class FewColumns(StartRule):
 
     name = "few columns"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         found, kernel, lanes = f.reductions, f.kernel, f.lanes
         across = [next((b for b in n.axes for a in n.reduce_axes if _down(kernel, n, a, b)), None) for n in found]
         if not found or len({b.arg.family if b is not None else None for b in across}) != 1:
@@ -153,7 +153,7 @@ def fused_families(axes: Iterable[Node]) -> Opts:
     return tuple(opt("FUSE", f) for f in dict.fromkeys(families) if families.count(f) > 1)
 
 
-def _whole_rows(f: Facts, lane: Node) -> Iterator[Opts]:
+def _whole_rows(f: StartFacts, lane: Node) -> Iterator[Opts]:
     """Everything that goes down the columns, stores too, row by row: each row whole, or a strip of it for each thread, in the order in
     which memory has it. The columns' results stay in the first cache meanwhile."""
     kernel = f.kernel
@@ -179,7 +179,7 @@ def _whole_rows(f: Facts, lane: Node) -> Iterator[Opts]:
     yield from ((*cut, *steps, *moves, opt("FUSE", x)) for x in by_family(kernel, f.target) if x in families)
 
 
-def _in_order(f: Facts, n: Nest) -> bool:
+def _in_order(f: StartFacts, n: Nest) -> bool:
     """Whether a nest waits for what it reads, so that one row after the other is best: a plain sum of more than the second cache holds.
     (What is computed beside an extreme's place takes longer than the rows take to come.)"""
     items = math.prod(extent(a) for a in f.shared if a is not n.axes[-1])
@@ -221,7 +221,7 @@ class EachAxis(StartRule):
 
     name = "each axis"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         found, kernel, lanes = f.nests, f.kernel, f.lanes
         if f.has("scan", "init"):
             return
@@ -247,7 +247,7 @@ class EachAxis(StartRule):
                 yield (*first, *copies_, *steps, *_items(f, a), *fused)
 
 
-def _items(f: Facts, lane: Node) -> list[Opt]:
+def _items(f: StartFacts, lane: Node) -> list[Opt]:
     """The outer axes in parallel."""
     free = [a for a in f.shared if a is not lane and extent(a) > FEW] or [a for a in f.shared if a is lane]
     return [opt("PARALLEL", family_name(f.kernel, a)) for a in free[: 1 if free and extent(free[0]) >= 8 * f.threads else 2]]

@@ -37,7 +37,7 @@ class Template:
     make: Callable[[Numbers], Opts]
 
 
-class Facts:
+class StartFacts:
     """What rules ask about a kernel on a target."""
 
     def __init__(self, kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, trials: Trials | None = None) -> None:
@@ -96,24 +96,24 @@ class StartRule:
     quick_places: ClassVar[tuple[int, ...]] = ()
     """Which of the guesses the quick choice asks about, by their place; the first where there are fewer. Empty: none."""
 
-    def applies(self, f: Facts) -> Iterable[Any]:
+    def applies(self, f: StartFacts) -> Iterable[Any]:
         """The places of the kernel where the rule has something to say, such as axes or nests; none where it does not apply."""
         raise NotImplementedError
 
-    def parameters(self, f: Facts, where: Any) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: Any) -> Mapping[str, tuple[int, ...]]:
         """The open numbers, with the values that are tried, the likeliest first."""
         return {}
 
-    def schedule(self, f: Facts, where: Any, p: Numbers) -> Opts | None:
+    def schedule(self, f: StartFacts, where: Any, p: Numbers) -> Opts | None:
         """The schedule that some numbers make; None where they do not go together."""
         raise NotImplementedError
 
-    def sample(self, f: Facts, where: Any) -> Iterable[Numbers]:
+    def sample(self, f: StartFacts, where: Any) -> Iterable[Numbers]:
         """The numbers that the ranked choice asks about, the likeliest first: by default all combinations."""
         found = self.parameters(f, where)
         return (dict(zip(found, values)) for values in product(*found.values()))
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         """The schedules of the sample at every place, the likeliest first."""
         for where in self.applies(f):
             for p in self.sample(f, where):
@@ -121,14 +121,14 @@ class StartRule:
                 if made is not None:
                     yield made
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         """The few guesses of the quick choice."""
         if not self.quick_places:
             return []
         found = list(islice(self.guesses(f), max(self.quick_places) + 1))
         return [found[i] for i in self.quick_places if i < len(found)] or found[:1]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         """The rule with its numbers left open, for samplers; none by default."""
         return iter(())
 

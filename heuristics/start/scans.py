@@ -13,7 +13,7 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.split import scan_name
-from .rule import Facts, StartRule
+from .rule import StartFacts, StartRule
 
 TURNED = 4
 """Steps of rows that are transposed in registers, so that each lane has a row."""
@@ -31,7 +31,7 @@ class Scans(StartRule):
     name = "scans"
     quick_places = (2, 4, 0)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         scanned = scanned_axes(f.kernel)
         for n in f.nests:
             if n.kind != "scan":
@@ -69,7 +69,7 @@ def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
     return next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
 
 
-def _down_columns(axes: Sequence[Node], f: Facts, along: Node, outer: Opts) -> Iterator[Opts]:
+def _down_columns(axes: Sequence[Node], f: StartFacts, along: Node, outer: Opts) -> Iterator[Opts]:
     """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
     the same columns, such as one that goes up again."""
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)

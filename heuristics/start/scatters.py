@@ -21,7 +21,7 @@ from ...opts.options.own import ownable
 from ...opts.options.split import LEAST_POINTS as LEAST
 from ...opts.rewrites.split_scatter import Scatter, alike, privatisable
 from ...targets import Target
-from .rule import Facts, Numbers, StartRule, Template
+from .rule import Numbers, StartFacts, StartRule, Template
 
 # blocks of rows -------------------------------------------------------------------------------------------------------
 
@@ -33,11 +33,11 @@ class OwnedRows(StartRule):
     name = "owned rows"
     quick_places = (3, 12, 0)
 
-    def applies(self, f: Facts) -> Iterable[tuple[Store, int, int]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Store, int, int]]:
         found = ownable(f.kernel)
         return () if found is None else (found,)
 
-    def sample(self, f: Facts, where: tuple[Store, int, int]) -> Iterable[Numbers]:
+    def sample(self, f: StartFacts, where: tuple[Store, int, int]) -> Iterable[Numbers]:
         store, d, size = where
         row = math.prod(n for i, n in enumerate(store.buffer.shape) if i != d and isinstance(n, int)) * store.buffer.dtype.size
         vectors = [v for v in (64, 16, 4, 1) if v * f.lanes <= extent(store.axes[-1]) or v == 1]
@@ -47,7 +47,7 @@ class OwnedRows(StartRule):
             if block < size:
                 yield from ({"block": block, "vectors": v, "nt": nt} for nt in past for v in vectors)
 
-    def schedule(self, f: Facts, where: tuple[Store, int, int], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Store, int, int], p: Numbers) -> Opts:
         name, inner = where[0].buffer.name, where[0].axes[-1]
         past = (opt("CACHE", name, policy=STREAM),) if p["nt"] else ()
         return (opt("OWN", name, p["block"]), opt("UPCAST", str(inner.arg.name), p["vectors"] * f.lanes), *past)
@@ -71,7 +71,7 @@ class PrivateCopies(StartRule):
     name = "private copies"
     quick_places = (0, 2)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         for names, scatter, size in _outputs(f.kernel):
             serial, store = scatter.serial, scatter.store
             most = extent(serial[0]) // LEAST
@@ -87,7 +87,7 @@ class PrivateCopies(StartRule):
                         yield from ((*own, *rest) for rest in _steps(scatter, f.lanes, n, len(names)))
             yield from _steps(scatter, f.lanes, 1, len(names))
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         numbers = {"chunks": (1, 2, 4, 8, 16, 32), "copies": (1, 2, 4, 8), "steps": (1, 2, 4, 8, 16)}
         for names in alike(f.kernel):
             yield Template(f"copies of {', '.join(names)}", numbers, partial(scattered, f.kernel, f.result_lanes, names))
@@ -158,15 +158,15 @@ class ScatteredRows(StartRule):
     name = "scattered rows"
     quick_places = (0, 2)
 
-    def applies(self, f: Facts) -> Iterable[list[Node]]:
+    def applies(self, f: StartFacts) -> Iterable[list[Node]]:
         found = {s.axes[-1]: s for s in f.kernel.stores if s.combine is not None and s.axes and s.axes[-1] in scatter_ordered(s)}
         mine = [a for a, s in found.items() if in_vectors(f.target, s, a) and 1 < extent(a) <= LONGEST]
         return (mine,) if mine else ()
 
-    def parameters(self, f: Facts, where: list[Node]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: list[Node]) -> Mapping[str, tuple[int, ...]]:
         return {"width": tuple(dict.fromkeys((f.lanes, max(1, f.lanes // 2), 1))), "clear": (4, 2)}
 
-    def schedule(self, f: Facts, where: list[Node], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: list[Node], p: Numbers) -> Opts:
         row: Opts = ()
         for a in where:
             whole = -(-extent(a) // p["width"]) * p["width"]

@@ -5,16 +5,16 @@ where the earlier ones leave something open (`choose.py`)."""
 
 from __future__ import annotations
 
-from .chains import Chains
+from .chains import StencilChains
 from .contractions import Contractions
 from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledGroups
-from .folds import Folds
-from .gpu import chains as gpu_chains
-from .gpu import folds as gpu_folds
-from .gpu import rows as gpu_rows
-from .gpu.contractions import ThreadProducts
+from .folds import WeightedFolds
+from .gpu.grid_chains import GridChains
 from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProducts
-from .interleaved import Groups, InterleavedSums, ResultsOfGroups, SumsOfGroups
+from .gpu.thread_folds import ThreadFolds
+from .gpu.thread_products import ThreadProducts
+from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
+from .interleaved import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
 from .ragged import RaggedRows
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
 from .row_gathers import SumsAlongGatheredRows, SumsOfGatheredRows
@@ -26,7 +26,7 @@ from .transposed import Transposed
 from .unrolled import ShortRows, ShortSums, UnrolledSteps
 from .windows import UnrolledWindows, Windows
 
-GROUPS, FOLDS, CONTRACTIONS, ROWS = Groups(), Folds(), Contractions(), Rows()
+GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()
 EACH_AXIS, TRANSPOSED = EachAxis(), Transposed()
 
@@ -52,7 +52,7 @@ SPECIAL: tuple[StartRule, ...] = (
     InterleavedSums(),
     ScaledGroups(),
     ROWS_AGAINST_ROWS,
-    Chains(),
+    StencilChains(),
     NeighbouringRows(),
 )
 """Rules for rows, columns, windows, scans and tables of a processor: those of one kind, which the model ranks together."""
@@ -61,19 +61,19 @@ CPU_RULES: tuple[StartRule, ...] = (GROUPS, FOLDS, CONTRACTIONS, UNROLLED_STEPS,
 """All rules of a processor."""
 
 GPU_RULES: tuple[StartRule, ...] = (
-    gpu_rows.ThreadCopies(),
+    ThreadCopies(),
     TensorFolds(),
-    gpu_folds.Folds(),
-    gpu_chains.Chains(),
+    ThreadFolds(),
+    GridChains(),
     WarpgroupProducts(),
     WarpProducts(),
     ThreadProducts(),
-    gpu_rows.Columns(),
-    gpu_rows.Transposed(),
-    gpu_rows.Rows(),
-    gpu_rows.Points(),
+    ThreadColumns(),
+    ThreadTransposed(),
+    ThreadRows(),
+    ThreadPoints(),
 )
 """All rules of a GPU; the model ranks them together."""
 
-CPU_TEMPLATES = (CONTRACTIONS, Chains(), GROUPS, ROWS, PrivateCopies(), TinyAxes())
-GPU_TEMPLATES = (WarpProducts(), ThreadProducts(), gpu_rows.Rows(), gpu_rows.Points())
+CPU_TEMPLATES = (CONTRACTIONS, StencilChains(), GROUPS, ROWS, PrivateCopies(), TinyAxes())
+GPU_TEMPLATES = (WarpProducts(), ThreadProducts(), ThreadRows(), ThreadPoints())

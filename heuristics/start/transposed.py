@@ -16,7 +16,7 @@ from ...opts.options.cache import STREAM
 from ...targets import Target
 from ..machine import DEFAULT
 from ..sets import set_use
-from .rule import Facts, StartRule
+from .rule import StartFacts, StartRule
 
 LINE = 64
 """Bytes of a cache line."""
@@ -34,7 +34,7 @@ class Transposed(StartRule):
     name = "transposed"
     quick_places = (0,)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return iter(_transposed(f.kernel, f.target, f.lanes))
 
 

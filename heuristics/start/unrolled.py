@@ -16,7 +16,7 @@ from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from .register_tiles import TINY, tiny_copies
 from .rows import fused_families
-from .rule import Facts, Numbers, StartRule
+from .rule import Numbers, StartFacts, StartRule
 
 # steps that lie far apart ---------------------------------------------------------------------------------------------
 STEPS = 16
@@ -43,7 +43,7 @@ class UnrolledSteps(StartRule):
 
     name = "unrolled steps"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel, summed = f.kernel, f.reductions
         along = list(dict.fromkeys(a for n in summed for a in n.reduce_axes if extent(a) > 1))
         scattered = all(looked_up(kernel, n) for n in summed)
@@ -125,7 +125,7 @@ class ShortRows(StartRule):
 
     name = "short rows"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel, found = f.kernel, reduced_rows(f.kernel)
         if found is None or extent(found[0]) < MANY * f.lanes:
             return
@@ -149,7 +149,7 @@ def _whole(kernel: Kernel, along: Sequence[Node]) -> Opts:
     return tuple(opt("UPCAST", name, n) for name, n in {family_name(kernel, a): extent(a) for a in along}.items())
 
 
-def _transposes(f: Facts, along: Sequence[Node]) -> bool:
+def _transposes(f: StartFacts, along: Sequence[Node]) -> bool:
     """Whether lanes over the rows take fewer instructions than lanes along them. Blocks are transposed when they are loaded, once for all
     reductions. Lanes along rows are folded together for each reduction, by two shuffles a row, and what a reduction reads of one before
     is brought to all lanes of its row."""
@@ -176,17 +176,17 @@ class ShortSums(StartRule):
 
     name = "short sums"
 
-    def applies(self, f: Facts) -> Iterable[tuple[Node, list[Node]]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Node, list[Node]]]:
         along = list(dict.fromkeys(a for n in f.reductions for a in n.reduce_axes if extent(a) > 1))
         if not along or any(extent(a) > WHOLE for a in along) or f.has("scan"):
             return
         stored = [a for n in f.nests if n.kind == "store" for a in contiguous(f.kernel, n)[:1]]
         yield from ((a, along) for a in [a for a in stored if SIDE_BY_SIDE <= extent(a) <= SHORT][:1])
 
-    def parameters(self, f: Facts, where: tuple[Node, list[Node]]) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: tuple[Node, list[Node]]) -> Mapping[str, tuple[int, ...]]:
         return {"vectors": (1, 2)}
 
-    def schedule(self, f: Facts, where: tuple[Node, list[Node]], p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Node, list[Node]], p: Numbers) -> Opts:
         wide, along = where
         outer = () if f.shared[:1] == [wide] else f.parallel()
         return (

@@ -13,7 +13,7 @@ from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from .rows import fused_families
-from .rule import Facts, Numbers, StartRule
+from .rule import Numbers, StartFacts, StartRule
 
 STEPS = 7
 """Steps of a row of a window that are unrolled."""
@@ -36,7 +36,7 @@ class Windows(StartRule):
     name = "windows"
     quick_places = (3, 6, 1, 0)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         for n in f.nests:
             lane = lane_axis(f.kernel, n) if n.kind == "reduce" else None
             if lane is None:
@@ -50,7 +50,7 @@ class Windows(StartRule):
                 yield from _of_rows(f, n, lane, slid.buffer.name, free)
 
 
-def _of_signal(f: Facts, n: Nest, lane: Node, slid: AccessPattern) -> Iterator[Opts]:
+def _of_signal(f: StartFacts, n: Nest, lane: Node, slid: AccessPattern) -> Iterator[Opts]:
     """A signal's windows: all steps are unrolled."""
     every = list(dict.fromkeys(a for m in f.reductions for a in m.reduce_axes if extent(a) > 1))
     near = next((a for a in every if slid.stride(a) == 1), None)
@@ -70,7 +70,7 @@ def _of_signal(f: Facts, n: Nest, lane: Node, slid: AccessPattern) -> Iterator[O
             yield (wide, *block, *steps)
 
 
-def _of_rows(f: Facts, n: Nest, lane: Node, buffer: str, free: list[Node]) -> Iterator[Opts]:
+def _of_rows(f: StartFacts, n: Nest, lane: Node, buffer: str, free: list[Node]) -> Iterator[Opts]:
     """Windows over rows: the rows are staged for one row of results or for several, or read where they are."""
     steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
     outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
@@ -93,7 +93,7 @@ class UnrolledWindows(StartRule):
     name = "unrolled windows"
     quick_places = (0, 1)
 
-    def applies(self, f: Facts) -> Iterable[tuple[Node, list[Node], list[Node]]]:
+    def applies(self, f: StartFacts) -> Iterable[tuple[Node, list[Node], list[Node]]]:
         """(the axis of the lanes, those of rows, the axes of the windows)."""
         n = next(iter(f.reductions), None)
         lane = lane_axis(f.kernel, n) if n is not None else None
@@ -107,10 +107,10 @@ class UnrolledWindows(StartRule):
         if free and slides and math.prod(extent(a) for a in every) <= UNROLLED_WINDOW:
             yield lane, free, every
 
-    def sample(self, f: Facts, where: tuple[Node, list[Node], list[Node]]) -> Iterable[Numbers]:
+    def sample(self, f: StartFacts, where: tuple[Node, list[Node], list[Node]]) -> Iterable[Numbers]:
         return ({"vectors": v, "copies": c} for v, c in ((2, 4), (1, 4), (4, 2), (1, 8)))
 
-    def schedule(self, f: Facts, where: tuple[Node, list[Node], list[Node]], p: Mapping[str, int]) -> Opts:
+    def schedule(self, f: StartFacts, where: tuple[Node, list[Node], list[Node]], p: Mapping[str, int]) -> Opts:
         lane, free, every = where
         rows = [opt("UPCAST", site_name(free[-1]), p["copies"])] if waste(extent(free[-1]), p["copies"]) <= 0.25 else []
         steps = [opt("UNROLL", site_name(a), extent(a)) for a in every]

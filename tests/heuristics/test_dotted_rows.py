@@ -7,7 +7,7 @@ from checks import check_compiled
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.model.near_lanes import near_lanes
-from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.dot_products import RowsAgainstRows
 from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
 from tilewright.ir.buffer import Buffer
@@ -50,7 +50,7 @@ def test_few_rows_against_rows_are_not_packed(level: str) -> None:
 def test_none_where_an_operand_lies_across_the_sum() -> None:
     target = targets.named("avx2")
     kernel = normalise(kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
-    assert not list(RowsAgainstRows().guesses(Facts(kernel, target)))
+    assert not list(RowsAgainstRows().guesses(StartFacts(kernel, target)))
 
 
 def test_a_product_without_fma_takes_a_register() -> None:
@@ -58,7 +58,7 @@ def test_a_product_without_fma_takes_a_register() -> None:
     most = {}
     for level in ("x86-64-v2", "avx2"):
         target = targets.named(level)
-        tiles = [{o.on: o.arg for o in s if o.op == "UPCAST"} for s in RowsAgainstRows().guesses(Facts(kernel, target))]
+        tiles = [{o.on: o.arg for o in s if o.op == "UPCAST"} for s in RowsAgainstRows().guesses(StartFacts(kernel, target))]
         most[level] = max(t.get("m", 1) * t.get("n", 1) for t in tiles)
     assert most == {"x86-64-v2": 9, "avx2": 12}
 
@@ -67,7 +67,7 @@ def test_a_product_without_fma_takes_a_register() -> None:
 @pytest.mark.parametrize("opts", ["Uk8 Um2 Un3 Pn", "Uk16 Um4 Un2", "Uk32 Un2", "Uk4 Um3", "Uk64 Un2"])
 def test_schedules_equal_the_reference(opts: str, m: int, n: int, k: int, g: int) -> None:
     kernel = layer(m, n, k, g)
-    legal = Facts(kernel, targets.host()).trials.legal(parse(opts))  # (without parts that an odd extent refuses)
+    legal = StartFacts(kernel, targets.host()).trials.legal(parse(opts))  # (without parts that an odd extent refuses)
     assert legal
     check_compiled(kernel, legal)
 

@@ -6,7 +6,7 @@ import pytest
 from odd_borders import borders
 from tilewright import targets
 from tilewright.heuristics import estimate, starts
-from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import NeighbouringRows
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.functions import maximum, minimum
@@ -42,8 +42,8 @@ def test_planes_side_by_side_come_first() -> None:
 
 
 def test_rows_that_are_no_whole_lines_are_not_stored_in_turns() -> None:
-    assert list(NeighbouringRows().guesses(Facts(borders(64, 64, 0, 1), AVX2)))
-    assert not list(NeighbouringRows().guesses(Facts(borders(64, 67, 0, 1), AVX2)))
+    assert list(NeighbouringRows().guesses(StartFacts(borders(64, 64, 0, 1), AVX2)))
+    assert not list(NeighbouringRows().guesses(StartFacts(borders(64, 67, 0, 1), AVX2)))
 
 
 def test_rows_that_are_no_whole_lines_are_stored_in_turns_where_they_share_much() -> None:
@@ -53,7 +53,7 @@ def test_rows_that_are_no_whole_lines_are_stored_in_turns_where_they_share_much(
     x = kb.input("x", (63, 69), float32)
     kb.store("y", float32, (61, 67), (i, j), sum((x[i + p, j + q] for p in range(3) for q in range(3)), x[i, j] * 2.0))
     kernel = kb.build()
-    assert {o for opts in NeighbouringRows().guesses(Facts(kernel, AVX2)) for o in opts if o.on == "m"} >= {
+    assert {o for opts in NeighbouringRows().guesses(StartFacts(kernel, AVX2)) for o in opts if o.on == "m"} >= {
         opt("UPCAST", "m", 4),
         opt("UPCAST", "m", 2),
     }
@@ -70,15 +70,15 @@ def test_several_outputs_are_not_stored_in_pieces_of_lines() -> None:
         kb.store("z", float32, (61, w), (i, j), total * x[i + 1, j])
         return kb.build()
 
-    assert list(NeighbouringRows().guesses(Facts(two(64), AVX2)))
-    assert not list(NeighbouringRows().guesses(Facts(two(67), AVX2)))
+    assert list(NeighbouringRows().guesses(StartFacts(two(64), AVX2)))
+    assert not list(NeighbouringRows().guesses(StartFacts(two(67), AVX2)))
 
 
 def test_what_is_read_once_has_no_such_tiles() -> None:
     kb = KernelBuilder("copy")
     i, j = kb.axis("m", 64), kb.axis("n", 64)
     kb.store("y", float32, (64, 64), (i, j), kb.input("x", (64, 64), float32)[i, j])
-    assert not list(NeighbouringRows().guesses(Facts(kb.build(), AVX2)))
+    assert not list(NeighbouringRows().guesses(StartFacts(kb.build(), AVX2)))
 
 
 def test_borders_cost_little_by_the_model() -> None:

@@ -6,7 +6,7 @@ import pytest
 from checks import check_compiled
 from tilewright import targets
 from tilewright.heuristics import starts
-from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import ReusedReads
 from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
 from tilewright.ir.kernel import Kernel
@@ -35,13 +35,13 @@ def test_an_element_is_loaded_once_for_several_thresholds(name: str, c: int) -> 
 
 def test_what_is_no_whole_vector_shares_nothing() -> None:
     target = targets.named("avx2")
-    assert list(ReusedReads().guesses(Facts(below(4000, 64, 33), target)))
-    assert not list(ReusedReads().guesses(Facts(below(4000, 64, 33, gathered=True), target)))
+    assert list(ReusedReads().guesses(StartFacts(below(4000, 64, 33), target)))
+    assert not list(ReusedReads().guesses(StartFacts(below(4000, 64, 33, gathered=True), target)))
 
 
 def test_padded_tiles_are_right() -> None:
     kernel, target = below(37, 11, 9), targets.host()
-    for opts in list(ReusedReads().guesses(Facts(kernel, target)))[:3]:
+    for opts in list(ReusedReads().guesses(StartFacts(kernel, target)))[:3]:
         check_compiled(kernel, opts)
 
 
@@ -73,10 +73,10 @@ def test_all_pairs_load_what_is_of_one_for_several_others(name: str) -> None:
 
 
 def test_one_read_alone_is_no_reason_for_a_tile() -> None:
-    assert not list(ReusedReads().guesses(Facts(far(512, 2048), targets.named("avx2"))))
+    assert not list(ReusedReads().guesses(StartFacts(far(512, 2048), targets.named("avx2"))))
 
 
 def test_tiles_of_pairs_are_right() -> None:
     kernel = overlaps(37, 19)
-    for opts in list(ReusedReads().guesses(Facts(kernel, targets.host())))[:4]:
+    for opts in list(ReusedReads().guesses(StartFacts(kernel, targets.host())))[:4]:
         check_compiled(kernel, opts)

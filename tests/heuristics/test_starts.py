@@ -8,7 +8,7 @@ import pytest
 from thorough import amount
 from tilewright import kernels, targets
 from tilewright.heuristics import starts
-from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start import StartFacts
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
@@ -143,7 +143,7 @@ def test_start_schedules_of_the_smallest_shape(name: str) -> None:
 def prefix(kernel: Kernel, *opts: list[object]) -> Opts | None:
     from tilewright.opts import parse
 
-    return Facts(kernel, targets.named("znver5")).trials.legal(parse(opts))
+    return StartFacts(kernel, targets.named("znver5")).trials.legal(parse(opts))
 
 
 def test_a_start_schedule_is_a_wish() -> None:

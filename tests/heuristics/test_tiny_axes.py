@@ -5,7 +5,7 @@ from __future__ import annotations
 from checks import check_floats, check_twin
 from tilewright import kernels
 from tilewright.heuristics import quick_starts, starts
-from tilewright.heuristics.start import Facts
+from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import TinyAxes, tiny_axes
 from tilewright.heuristics.start.scatters import thread_copies
 from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
@@ -70,14 +70,14 @@ def test_lanes_go_along_what_a_few_share_out() -> None:
     for n in sums:
         lane = found.lanes(n).lane
         assert lane is not None and lane.axis in n.reduce_axes and found.lanes(n).width == 8
-    check_floats(soft_counts(500, 5), next(TinyAxes().guesses(Facts(soft_counts(500, 5), AVX2))), AVX2)
+    check_floats(soft_counts(500, 5), next(TinyAxes().guesses(StartFacts(soft_counts(500, 5), AVX2))), AVX2)
 
 
 def test_every_guess_is_right() -> None:
     kernel = gravity(40)
-    for opts in TinyAxes().guesses(Facts(kernel, AVX2, 2)):
+    for opts in TinyAxes().guesses(StartFacts(kernel, AVX2, 2)):
         check_twin(kernel, opts, AVX2)
-    check_floats(kernel, next(TinyAxes().guesses(Facts(kernel, AVX2))), AVX2)
+    check_floats(kernel, next(TinyAxes().guesses(StartFacts(kernel, AVX2))), AVX2)
 
 
 def test_a_copy_for_each_thread_of_a_gpu() -> None:

@@ -32,7 +32,7 @@ from ....opts.options.tensor_moves import fitting_rows, places
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
 from ....targets.tensor_rows import WGMMA_TYPES, TensorRow, wgmma_columns, wgmma_row
-from ..rule import Facts, Numbers, StartRule, Template
+from ..rule import Numbers, StartFacts, StartRule, Template
 
 ANY = frozenset({"REASSOC", "DOWNCONVERT"})
 """Effects that a matrix instruction may have."""
@@ -353,17 +353,17 @@ class WarpProducts(StartRule):
 
     name = "units"
 
-    def applies(self, f: Facts) -> Iterable[TensorProduct]:
+    def applies(self, f: StartFacts) -> Iterable[TensorProduct]:
         return _largest(f)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return (tensor_product(f.kernel, p, w) for p in self.applies(f) for w in warps(p, f.target))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         """The cheapest shapes in three slots of 128 bytes, the reduction in chunks where tiles are few."""
         return [tensor_product(f.kernel, p, w) for p in self.applies(f) for w in islice(_quick_warps(p, f.target), QUICK_GUESSES)]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         for p in self.applies(f):
             row, deep = p.row, extent(p.k)
             choices = {
@@ -383,7 +383,7 @@ def _made(kernel: Kernel, p: TensorProduct, numbers: Numbers) -> Opts:
     return tensor_product(kernel, p, Warps(**numbers))
 
 
-def _largest(f: Facts) -> list[TensorProduct]:
+def _largest(f: StartFacts) -> list[TensorProduct]:
     found = find_products(f.kernel, f.target, f.allowed)
     return [max(found, key=lambda p: prod(extent(a) for a in p.nest.all_axes))] if found else []
 
@@ -404,10 +404,10 @@ class WarpgroupProducts(StartRule):
 
     name = "warpgroups"
 
-    def applies(self, f: Facts) -> Iterable[TensorProduct]:
+    def applies(self, f: StartFacts) -> Iterable[TensorProduct]:
         return _largest(f) if "sm90a" in f.target.features else ()
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return (warpgroup_product(f.kernel, p, w) for p in self.applies(f) for w in warpgroups(p, f.target))
 
 
@@ -417,10 +417,10 @@ class TensorFolds(StartRule):
     name = "folds by matrix instructions"
     quick_places = tuple(range(QUICK_GUESSES))
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return tensor_folds(f.kernel, f.target, f.allowed)
 
 
-def by_matrix_instructions(f: Facts) -> bool:
+def by_matrix_instructions(f: StartFacts) -> bool:
     """Whether some schedule of a kernel has matrix instructions."""
     return any(next(rule.guesses(f), None) is not None for rule in (TensorFolds(), WarpgroupProducts(), WarpProducts()))

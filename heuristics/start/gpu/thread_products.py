@@ -15,9 +15,9 @@ from ....opts.analysis.structure import Contraction, contractions, extent, share
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
-from ..rule import Facts, Numbers, StartRule, Template
+from ..rule import Numbers, StartFacts, StartRule, Template
 from .matrix_instructions import by_matrix_instructions
-from .rows import FEW, shared_rows
+from .thread_rows import FEW, shared_rows
 
 LANES = 4
 """Elements of float32 in one load of a thread."""
@@ -60,21 +60,21 @@ class ThreadProducts(StartRule):
 
     name = "tiles"
 
-    def applies(self, f: Facts) -> Iterable[Contraction]:
+    def applies(self, f: StartFacts) -> Iterable[Contraction]:
         found = contractions(f.kernel)
         return (max(found, key=lambda c: prod(extent(a) for a in c.nest.all_axes)),) if found else ()
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         for c in self.applies(f):
             some = with_rings(c, f.target, _free(f.kernel, c))
             step = -(-len(some) // SOME) if by_matrix_instructions(f) else 1
             yield from (contraction(f.kernel, c, g) for g in some[::step])
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         """The reduction shared among threads where there are few results, then tiles by their closed form."""
         return [o for c in self.applies(f) for o in _likeliest(f, c)]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         for c in self.applies(f):
             rows, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
             depth = max(extent(a) for a in c.reduce)
@@ -103,7 +103,7 @@ def _free(kernel: Kernel, c: Contraction) -> int:
     return prod(extent(a) for a in shared_axes(kernel) if a is not c.lane and a not in c.rows)
 
 
-def _likeliest(f: Facts, c: Contraction) -> Iterator[Opts]:
+def _likeliest(f: StartFacts, c: Contraction) -> Iterator[Opts]:
     kernel, found = f.kernel, guesses(c, f.target)
     shared = [g for g in found if g.gk > 1]  # few results: threads share the reduction
     for gk in (256, 32):

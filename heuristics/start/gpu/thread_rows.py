@@ -15,9 +15,9 @@ from ....opts.defaults import points as thread_points
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
-from ..rule import Facts, Numbers, StartRule, Template
+from ..rule import Numbers, StartFacts, StartRule, Template
 from ..scatters import thread_copies
-from .folds import folds
+from .thread_folds import folds
 
 LANES = 4
 """Elements of float32 in one load of a thread."""
@@ -33,75 +33,75 @@ FEW = 64
 """Groups below which a launch leaves most of a machine idle whatever its tile."""
 
 
-class Rows(StartRule):
+class ThreadRows(StartRule):
     """Threads share the reductions along rows."""
 
     name = "rows"
 
-    def applies(self, f: Facts) -> Iterable[Kernel]:
+    def applies(self, f: StartFacts) -> Iterable[Kernel]:
         return (f.kernel,)
 
-    def parameters(self, f: Facts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
         # a fold's rows have values enough to keep
         return {"threads": (32, 64, 128, 256, 512, 1024), "vector": (1,) if folds(f.kernel) else (1, 2, 4, 8, 16), "stage": (0, 1)}
 
-    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: Kernel, p: Numbers) -> Opts:
         return shared_rows(f.kernel, f.target, p["threads"], p["vector"], bool(p["stage"]))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         few = prod(extent(a) for a in f.shared) <= FEW
         found = ((1024, 256, 64, 32) if few else (64, 32, 256)) if f.reductions else ()
         return [shared_rows(f.kernel, f.target, threads, 8 if threads == 1024 else LANES, True) for threads in found]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         if shared_rows(f.kernel, f.target, 32, 1, False):
             yield Template(self.name, {**SPACE, "stage": (0, 1)}, lambda p: self.schedule(f, f.kernel, p))
 
 
-class Columns(StartRule):
+class ThreadColumns(StartRule):
     """Neighbouring threads take columns, and a few share each."""
 
     name = "columns"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return iter(_columns(f.kernel))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         found = _columns(f.kernel)
         return [found[i] for i in (12, 3, 6, 2) if i < len(found)]
 
 
-class Transposed(StartRule):
+class ThreadTransposed(StartRule):
     """Square tiles through shared memory."""
 
     name = "transposed"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return iter(_transposed(f.kernel))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         found = _transposed(f.kernel)
         return [found[i] for i in (3, 0) if i < len(found)]
 
 
-class Points(StartRule):
+class ThreadPoints(StartRule):
     """A thread makes a few elements. The empty list is one of them, as what has an order has no better."""
 
     name = "points"
 
-    def applies(self, f: Facts) -> Iterable[Kernel]:
+    def applies(self, f: StartFacts) -> Iterable[Kernel]:
         return (f.kernel,)
 
-    def parameters(self, f: Facts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
+    def parameters(self, f: StartFacts, where: Kernel) -> Mapping[str, tuple[int, ...]]:
         return {"threads": (64, 128, 256), "vector": (1, 2, 4, 8)}
 
-    def schedule(self, f: Facts, where: Kernel, p: Numbers) -> Opts:
+    def schedule(self, f: StartFacts, where: Kernel, p: Numbers) -> Opts:
         return thread_points(f.kernel, p["threads"], p["vector"])
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         return [thread_points(f.kernel, 64, 2 * LANES), thread_points(f.kernel, 64, LANES), (), thread_points(f.kernel, 64, 1)]
 
-    def templates(self, f: Facts) -> Iterator[Template]:
+    def templates(self, f: StartFacts) -> Iterator[Template]:
         yield Template(self.name, SPACE, lambda p: self.schedule(f, f.kernel, p))
 
 
@@ -111,7 +111,7 @@ class ThreadCopies(StartRule):
     name = "copies for threads"
     quick_places = (0,)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return thread_copies(f.kernel, f.target)
 
 

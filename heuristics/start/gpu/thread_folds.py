@@ -15,7 +15,7 @@ from ....ir.node import Node, axes_of
 from ....opts.analysis.structure import extent, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ..rule import Facts, StartRule
+from ..rule import StartFacts, StartRule
 
 HELD = 32
 """Accumulators of a row that one thread has at most."""
@@ -23,15 +23,15 @@ STEPS = 16
 """Steps of a sum that are unrolled at most."""
 
 
-class Folds(StartRule):
+class ThreadFolds(StartRule):
     """Folds in block form, by threads."""
 
     name = "folds"
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return iter(folds(f.kernel))
 
-    def quick(self, f: Facts) -> list[Opts]:
+    def quick(self, f: StartFacts) -> list[Opts]:
         """Those that a few threads share first: the likeliest to fit registers."""
         return sorted(folds(f.kernel), key=lambda o: -next((x.amount for x in o if x.op == "GROUP"), 0))
 

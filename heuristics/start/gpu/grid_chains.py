@@ -13,19 +13,19 @@ from ....opts.analysis.structure import extent, read_elsewhere, shared_axes
 from ....opts.defaults import points
 from ....opts.opt import Opt, Opts, opt
 from ....opts.options.phase import phased
-from ..rule import Facts, StartRule
+from ..rule import StartFacts, StartRule
 
 UNROLLED = 9
 """Taps of a window that are unrolled."""
 
 
-class Chains(StartRule):
+class GridChains(StartRule):
     """Chains of which all loops share no axis."""
 
     name = "chain"
     quick_places = (0, 1)
 
-    def guesses(self, f: Facts) -> Iterator[Opts]:
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return _chains(f.kernel)
 
 
