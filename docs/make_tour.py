@@ -31,7 +31,7 @@ from tilewright.lower import lower
 from tilewright.measure import Measurement, Measurer
 from tilewright.opts import actions, apply, dumps, nest_lines, parse, short
 from tilewright.plan import key_of, opts_text, resolve
-from tilewright.program.text import show
+from tilewright.program.listing import show
 from tilewright.renderers import render
 
 PAGE = Path(__file__).with_name("tour.md")

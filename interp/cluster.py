@@ -14,8 +14,8 @@ import numpy as np
 from ..ir.dtypes import DType
 from ..ir.errors import VerifyError
 from ..program.hopper import WARPGROUP
+from ..program.listing import locate
 from ..program.program import Instr, Program
-from ..program.text import locate
 from .ops import Array
 
 

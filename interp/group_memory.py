@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from ..ir.dtypes import DType
+from ..program.listing import locate
 from ..program.ops import ASYNCS, CONSECUTIVE, MATRIX_LOADS
 from ..program.program import Instr, Mem, touched
-from ..program.text import locate
 from .async_copies import PendingCopies, Pick
 from .ops import Array, zero
 from .tensor_core_units import matrix_reader

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.errors import VerifyError
+from ..program.listing import locate
 from ..program.program import Instr, Program
-from ..program.text import locate
 from .ops import Array
 from .worker_memory import Clock
 

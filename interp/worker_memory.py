@@ -15,9 +15,9 @@ import numpy as np
 
 from ..ir.dtypes import DType, index
 from ..ir.errors import VerifyError
+from ..program.listing import locate
 from ..program.ops import CONSECUTIVE
 from ..program.program import Instr, Mem, Program
-from ..program.text import locate
 from .ops import Array, zero
 
 Check = Callable[[int, int], None]

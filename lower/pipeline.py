@@ -13,7 +13,7 @@ from ..opts.schedule import Scheduled
 from ..program.program import Program
 from ..program.verify import after_pass
 from . import passes
-from .phase import emit
+from .emission import emit
 
 Observer = Callable[[str, Program], None]
 log = logger("lower")

@@ -306,7 +306,7 @@ class Program:
     generation: str = ""
 
     written_by: ClassVar[Callable[[Program], str]] = repr
-    """What writes a Program down for `_repr_html_`; `program.text` puts `show` here."""
+    """What writes a Program down for `_repr_html_`; `program.listing` puts `show` here."""
 
     def _repr_html_(self) -> str:
         """Its text, in a notebook."""

@@ -18,9 +18,9 @@ from ..targets.instructions import BY_NAME
 from .facts import Spread
 from .hopper import BoxLoad, BoxStore, MBar, WarpgroupProduct
 from .hopper_checks import check_hopper, check_phase, check_program
+from .listing import excerpt
 from .ops import ACCESSES, ASYNCS, MATRIX_LOADS, OPS, PAGE, SYNCS, Op, Operand
 from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
-from .text import excerpt
 
 # checks -----------------------------------------------------------------------------------------------------
 # What one instruction must look like: the rules of the table of operations, as texts that say what is wrong (None:

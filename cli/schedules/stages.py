@@ -89,14 +89,14 @@ class _Made:
 
     def program(self) -> str:
         """The Program that is rendered."""
-        from ...program.text import show
+        from ...program.listing import show
 
         return show(self.lowered)
 
     def passes(self) -> str:
         """The Program as it was emitted, and what each pass changed."""
         from ...lower import lower
-        from ...program.text import History
+        from ...program.listing import History
 
         history = History()
         lower(self.scheduled, observe=history)

@@ -20,7 +20,7 @@ from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
-from .loops import carry
+from .nest_loops import carry
 from .partial_results import across
 
 # lines that are asked for ahead ---------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from ..lowering import Lowering
 from ..storage import Assignment, Key, Registers
 from .accumulators import Accumulators
 from .fast_path import step_with_fast_path
-from .loops import carry, through
+from .fragment_sums import TensorAccumulators, WarpgroupAccumulators
+from .nest_loops import carry, through
 from .output_storage import alias, prepare_fills
 from .partial_results import across_threads
-from .store import store_point
-from .tensor_cores import TensorAccumulators, WarpgroupAccumulators
+from .stores import store_point
 
 # windows ----------------------------------------------------------------------------------------------------
 # The largest and the smallest elements of windows whose steps are all spelled out: what several windows have in common

@@ -25,9 +25,9 @@ from ..lowering import Lowering
 from ..part_index import bounds
 from ..pieces import Piece, first_split
 from ..storage import Array, Assignment, Registers
-from .loops import carry, wide
+from .nest_loops import carry, wide
 from .output_storage import alias, prepare_fills
-from .store import store_point, streaming
+from .stores import store_point, streaming
 
 # scan rules -------------------------------------------------------------------------------------------------
 # How a scan puts its next element, or vector of elements, to its state: of plain scans by an operation, of tuples by a

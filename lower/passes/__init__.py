@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, distribution, flat_groups, joined_stores, loop_counters, neighbour_sums, scheduling
+from . import barriers, distribution, flat_groups, loop_counters, neighbour_sums, packed_stores, scheduling
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ PASSES = (
     # what all rows of a loop have in common is computed in a loop before it
     Pass("columns", _no_groups, distribution.carry_over),
     # four registers of 32-bit numbers are packed into one of bytes
-    Pass("bytes", lambda target: target.packs_bytes, lambda program, target: joined_stores.join_bytes(program, target.vector_bytes // 4)),
+    Pass("bytes", lambda target: target.packs_bytes, lambda program, target: packed_stores.join_bytes(program, target.vector_bytes // 4)),
     # two registers of float32 are narrowed into one of 16 bits
-    Pass("narrowing", joined_stores.narrows_two, joined_stores.join_halves),
+    Pass("narrowing", packed_stores.narrows_two, packed_stores.join_halves),
     # vectors that count with a loop are carried through it
     Pass("counters", _no_groups, lambda program, _: loop_counters.carry(program)),
     # threads of a group wait for one another where they would disturb each other

@@ -18,7 +18,7 @@ from ...program.builder import Builder
 from ...program.program import Mem, Phase, Val
 from ..access.transpose import LEAST, transposed
 from ..emit.dot import flipped, panel, sums_of
-from ..emit.loops import carry, through
+from ..emit.nest_loops import carry, through
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import as_node, linear_index, over_parts, parts_index

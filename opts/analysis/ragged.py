@@ -1,5 +1,5 @@
 """Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k; and scatters under such a mask. What a
-schedule's loops make of it is in `lower/emit/loops.py`."""
+schedule's loops make of it is in `lower/emit/nest_loops.py`."""
 
 from __future__ import annotations
 

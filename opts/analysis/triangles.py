@@ -1,5 +1,5 @@
 """What a sum over pairs in some order leaves out: `where(k < i, f, 0)` goes through a part of the pairs only, and most steps of it need no
-mask (`lower/emit/loops.py`)."""
+mask (`lower/emit/nest_loops.py`)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from tilewright.heuristics import starts
 from tilewright.ir import DeviceError
 from tilewright.ir.normal_form import canonical, normalise
 from tilewright.lower import passes
+from tilewright.program.listing import History, show
 from tilewright.program.program import Instr, Program
-from tilewright.program.text import History, show
 
 from .conftest import Tune
 

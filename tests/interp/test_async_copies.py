@@ -21,8 +21,8 @@ from tilewright.ir.dtypes import float32
 from tilewright.ir.errors import InternalError
 from tilewright.ir.node import const
 from tilewright.program.builder import Builder
+from tilewright.program.listing import show
 from tilewright.program.program import AsyncCopy, Param, Program
-from tilewright.program.text import show
 from tilewright.program.verify import verify
 from tilewright.renderers import render
 

@@ -16,7 +16,7 @@ from tilewright.ir import sym
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
-from tilewright.program.text import show
+from tilewright.program.listing import show
 from tilewright.renderers import render
 from tilewright.targets.instructions import BY_NAME
 

@@ -13,7 +13,7 @@ from tilewright import kernels, targets
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts.registry import OPTIONS, Golden
-from tilewright.program.text import show
+from tilewright.program.listing import show
 from tilewright.renderers import render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -13,8 +13,8 @@ from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.opts import apply, parse
+from tilewright.program.listing import show
 from tilewright.program.program import Block, For, If, Instr, Stmt, statements
-from tilewright.program.text import show
 
 AVX512, AVX2, NEON = targets.named("znver5"), targets.named("avx2"), targets.named("neon")
 TILE = [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]

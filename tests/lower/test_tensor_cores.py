@@ -24,8 +24,8 @@ from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
 from tilewright.opts.written.schedule_text import schedule_text
+from tilewright.program.listing import show
 from tilewright.program.program import Instr, Mem, statements
-from tilewright.program.text import show
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BF16 = ["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.bf16"}]

@@ -13,7 +13,7 @@ from tilewright.ir import OptError
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, nest_lines, opt, parse
 from tilewright.opts.schedule import Scheduled
-from tilewright.program.text import show
+from tilewright.program.listing import show
 
 TARGET = targets.named("znver5")
 

@@ -22,7 +22,7 @@ from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, nest_lines
 from tilewright.opts.opt import Opt
 from tilewright.opts.schedule import Scheduled
-from tilewright.program.text import show
+from tilewright.program.listing import show
 
 CASES = 2
 GPUS = ("sm_90a", "opencl-gpu")

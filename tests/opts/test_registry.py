@@ -24,7 +24,7 @@ from tilewright.opts.registry import OPTIONS, Doc, Option, register, registered
 from tilewright.opts.rewriting import Rewriting
 from tilewright.opts.written.syntax import SYNTAX
 from tilewright.opts.written.tables import TABLES, filled, table
-from tilewright.program.text import show
+from tilewright.program.listing import show
 from tilewright.search.space import OptEngine, Space, mutate, places, variants
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from tilewright.plan.artefacts import decode_signature, encode_signature
 from tilewright.program import abi
 from tilewright.program.builder import Builder
 from tilewright.program.hopper import TensorMap, numbers, swizzled
+from tilewright.program.listing import show
 from tilewright.program.program import Instr, Program, Roles
-from tilewright.program.text import show
 from tilewright.program.verify import verify
 
 G = Gemm(64, 64, 64, slots=2, staged=True)

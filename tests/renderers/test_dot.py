@@ -14,8 +14,8 @@ from tilewright.devices.cpu import c_compiler as cc
 from tilewright.ir import BuildError, DeviceError
 from tilewright.ir.node import const
 from tilewright.program.builder import Builder
+from tilewright.program.listing import show
 from tilewright.program.program import Mem, Param, Program
-from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets import instructions
 from tilewright.targets.instructions import Instruction

@@ -13,8 +13,8 @@ from hand_built import apply, compile_for, elementwise, run
 from tilewright import interp, targets
 from tilewright.ir import BuildError, dtypes
 from tilewright.program.builder import Builder
+from tilewright.program.listing import show
 from tilewright.program.program import Program, Val
-from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets import Target
 

@@ -8,7 +8,7 @@ from tilewright import kernels, targets
 from tilewright.ir.html_text import folded, table, text
 from tilewright.lower import lower
 from tilewright.opts import ShownSchedule, apply, parse
-from tilewright.program.text import show
+from tilewright.program.listing import show
 from tilewright.search.result import Job, make
 
 

@@ -16,8 +16,8 @@ from tilewright.lower import lower
 from tilewright.lower.arithmetic.reciprocal_root import NORMAL, at_least, powers
 from tilewright.opts import apply, parse
 from tilewright.plan import best
+from tilewright.program.listing import show
 from tilewright.program.program import Instr, statements
-from tilewright.program.text import show
 from tilewright.targets import named
 
 M, N = 14, 128

@@ -42,8 +42,8 @@ from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, opt, parse
 from tilewright.plan import best
+from tilewright.program.listing import show
 from tilewright.program.program import Instr, Program, statements
-from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets import Target, named
 

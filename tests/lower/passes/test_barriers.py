@@ -10,8 +10,8 @@ from tilewright.interp import run
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.dtypes import bool_, float32
 from tilewright.lower.passes.barriers import place
+from tilewright.program.listing import show
 from tilewright.program.program import For, If, Instr, statements
-from tilewright.program.text import show
 
 
 def lines(p, warp=4):

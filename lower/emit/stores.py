@@ -25,7 +25,7 @@ from ..lowering import Lowering
 from ..part_index import as_node, over_parts
 from ..storage import Assignment
 from .fast_path import with_fast_path
-from .loops import through
+from .nest_loops import through
 from .output_storage import prepare_fills
 
 # stores past the caches that loads do not meet ------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilewright.ir.dtypes import bool_, float32, index
 from tilewright.ir.node import const, sym
 from tilewright.program.builder import Builder
+from tilewright.program.listing import locate, show
 from tilewright.program.program import Mem, Param, Program, statements
-from tilewright.program.text import locate, show
 
 
 def example(waste=0):

@@ -18,7 +18,7 @@ from ...program.program import Val
 from ..access.fragments import Fragments, own_parts
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..staged.boxes import operand
+from ..staged.warp_roles import operand
 from ..storage import Assignment, Key
 from .accumulators import Accumulators
 

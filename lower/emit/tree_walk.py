@@ -24,11 +24,11 @@ from ..lowering import Emitters, Lowering
 from ..pieces import Piece
 from ..staged.tiles import Ring, fill_tiles
 from ..storage import Array, Assignment, Registers
-from .loops import pieces_of_any, through, wide
+from .nest_loops import pieces_of_any, through, wide
 from .output_storage import in_output, prepare_fills
 from .reduce import reduce, together
 from .scan import chain, scan
-from .store import stores, streaming
+from .stores import stores, streaming
 
 # the loop tree --------------------------------------------------------------------------------------------------------
 # Walks the loop tree of a schedule in order, opening the loops that nests share.

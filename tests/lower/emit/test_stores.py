@@ -22,7 +22,7 @@ from tilewright.ir import Kernel, KernelBuilder, Node, OptError, bfloat16, cast,
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import InternalError
 from tilewright.lower import lower
-from tilewright.lower.emit.store import ALONE, SEVERAL
+from tilewright.lower.emit.stores import ALONE, SEVERAL
 from tilewright.opts import apply, opt, parse
 from tilewright.program.ops import PAGE
 from tilewright.program.program import For, If, Instr, Program, statements, touched

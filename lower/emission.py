@@ -18,12 +18,12 @@ from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..targets.tensor_step import generation
 from . import pieces
 from .context import Context, workspace_layout
-from .emit.tree import EMITTERS, emit_tree
+from .emit.tree_walk import EMITTERS, emit_tree
 from .lowering import Lowering
 from .part_index import as_node
 from .pieces import Piece
-from .staged.boxes import WARPGROUP, emit_roles
 from .staged.panels import pack_once
+from .staged.warp_roles import WARPGROUP, emit_roles
 from .storage import Arena
 
 

@@ -15,7 +15,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
-from tilewright.lower.passes.joined_stores import join_bytes, join_halves
+from tilewright.lower.passes.packed_stores import join_bytes, join_halves
 from tilewright.opts import apply, opt, parse
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Param, Phase, Program, statements

@@ -16,7 +16,7 @@ from tilewright.ir.evaluation import evaluate, evaluate_kinds
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.skippable import skippable
 from tilewright.lower import lower
-from tilewright.lower.emit.tree import Merge
+from tilewright.lower.emit.tree_walk import Merge
 from tilewright.measure.inputs import generate, generate_special
 from tilewright.opts import apply, parse
 from tilewright.renderers import render
