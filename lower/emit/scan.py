@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Protocol
 
 from ...ir import index as ix
 from ...ir.body import Scan, Value, tuple_scan
@@ -41,94 +40,57 @@ State = dict[int, Val]
 """Values of components. A plain scan has one, the component 0."""
 
 
-class ScanRule(Protocol):
-    """What the loops of a scan ask. `kept`: the components that its result needs; `result`: the one that it is; `along_lanes`: whether
-    lanes hold elements that follow each other."""
-
-    ev: NestEval
-    kept: tuple[int, ...]
-    result: int
-    along_lanes: bool
-
-    def dtype(self, component: int) -> DType:
-        """The type of a component."""
-
-    def start(self) -> State:
-        """The neutral state."""
-
-    def step(self, state: State, at: Assignment) -> tuple[State, Val]:
-        """(the state after the elements at an assignment of register parts, the scan's result there)."""
-
-
-class PlainRule:
-    """A scan that combines by an operation."""
-
-    kept: tuple[int, ...] = (0,)
-    result = 0
+class ScanRule:
+    """How elements are put together. `kept`: the components that its result needs; `result`: the one that it is; `along_lanes`: whether
+    lanes hold elements that follow each other. A scan of tuples (`ir.body`) has a rule, a plain one an operation, `combine`."""
 
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, axis: Node) -> None:
         assert n.value is not None and isinstance(n.value.expr, Scan)
-        self.low, self.n, self.ev, self.combine = low, n, ev, n.value.expr.combine
+        self.low, self.ev, self.combine = low, ev, "" if n.expr.op == "tuple" else n.value.expr.combine
         self.along_lanes = ev.lane is not None and ev.lane.axis is axis
-
-    def dtype(self, component: int) -> DType:
-        """The type of the elements."""
-        return self.n.expr.dtype
-
-    def start(self) -> State:
-        """The identity of the operation."""
-        ev, dtype = self.ev, self.n.expr.dtype
-        return {0: self.low.b.const(identity(self.combine, dtype).arg, dtype, ev.width if ev.lane is not None else 1)}
-
-    def step(self, state: State, at: Assignment) -> tuple[State, Val]:
-        """One combination, or the prefixes of a vector and one combination for what is carried."""
-        b, x = self.low.b, self.ev.value(self.n.expr, at)
-        if not self.along_lanes:
-            new = wide(self.ev, b.op(self.combine, state[0], x))
-            return {0: new}, new
-        x = _prefixes(self.low, {0: wide(self.ev, x)}, self.start(), self._merged)[0]
-        last = (self.ev.width - 1,) * self.ev.width
-        new = b.op(self.combine, state[0], x)
-        return {0: b.op(self.combine, state[0], b.shuffle(x, x, last))}, new
-
-    def _merged(self, left: State, right: State) -> State:
-        return {0: self.low.b.op(self.combine, left[0], right[0])}
-
-
-class TupleRule:
-    """A scan of tuples (`ir.body`)."""
-
-    def __init__(self, low: Lowering, n: Nest, ev: NestEval, axis: Node) -> None:
-        self.low, self.ev, self.scan = low, ev, tuple_scan(n.expr)
-        self.along_lanes = ev.lane is not None and ev.lane.axis is axis
-        self.kept, self.result = tuple(self.scan.needed(self.along_lanes)), self.scan.pick
+        self.elements: Sequence[Node]
+        self.neutral: Sequence[Node]
+        self.kept: tuple[int, ...]
+        if self.combine:
+            self.elements, self.neutral = (n.expr,), (identity(self.combine, n.expr.dtype),)
+            self.kept, self.result = (0,), 0
+        else:
+            scan = tuple_scan(n.expr)
+            self.elements, self.neutral, self.merge = scan.elements, scan.identity, scan.merge
+            self.kept, self.result = tuple(scan.needed(self.along_lanes)), scan.pick
 
     def dtype(self, component: int) -> DType:
         """The type of a component."""
-        return self.scan.elements[component].dtype
+        return self.elements[component].dtype
 
     def start(self) -> State:
-        """The neutral state of the rule."""
+        """The neutral state."""
         lanes = self.ev.width if self.ev.lane is not None else 1
-        return {c: self.low.b.const(self.scan.identity[c].arg, self.dtype(c), lanes) for c in self.kept}
+        return {c: self.low.b.const(self.neutral[c].arg, self.dtype(c), lanes) for c in self.kept}
 
     def step(self, state: State, at: Assignment) -> tuple[State, Val]:
-        """The rule once, or the prefixes of a vector and the rule for all of them."""
-        ev = self.ev
-        x = {c: wide(ev, ev.value(e, at)) for c, e in enumerate(self.scan.elements)}
+        """(the state after the elements at an assignment of register parts, the scan's result there): by the rule once, or by the prefixes
+        of a vector and the rule for all of them."""
+        ev, b = self.ev, self.low.b
+        x = {c: wide(ev, ev.value(e, at)) for c, e in enumerate(self.elements)}
         if not self.along_lanes:
             new = self._merged(state, x)
-            return new, new[self.scan.pick]
-        new = self._merged(state, _prefixes(self.low, {c: x[c] for c in self.kept}, self.start(), self._merged))
+            return new, new[self.result]
         last = (ev.width - 1,) * ev.width
-        return {c: self.low.b.shuffle(v, v, last) for c, v in new.items()}, new[self.scan.pick]
+        x = _prefixes(self.low, {c: x[c] for c in self.kept}, self.start(), self._merged)
+        new = self._merged(state, x)
+        if self.combine:  # the next vector waits for one combination, and not for a shuffle after it
+            return {0: b.op(self.combine, state[0], b.shuffle(x[0], x[0], last))}, new[0]
+        return {c: b.shuffle(v, v, last) for c, v in new.items()}, new[self.result]
 
     def _merged(self, left: State, right: State) -> State:
         """The rule, of the components that are kept."""
+        if self.combine:
+            return {0: wide(self.ev, self.low.b.op(self.combine, left[0], right[0]))}
         given: dict[Node, Val] = {}
         for side, state in (("a", left), ("b", right)):
             given |= {placeholder(f"{side}.#{c}", self.dtype(c)): v for c, v in state.items()}
-        values = self.ev.with_given(given, [self.scan.merge[c] for c in self.kept])
+        values = self.ev.with_given(given, [self.merge[c] for c in self.kept])
         return {c: wide(self.ev, v) for c, v in zip(self.kept, values, strict=True)}
 
 
@@ -203,7 +165,7 @@ class _Running:
     def rule(self) -> ScanRule:
         """How elements are put together at the builder's position."""
         ev = NestEval(self.low, self.n)
-        return (TupleRule if self.n.expr.op == "tuple" else PlainRule)(self.low, self.n, ev, self.axis)
+        return ScanRule(self.low, self.n, ev, self.axis)
 
     def points(self, ev: NestEval) -> list[Assignment]:
         """The copies in registers that have a state each."""
