@@ -123,6 +123,7 @@ class Rule(StrEnum):
     rows = "a reduction that its reader does not have at shared leading axes"
     head_reader = "a reduction read by a contraction's kernel"
     computed = "read at places that are computed or padded"
+    joined = "a join of many arrays, for each of which readers would have code"
     limit = "the kernel would have too many parameters or operations"
     steady = "compared with an extreme of itself: others would compute it with other bits"
     fold = "a chain of reductions over one axis, in tiles"

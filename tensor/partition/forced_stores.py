@@ -20,6 +20,10 @@ OPERATIONS = 160
 ARRAYS = 48
 """Arrays that a kernel reads (CUDA and OpenCL promise a few kilobytes of parameters)."""
 
+PIECES = 4
+"""Arrays that are joined along an axis and read through the join. A kernel has code for each of them in every place that reads it, and
+networks that join each layer's results to all earlier ones would have kernels that grow with their depth."""
+
 TURNS = 6
 """Reshapes, each behind others that no reshape is one with (a permutation between them), that indices are followed through:
 expressions of divisions and remainders grow threefold with each."""
@@ -44,6 +48,25 @@ def deep_reshapes(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[Te
                 level[id(n)] = 0
             level[id(n)] += 1
     return list(found.values())
+
+
+def joined(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:
+    """Joins to store so that no kernel reads more than `PIECES` arrays through one. (A join of joins counts all of their pieces.)"""
+    pieces: dict[int, int] = {}
+    found: dict[int, TensorNode] = {}
+    for n in graph.order:
+        if graph.leaf(n):
+            continue
+        behind = [1 if graph.leaf(s) or id(s) in found or stored(s) else pieces[id(s)] for s in n.src]
+        pieces[id(n)] = sum(behind[1:]) if _is_join(n) else max(behind, default=1)
+        if _is_join(n) and pieces[id(n)] > PIECES:
+            found[id(n)] = n
+    return [n for n in found.values() if not stored(n)]
+
+
+def _is_join(n: TensorNode) -> bool:
+    """Whether `n` takes one of two arrays by place, as `concat` writes it."""
+    return n.op == "elementwise" and n.arg == "where" and all(s.op == "view" and s.arg.mask is not None for s in n.src[1:])
 
 
 def too_large(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:

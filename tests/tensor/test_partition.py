@@ -241,3 +241,30 @@ def test_the_gradient_of_a_gram_matrix_of_a_norm_of_one(monkeypatch: pytest.Monk
         d = np.zeros((n, n))
         d[at] = 1e-6
         assert np.isclose(found[at], (plain(x + d) - plain(x - d)) / 2e-6, rtol=1e-4, atol=1e-4)
+
+
+def test_kernels_do_not_grow_with_the_layers_that_are_joined():
+    """A network that joins each layer's result to all earlier ones: no kernel reads more than five arrays through a join."""
+    x, layers = array(2, 3, 5), 12
+    weights = [array(3 + 2 * i, 2) for i in range(layers)]
+
+    def network(x):
+        for w in weights:
+            x = xp.concat([x, (x.swapaxes(-1, -2).relu() @ w).swapaxes(-1, -2)], axis=1)
+        return x.sum(-1)
+
+    calls = listed(network(x)).calls
+    assert max(len(c.kernel.inputs) for c in calls) <= 7 and len(calls) <= 2 * layers
+    assert [r for c in calls for r in c.rules].count(Rule.joined) in (2, 3)
+    expected = f64(x)
+    for w in weights:
+        expected = np.concatenate([expected, (np.maximum(expected.swapaxes(-1, -2), 0) @ f64(w)).swapaxes(-1, -2)], 1)
+    assert np.abs(f64(network(x)) - expected.sum(-1)).max() < 1e-3
+
+
+def test_a_join_of_many_arrays_is_stored_for_its_readers():
+    parts = [array(4, 6) for _ in range(6)]
+    w = array(24, 3)
+    y = (xp.concat(parts).swapaxes(0, 1) @ w).relu()
+    assert Rule.joined in rules(y)
+    assert np.abs(f64(y) - np.maximum(np.concatenate([f64(p) for p in parts]).T @ f64(w), 0)).max() < 1e-4
