@@ -7,7 +7,8 @@ import shlex
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -205,15 +206,29 @@ def begin(args: Namespace) -> str:
     return str(args.start or "auto")
 
 
-def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({})) -> None:
-    """What was found, in a few lines; the last one reproduces it. `beside`: more lines, by their headings."""
+@dataclass(frozen=True, slots=True)
+class SummaryWords:
+    """What a summary calls things: the start schedule, the answer's options, the candidates of so many (`{}`); and the command that shows
+    the answer."""
+
+    look: Sequence[str]
+    start: str = "start"
+    opts: str = "opts"
+    candidates: str = "{} candidates"
+
+
+def summary(
+    out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({}), words: SummaryWords | None = None
+) -> None:
+    """What was found, in a few lines; the last one reproduces it. `beside`: more lines, by their headings. `words`: those for a kernel, unless
+    others are given."""
     from rich.table import Table
     from rich.text import Text
 
-    from ...targets import command_prefix
-
+    words = words or _kernel_words(args, result)
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
-    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
+    dtype = result.dtype if words.start == "start" else ""
+    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), dtype, "on", result.device + ",", threads)))
     what += for_text(result.objective)
     out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=soft_wrapped(out))
     grid = Table.grid(padding=(0, 2))
@@ -221,24 +236,20 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     grid.add_column(overflow="fold")
     if result.t_min is not None:
         grid.add_row("best", Text(rates(result), style="bold"))
-        grid.add_row(
-            "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
-        )
-        if result.plain_s:
+        median = f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""
+        grid.add_row("timed", f"min {duration(result.t_min)}{median}")
+        if result.plain_s and words.start == "start":
             grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
         if result.start_s:
-            grid.add_row(
-                "start", f"{duration(result.start_s)}; {against_start(result)}" if about_time(result) else duration(result.start_s)
-            )
-        for heading, text in objective_rows(result):
+            compared = f"; {against_start(result)}" if about_time(result) else ""
+            grid.add_row(words.start, duration(result.start_s) + compared)
+        for heading, text in (*objective_rows(result), *beside.items()):
             grid.add_row(heading, Text(text))
-        for heading, text in beside.items():
-            grid.add_row(heading, Text(text))
-        grid.add_row("opts", opts_text(result.opts))
+        grid.add_row(words.opts, opts_text(result.opts))
     if result.counts:
-        total = sum(result.counts.values())
+        tried = words.candidates.format(sum(result.counts.values()))
         after = f", after {result.earlier} in earlier searches" if result.earlier else ""
-        grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
+        grid.add_row("search", f"{tried} in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     for outcome, text in result.failures.items():
         grid.add_row(f"first {outcome}", Text(text[:MOST_TEXT], style=OUTCOMES.get(outcome, "")))
     if result.message:
@@ -247,16 +258,16 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     if result.front:
         out.print(front(result))
     where = ["--cache", args.cache] if args.cache else []
-    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
     if result.found:
-        out.print(
-            Text.assemble(
-                ("look at it  ", "dim"),
-                shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *opts_words(result), *where]),
-            ),
-            soft_wrap=True,
-        )
+        out.print(Text.assemble(("look at it  ", "dim"), shlex.join([*words.look, *where])), soft_wrap=True)
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
+
+
+def _kernel_words(args: Namespace, result: Result) -> SummaryWords:
+    from ...targets import command_prefix
+
+    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
+    return SummaryWords([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *opts_words(result)])
 
 
 def against_start(result: Result) -> str:

@@ -14,14 +14,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, OptError, UsageError
-from ..terminal.live import display, outcomes, rates
+from ..terminal.live import display
 from ..terminal.output import with_code, write
-from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, shape_text, soft_wrapped
-from .run import against_start, state
+from ..terminal.style import MOST_TEXT, console, opts_text, shape_text, soft_wrapped
+from .run import SummaryWords, summary
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ...search import Result
     from ...sources.spec import SourceSpec
 
@@ -58,7 +56,8 @@ def _run(args: Namespace) -> int:
         result = tune_source(
             spec, progress=progress, interrupt="return", command=command(args), **search_settings(args, spec, budget, trials)
         )
-    summary(out, args, spec, result)
+    counted = f"{{}} of {spec.lattice.size} configurations"
+    summary(out, args, result, words=SummaryWords(["tune", "show", spec.function], "untuned", "values", counted))
     _written(args, spec, result)
     return result.exit_code
 
@@ -162,41 +161,6 @@ def command(args: Namespace) -> str:
 def _joined(flag: str, value: str) -> list[str]:
     """A flag and its value; one that begins with a dash has to be joined."""
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
-
-
-def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> None:
-    """What was found, in a few lines; the last one reproduces it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
-    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), "on", result.device + ",", threads)))
-    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=soft_wrapped(out))
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True, min_width=10)
-    grid.add_column(overflow="fold")
-    if result.t_min is not None:
-        grid.add_row("best", Text(rates(result), style="bold"))
-        grid.add_row(
-            "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
-        )
-        if result.start_s:
-            grid.add_row("untuned", f"{duration(result.start_s)}; {against_start(result)}")
-        grid.add_row("values", opts_text(result.opts))
-    if result.counts:
-        total = sum(result.counts.values())
-        after = f", after {result.earlier} in earlier searches" if result.earlier else ""
-        left = f"{total} of {spec.lattice.size} configurations"
-        grid.add_row("search", f"{left} in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
-    for outcome, said in result.failures.items():
-        grid.add_row(f"first {outcome}", Text(said[:MOST_TEXT], style=OUTCOMES.get(outcome, "")))
-    if result.message:
-        grid.add_row("note", Text(result.message))
-    out.print(grid)
-    where = ["--cache", args.cache] if args.cache else []
-    if result.found:
-        out.print(Text.assemble(("look at it  ", "dim"), shlex.join(["tune", "show", spec.function, *where])), soft_wrap=True)
-    out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 
 
 def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
