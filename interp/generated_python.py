@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
-from ..ir.evaluation import npmath as integers
+from ..ir.evaluation import array_math as integers
 from ..ir.evaluation import twin
 from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Roles, Val

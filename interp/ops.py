@@ -11,9 +11,9 @@ import numpy as np
 
 from ..ir.dtypes import DType, bool_, index
 from ..ir.evaluation import twin
-from ..ir.evaluation.npmath import clz as clz
-from ..ir.evaluation.npmath import erf, odd32
-from ..ir.evaluation.npmath import popcount as popcount
+from ..ir.evaluation.array_math import clz as clz
+from ..ir.evaluation.array_math import erf, odd32
+from ..ir.evaluation.array_math import popcount as popcount
 from ..targets.instructions import BY_NAME
 from ..targets.tensor_step import exp2 as exp2
 

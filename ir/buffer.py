@@ -18,7 +18,7 @@ Extent = Union[int, Node]
 class Buffer(NotIndexed):
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
     the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it). An output with an `alias` may lie
-    in the memory of the input of that name (`ir.rewrite`)."""
+    in the memory of the input of that name (`ir.rewriter`)."""
 
     name: str
     dtype: DType

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import arguments as given
+from . import builder_arguments as given
 from . import index as ix
 from . import node as N
 from .body import BITWISE, COMBINE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, TupleScan, Value, sides, values_of
 from .buffer import Buffer, Extent
 from .checks.access_bounds import largest
-from .checks.check import check_reads
 from .checks.misuse import mask_of
+from .checks.structure_checks import check_reads
 from .checks.written_once import check_written_once
 from .conditions import Conditions, bits_of, conditions, how_combined
 from .dtypes import DType, DTypeLike, bool_, index, int32
@@ -23,7 +23,7 @@ from .literals import together
 from .node import MASKED, Expr, Node, as_node, const, ref, walk
 from .node import axis as make_axis
 from .operators import cast, logical, substitute, where
-from .rewrite import Rewriter, in_place
+from .rewriter import Rewriter, in_place
 
 _CALLED = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}
 """What combines are called elsewhere."""
@@ -356,7 +356,7 @@ class KernelBuilder:
         return earlier or buffer
 
     def in_place(self, output: Buffer, source: Buffer) -> None:
-        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.rewrite`). Raises KernelError
+        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.rewriter`). Raises KernelError
         for an output that lies in another input already; `build` does where an element might be read after its place was written."""
         for what, b in (("output", output), ("input", source)):
             if not isinstance(b, Buffer):

@@ -3,7 +3,7 @@
 An expression is counted once for each point of the axes it depends on (hoisted as far as it goes), a named value once
 for each of its own points, however often it is read; an expression that several values have counts once, also where each
 goes through axes of its own of the same extents. What no store needs does not count, nor what a store's or a load's mask
-leaves out, where axes alone decide it; a sum of what has the key of its place (`keyed`) counts each element once;
+leaves out, where axes alone decide it; a sum of what has the key of its place (`sums_by_key`) counts each element once;
 merging a fold's tiles does not (uncut, there is none)."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .checks.access_bounds import OpenIndexError, value_at
 from .dtypes import DType, index
 from .errors import KernelError
 from .kernel import Kernel
-from .keyed import keyed
 from .node import FUNCTIONS, PAIRED, Node, as_node, axes_of, walk
 from .node import axis as make_axis
 from .operators import substitute, substitute_on
-from .skippable import skippable, threshold
+from .skipped_tiles import skip_conditions, threshold
+from .sums_by_key import sums_by_key
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor", "round", "trunc"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
@@ -114,7 +114,7 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
                 count(n.dtype.compute, polynomials)
 
     folds = {v.name: f for f in kernel.body if isinstance(f, Fold) for v in f.block}
-    by_key = keyed(kernel)
+    by_key = sums_by_key(kernel)
     for v in needed(kernel):
         body((*v.axes, *v.reduce_axes), v.body, folds.get(v.name))
         if isinstance(v.expr, (Reduce, Scan)) and v.body.op != "tuple":
@@ -180,8 +180,8 @@ class _Sizes:
         return known
 
     def _active(self, fold: Fold, axes: frozenset[Node]) -> int:
-        """Points of `axes`, fold.axis among them, where all conditions of `skippable` hold that no data decides."""
-        limits = [x for c in skippable(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
+        """Points of `axes`, fold.axis among them, where all `skip_conditions` hold that no data decides."""
+        limits = [x for c in skip_conditions(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
         limits = [(k, rest) for k, rest in limits if not any(n.op == "load" for n in walk(rest))]
         others = list({a for _, rest in limits for a in axes_of(rest)})
         if prod(self.of(a.arg.extent) for a in others) > MOST_COUNTED:

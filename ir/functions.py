@@ -12,8 +12,8 @@ from .dtypes import index
 from .errors import KernelError
 from .literals import matched
 from .node import Expr, Node, as_node, const, install
+from .node_text import show
 from .operators import arith, cast, divide, integer, logical, of_floats, unary, where
-from .text import show
 
 MOST = 64
 """The largest exponent that is multiplied out."""

@@ -12,8 +12,8 @@ from math import prod
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import INTEGER, Node, const, make, of_data
-from .text import order_key as order_key
+from .node import INTEGER, Node, const, make, reads_data
+from .node_text import order_key as order_key
 
 Interval = tuple[int, int]
 """The least and the largest number, both included."""
@@ -84,7 +84,7 @@ def mul(a: Node, b: Node) -> Node:
     if b.op == "const":
         terms, c = parts(a)
         return linear({t: k * b.arg for t, k in terms.items()}, c * b.arg)
-    if (a.op == "sum" or b.op == "sum") and of_data(a) and of_data(b):
+    if (a.op == "sum" or b.op == "sum") and reads_data(a) and reads_data(b):
         return make("prod", index, tuple(sorted([*_factors(a), *_factors(b)], key=order_key)))
     (ta, ca), (tb, cb), out = parts(a), parts(b), dict[Node, int]()
     for t, k in ta.items():
@@ -344,7 +344,7 @@ def integer_bounds(op: str, x: Interval, y: Interval) -> Interval:
     return -BIG, BIG
 
 
-def rests(n: Node) -> tuple[list[tuple[Node, int]], dict[Node, int], int]:
+def split_remainders(n: Node) -> tuple[list[tuple[Node, int]], dict[Node, int], int]:
     """(x // k and how often x % k is added for each, the other terms with their coefficients, the constant) of a sum of indices."""
     terms, c = parts(n)
     found: list[tuple[Node, int]] = []

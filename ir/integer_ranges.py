@@ -9,7 +9,7 @@ from . import index as ix
 from .body import Reduce, Value
 from .buffer import load_parts
 from .dtypes import DType, bool_, index, rounded
-from .index import BIG, Interval, integer_bounds, rests
+from .index import BIG, Interval, integer_bounds, split_remainders
 from .kernel import Kernel
 from .node import Node, pending
 
@@ -92,7 +92,7 @@ def _index_range(n: Node, of: Of) -> Interval:
     """The interval of an index, by those of what it is made of: data has been computed in other types."""
     every = (-BIG, BIG)
     if n.op == "sum":
-        left, terms, c = rests(n)
+        left, terms, c = split_remainders(n)
         ends = [sorted((k * a, k * b)) for t, k in terms.items() for a, b in (of(t),)]
         ends += [[0, times * (t.arg - 1)] for t, times in left]
         found = c + sum(low for low, _ in ends), c + sum(high for _, high in ends)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from .body import KernelBody
 from .checks.access_bounds import unproved
-from .checks.check import check
+from .checks.structure_checks import check
 
 
 @dataclass(frozen=True, slots=True)

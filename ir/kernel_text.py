@@ -8,7 +8,7 @@ from .body import Fold, Reduce, Scan, Store, Value
 from .buffer import Buffer, Extent
 from .kernel import Kernel
 from .node import Node
-from .text import show
+from .node_text import show
 
 
 def kernel_text(kernel: Kernel) -> str:

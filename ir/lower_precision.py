@@ -13,7 +13,7 @@ from .dtypes import DType, bfloat16, float16, float32
 from .kernel import Kernel
 from .node import ABOUT, Node, make
 from .operators import rebuild
-from .rewrite import Rewriter
+from .rewriter import Rewriter
 
 TF32_ROUNDINGS = 2
 """tf32 has float16's digits and cuts where float16 rounds: an error of up to two of float16's roundings."""

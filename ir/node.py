@@ -26,14 +26,14 @@ FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "co
 """Elementary functions, which are evaluated by polynomials."""
 PAIRED = frozenset({"pow", "floor_div", "floor_mod"})
 """Functions of two floats: a power, and a quotient rounded down with what it leaves."""
-DEAR = FUNCTIONS | PAIRED | {"div", "sqrt"}
+COSTLY_FLOATS = FUNCTIONS | PAIRED | {"div", "sqrt"}
 """What takes many times as long as an addition."""
 COUNTS = frozenset({"popcount", "clz"})
 """What counts bits of an integer: those that are set, and those that are not above the highest that is."""
 UNARY = FUNCTIONS | COUNTS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
 INTEGER = COUNTS | {"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"}
 """What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
-COSTLY = DEAR | COUNTS | {"floordiv", "remainder"}
+COSTLY = COSTLY_FLOATS | COUNTS | {"floordiv", "remainder"}
 """What costs many instructions."""
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 COMPARE = frozenset({"lt", "le", "eq", "ne"})
@@ -319,14 +319,14 @@ def pending(root: Node, known: Callable[[Node], bool]) -> Iterator[Node]:
             yield n
 
 
-def of_data(n: Node) -> bool:
+def reads_data(n: Node) -> bool:
     """Whether an expression is made of what a kernel reads or computes, and not of places alone (memoised)."""
     for m in pending(n, lambda m: "data" in m._memo):
         m._memo["data"] = m.op in ("load", "ref") or any(s._memo["data"] for s in m.src)
     return bool(n._memo["data"])
 
 
-def axes_met(node: Node) -> tuple[Node, ...]:
+def ordered_axes(node: Node) -> tuple[Node, ...]:
     """The axes that a node depends on, in the order in which one meets them (memoised)."""
     if node.op == "axis":
         return (node,)

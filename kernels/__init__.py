@@ -13,7 +13,7 @@ from ..ir.buffer import Extent
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from ..ir.rewrite import with_constants
+from ..ir.rewriter import with_constants
 from .definition import CONSTANT, KernelDef, is_path, nearest, split_path
 
 __all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "short_name", "split_name", "split_path"]

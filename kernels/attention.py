@@ -4,7 +4,7 @@ Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P
 (online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked score is −∞. Where a whole tile is masked M is −∞
 too, and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero. P
 is masked once more, as the normal form of a kernel with one mask would do (`ir.normal_form.masked_weights`). So it is seen that a tile of
-keys which all come later does nothing, and such tiles are not run (`ir.skippable`). A masked key adds 0·v: nothing, unless v is infinite
+keys which all come later does nothing, and such tiles are not run (`ir.skipped_tiles`). A masked key adds 0·v: nothing, unless v is infinite
 or NaN there."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ..ir.errors import OptError
 from ..ir.node import INTEGER, Node, axes_of, const
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
-from ..ir.skippable import conjuncts
+from ..ir.skipped_tiles import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest

@@ -11,7 +11,7 @@ from math import prod
 from ..ir import index as ix
 from ..ir.buffer import Buffer, load_parts
 from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_met, axes_of, const
+from ..ir.node import Node, axes_of, const, ordered_axes
 from .analysis.interior import interior
 from .axis_plan import Part
 from .loops import Loops
@@ -48,7 +48,7 @@ def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | No
     for size, i in zip(reversed(buffer.shape), reversed(indices)):
         i = interior(i)
         terms, _ = ix.parts(i)
-        for a in axes_met(i):
+        for a in ordered_axes(i):
             k = terms.get(a)
             previous = out.get(a, 0)
             out[a] = None if k is None or previous is None or any(a in axes_of(t) for t in terms if t is not a) else previous + k * stride

@@ -2,7 +2,7 @@
 
 A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies
 and loops inside a tile that gives a range of tiles in which it holds throughout, and a range in which it holds
-somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`). Limits may
+somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skipped_tiles`). Limits may
 be numbers from memory, such as the lengths of padded rows."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir import index as ix
 from ..ir.body import Fold
 from ..ir.node import Node, axes_of, const, walk
 from ..ir.operators import substitute
-from ..ir.skippable import conditions, skippable, threshold
+from ..ir.skipped_tiles import conditions, skip_conditions, threshold
 from .axis_plan import Part
 from .nests import FoldItem
 from .schedule import Scheduled
@@ -39,7 +39,7 @@ def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[R
     first, last = const(0), tiles
     begin, end = const(0), tiles
     holds: set[Node] = set()
-    may_skip = skippable(f)
+    may_skip = skip_conditions(f)
     for c in conditions(f):
         found = threshold(c, f.axis)
         if found is None:
@@ -97,7 +97,7 @@ def _typical(n: Node, most: int) -> Node:
 def share(s: Scheduled, item: FoldItem) -> float:
     """The part of a cut fold's tiles that is run, over all iterations of the loops around it; 1 where it cannot be told."""
     cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
-    if cut is None or not isinstance(cut.size, int) or not skippable(item.fold):
+    if cut is None or not isinstance(cut.size, int) or not skip_conditions(item.fold):
         return 1.0
     loops = [p for p in s.loops(item.nests[0]) if s.position[p.name] < s.position[cut.name]]
     most = cut.size * cut.stride

@@ -13,7 +13,7 @@ from ..ir import index as ix
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axis, const
 from ..ir.operators import substitute
-from ..ir.rewrite import Rewriter
+from ..ir.rewriter import Rewriter
 from ..targets import Target
 from .apply_options import apply
 from .schedule import Scheduled

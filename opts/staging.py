@@ -10,7 +10,7 @@ from ..ir import index as ix
 from ..ir.buffer import Buffer, load_parts
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, axis, const, walk
-from ..ir.skippable import conjuncts
+from ..ir.skipped_tiles import conjuncts
 from .axis_plan import Part
 from .nests import Nest
 from .opt import Opt

@@ -12,7 +12,7 @@ from math import prod
 from ..ir.dtypes import DType, float32
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
-from ..ir.skippable import conjuncts
+from ..ir.skipped_tiles import conjuncts
 from ..targets import Target
 from ..targets.tensor_rows import Parts, TensorRow, kept_bits
 from .axis_plan import AxisPlan

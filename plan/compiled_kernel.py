@@ -157,7 +157,7 @@ class CompiledKernel:
     """A compiled kernel. `compiled(a, b)` returns the output (a tuple of them where the kernel has several); `compiled(a, b, out=c)` writes into
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
     shape and dtype, be row-major contiguous, and no output may overlap another argument, but for one that may be written in place
-    of an input (`ir.rewrite`): the same array is both then. Raises UsageError otherwise, and OutOfRangeError where an integer
+    of an input (`ir.rewriter`): the same array is both then. Raises UsageError otherwise, and OutOfRangeError where an integer
     that is a place, or says how far a loop goes, lies outside of the range that its input states or its use implies.
 
     Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.

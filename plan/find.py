@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
-from ..ir import given as arguments
+from ..ir import argument_checks as arguments
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
-from ..ir.rewrite import apart, resized
+from ..ir.rewriter import apart, resized
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts

@@ -18,7 +18,7 @@ from ..cache.rows import Row
 from ..cache.version import tool_version
 from ..ir.errors import CacheError, VerifyError
 from ..ir.normal_form import normalise
-from ..ir.rewrite import apart
+from ..ir.rewriter import without_aliases
 from ..log import logger
 from .identity import canonical_of
 
@@ -100,7 +100,7 @@ def _record(use: FirstUse, detail: str) -> None:
     """Say in the cache that the schedule is wrong."""
     from ..opts.written.syntax import SYNTAX
 
-    key, known = use.plan.key, normalise(apart(use.kernel))
+    key, known = use.plan.key, normalise(without_aliases(use.kernel))
     display = [o.json for o in use.plan.opts]
     row = Row(
         kernel=key.kernel,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 from typing import Any
 
-from ..ir.text import number
-from ..ir.text import show as show_node
+from ..ir.node_text import number
+from ..ir.node_text import show as show_node
 from .ops import HOPPER, SIGNS, WRITES
 from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val, statements
 

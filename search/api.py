@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
 from ..cache.objectives import TIME
-from ..ir import given
+from ..ir import argument_checks
 from ..log import logger
 from . import objective as objectives
 from . import strategy as strategies
@@ -108,7 +108,7 @@ def tune(
     "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError,
     MeasureError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
-    given.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
+    argument_checks.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
     request = TuneRequest.make(
         budget,
         trials,

@@ -10,7 +10,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from ..ir import given
+from ..ir import argument_checks
 from ..ir.errors import UsageError
 from .interrupts import late_s
 
@@ -93,7 +93,7 @@ class Budget:
         limit. Raises UsageError."""
         if isinstance(budget, Budget):
             return budget
-        given.check("tune", budget=budget, trials=trials, patience=patience, stop_at=stop_at)
+        argument_checks.check("tune", budget=budget, trials=trials, patience=patience, stop_at=stop_at)
         if stop_at is not None and not 0 < stop_at <= 1:
             raise UsageError(f"stop_at is a fraction of the roofline in (0, 1], not {stop_at}")
         seconds = parse_seconds(budget) if budget is not None else (None if trials is not None else DEFAULT_SECONDS)

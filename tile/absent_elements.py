@@ -12,7 +12,7 @@ from ..ir.buffer import load_parts
 from ..ir.checks.access_bounds import Access, proved
 from ..ir.node import Node, axes_of, const, make, pending, ref, walk
 from ..ir.operators import rebuild, substitute, substitute_on
-from ..ir.rewrite import fold_constants
+from ..ir.rewriter import fold_constants
 from .trace import Trace
 
 

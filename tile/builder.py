@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from ..ir import arguments as given
+from ..ir import builder_arguments as given
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType, DTypeLike, float32
 from ..ir.errors import KernelError

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from ..ir.buffer import Buffer
-from ..ir.checks.check import check_reads
+from ..ir.checks.structure_checks import check_reads
 from ..ir.checks.written_once import check_written_once
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
@@ -20,8 +20,8 @@ from ..ir.kernel import DecidedBlocks, Kernel
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
 from ..ir.normal_form import canonical, tidy
 from ..ir.operators import cast, logical, substitute, substitute_on, where
-from ..ir.rewrite import OtherAxes, in_place
-from ..ir.skippable import conjuncts
+from ..ir.rewriter import OtherAxes, in_place
+from ..ir.skipped_tiles import conjuncts
 from .absent_elements import identity_of, vanished
 from .builder import TileBuilder
 from .trace import LoopTrace, Step, TileStore, Trace
@@ -371,7 +371,7 @@ def _in_words(nests: TileNests, text: str) -> str:
 
 def _folded(raw: Kernel) -> Kernel:
     """The kernel with its chain of reductions as a fold, where it has one."""
-    from ..ir.online.rewrite import online
+    from ..ir.online.fold_rewrite import online
 
     found = online(raw)
     return found if isinstance(found, Kernel) else raw

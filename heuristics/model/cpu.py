@@ -17,7 +17,7 @@ from statistics import fmean
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_met, axes_of, walk
+from ...ir.node import Node, axes_of, ordered_axes, walk
 from ...opts.access import stride
 from ...opts.analysis.computed import all_contractions
 from ...opts.analysis.pages import buffer_bytes, is_far
@@ -225,7 +225,7 @@ class Traffic:
     def _reach(self, i: Node) -> list[tuple[str, float]]:
         """How far each part moves an index."""
         s, out = self.scheduled, []
-        for p in {q.name: q for a in axes_met(i) if a in s.plans for q in s.plans[a].parts}.values():
+        for p in {q.name: q for a in ordered_axes(i) if a in s.plans for q in s.plans[a].parts}.values():
             k = abs(s.terms(i).get(p.var, 1))
             if k < self.machine.caches.unbounded:
                 out.append((p.name, float(k * (p.trips - 1))))

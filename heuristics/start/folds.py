@@ -17,7 +17,7 @@ from ...ir.body import Fold, Reduce
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
-from ...ir.skippable import skippable
+from ...ir.skipped_tiles import skippable
 from ...opts.access import accesses
 from ...opts.analysis.structure import contiguous, extent, shared_axes, stageable_values
 from ...opts.defaults import fit, waste

@@ -12,9 +12,9 @@ from itertools import chain, islice
 from ...ir.body import Fold, Reduce, Value
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
-from ...ir.keyed import keyed
 from ...ir.node import DEAR as DEAR_OPERATORS
 from ...ir.node import Node, walk
+from ...ir.sums_by_key import keyed
 from ...opts.analysis.computed import all_contractions, computed_contraction
 from ...opts.analysis.products import products
 from ...opts.analysis.structure import Contraction, contiguous, extent, lane_axis, nests

@@ -164,7 +164,7 @@ def _whole(n: Node, v: Sequence[Array]) -> Array:
     """An operation of whole numbers at every point, which wraps as its type does."""
     import numpy as np
 
-    from ..evaluation.npmath import COUNTS, INTEGER
+    from ..evaluation.array_math import COUNTS, INTEGER
 
     if not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
         raise OpenIndexError

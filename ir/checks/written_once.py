@@ -7,15 +7,17 @@ the order of its axes, and the last write counts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
 from .. import index as ix
 from ..body import KernelBody, Store
 from ..errors import KernelError
-from ..node import Node, axes_of, const
+from ..node import Node, as_node, axes_of, axis, const, walk
 from ..node import axis as make_axis
 from ..operators import substitute
 from .access_bounds import EVERY, OpenIndexError, largest, value_at
@@ -24,13 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     Points = dict[Node, np.ndarray[Any, Any]]
-
-
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import count
-
-from ..node import Node, as_node, axis, walk
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..body import IDENTITY
 from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
-from .npmath import COUNTS, INTEGER, ProductLayout, contract, contract_exact, erf, floor_quotient, narrowed
+from .array_math import COUNTS, INTEGER, ProductLayout, contract, contract_exact, erf, floor_quotient, narrowed
 
 Array = np.ndarray[Any, Any]
 Quantity = Any

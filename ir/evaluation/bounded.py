@@ -34,7 +34,7 @@ from .error_bound import (
     total,
 )
 from .reference import SLACK
-from .stores import apart, unrounded
+from .stores import unrounded, writes_once
 from .values import factors_of
 
 
@@ -133,7 +133,7 @@ def _covers(s: Store) -> bool:
     sizes = [*s.buffer.shape, *(a.arg.extent for a in s.axes)]
     if s.mask is not None or s.combine is not None or not all(isinstance(n, int) for n in sizes):
         return False
-    return apart(s) or prod(s.buffer.shape) == prod(a.arg.extent for a in s.axes)
+    return writes_once(s) or prod(s.buffer.shape) == prod(a.arg.extent for a in s.axes)
 
 
 _SQUARES, _TERMS = "_squares", "_terms"

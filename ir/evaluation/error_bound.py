@@ -21,7 +21,7 @@ import numpy as np
 from ..dtypes import FORMATS, OVERFLOW, DType, bool_
 from ..node import PAIRED
 from .algebra import BINARY, UNARY, Algebra, Array, narrows
-from .npmath import COUNTS, INTEGER, ProductLayout, exp_error
+from .array_math import COUNTS, INTEGER, ProductLayout, exp_error
 
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()

@@ -9,27 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from .. import index as ix
 from ..body import Fold, Scan
+from ..buffer import Buffer
+from ..checks.operand_ranges import check_operands, highest, operand_ranges
 from ..errors import KernelError
 from ..kernel import Kernel
-from ..node import walk
+from ..node import Node, walk
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .algebra import Algebra
     from .dense import Env, Span
-
-    Array = np.ndarray[Any, Any]
-
-
-from typing import TYPE_CHECKING, Any
-
-from ..buffer import Buffer
-from ..checks.operand_ranges import check_operands, highest, operand_ranges
-from ..node import Node
-
-if TYPE_CHECKING:
-    import numpy as np
 
     Array = np.ndarray[Any, Any]
 
@@ -178,17 +168,17 @@ def evaluate_kinds(
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
     """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks
     of the elements for which any result is right, and of the zeros that may have either sign (None: none). See
-    `ir.evaluation.computed`.
+    `ir.evaluation.certain_results`.
 
     Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose. `slices`: only these parts
     of the outer axes are evaluated (`sampling.sampled_slices`)."""
     import numpy as np
 
-    from ..skippable import skippable
-    from .computed import Computed, either
+    from ..skipped_tiles import skip_conditions
+    from .certain_results import Computed, either
 
     folds = [item for item in kernel.body if isinstance(item, Fold)]
-    algebra = Computed(SLACK, any(skippable(f) for f in folds))
+    algebra = Computed(SLACK, any(skip_conditions(f) for f in folds))
     symbols = bind(kernel, inputs, vars or {}) if folds else {}
     tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
     runs = [run(kernel, inputs, vars or {}, algebra, t, threads, slices) for t in ((None, tiles) if folds else (None,))]
@@ -255,7 +245,7 @@ def run(
                 stores.run(mine, s, outputs[s.buffer.name], ranges)
 
     # threads may not write one element, nor in another order
-    threads = threads if all(stores.apart(s) for s in kernel.stores) else 1
+    threads = threads if all(stores.writes_once(s) for s in kernel.stores) else 1
     slices = _slices(kernel, env, threads) if slices is None else slices
     if threads == 1 or len(slices) == 1:
         for ranges in slices:

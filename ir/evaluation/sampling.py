@@ -1,15 +1,18 @@
-"""Parts of a large kernel's outer axes, for references that would take too long on its whole."""
+"""How much work a reference is, and parts of a large kernel's outer axes for references that would take too long on its whole."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..body import Store
+from ..body import Reduce, Store
 from ..dtypes import float32
 from ..kernel import Kernel
-from ..node import const, walk
+from ..node import Node, axes_of, const, walk
+from .values import as_written, factors_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,14 +20,6 @@ if TYPE_CHECKING:
     from .dense import Span
 
     Array = np.ndarray[Any, Any]
-
-
-from itertools import combinations
-from math import prod
-
-from ..body import Reduce
-from ..node import Node, axes_of
-from .values import as_written, factors_of
 
 RUN = 16
 """Consecutive places of a slice: twice the period of `measure.inputs`."""

@@ -65,7 +65,7 @@ def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None
     source = unrounded(store.expr).dtype
     if source is not out.dtype and not (source.is_float and out.dtype.is_float):
         q = algebra.cast(q, source, out.dtype)
-    if apart(store):
+    if writes_once(store):
         order, shape = [store.axes.index(i) for i in store.indices], out.shape
         key = tuple(slice(*spans[store.axes.index(i)]) for i in store.indices)
         if all(s.stop <= n for s, n in zip(key, shape, strict=True)):
@@ -87,7 +87,7 @@ def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None
         algebra.assign(out.state, at, full)
 
 
-def apart(store: Store) -> bool:
+def writes_once(store: Store) -> bool:
     """Whether every point writes an element of its own, the one at its axes in some order."""
     if store.mask is not None or store.combine is not None:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isqrt, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,10 @@ from ..body import Fold, Reduce, Scan, TupleScan, Value, names, tuple_scan
 from ..dtypes import DType
 from ..node import Node, axes_of, walk
 from .algebra import Array, Quantity
-from .computed import Kind, either
+from .array_math import ProductLayout
+from .certain_results import Kind, either
 from .dense import DenseContext, Env, Span, Stored
 from .error_bound import Pair
-from .npmath import ProductLayout
-
-if TYPE_CHECKING:
-    from .algebra import Quantity
-
-    Array = np.ndarray[Any, Any]
-
 
 LONG = 256
 """Steps up to which a scan is evaluated one after the other."""

@@ -13,7 +13,7 @@ from ..buffer import Buffer, Extent, loads
 from ..dtypes import index
 from ..kernel import Kernel
 from ..node import COMPARE, Node, as_node, axes_of, axis, const, make, walk
-from ..rewrite import OtherAxes, Rewriter
+from ..rewriter import OtherAxes, Rewriter
 
 # unread values ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from ..dtypes import DType, index, rounded
 from ..kernel import Kernel
 from ..node import COMMUTATIVE, Node, make, walk
 from ..operators import unary
-from ..rewrite import Rewriter
+from ..rewriter import Rewriter
 
 # window rows ------------------------------------------------------------------------------------------------------
 # Extremes of windows that are written out go row by row: the largest of 3 × 3 neighbours is the largest of three rows' largest.

@@ -2,7 +2,7 @@
 
 Attention is mostly written with one mask: scores of −∞ for keys that a query does not see, their maximum M, weights P
 = exp(s − M), and sums of P and P·v. For lowering and for the integer twin (which has no −∞) the weights are 0 there
-only if they say so, and only then a tile of masked keys is seen to do nothing (`skippable`). So such weights get the
+only if they say so, and only then a tile of masked keys is seen to do nothing (`skip_conditions`). So such weights get the
 mask as well, which changes no value, special ones included:
 
 * M is a number or +∞: exp(−∞ − M) is 0.
@@ -29,7 +29,7 @@ from ..functions import where
 from ..kernel import Kernel
 from ..node import Node, as_node, axes_of, const, walk
 from ..operators import substitute
-from ..skippable import conjuncts, threshold
+from ..skipped_tiles import conjuncts, threshold
 
 
 def mask_weights(kernel: Kernel) -> Kernel:

@@ -14,12 +14,12 @@ from .. import index as ix
 from ..body import Reduce, Value
 from ..buffer import load_parts
 from ..dtypes import DType, bool_, index, int16, int32, rounded, uint16, uint32
-from ..index import Interval, rests
+from ..index import Interval, split_remainders
 from ..integer_ranges import KernelRanges, exact, inside, interval, magnitude_of, ranges_of
 from ..kernel import Kernel
-from ..node import COMPARE, COUNTS, Node, const, make, of_data, pending, walk
+from ..node import COMPARE, COUNTS, Node, const, make, pending, reads_data, walk
 from ..operators import cast
-from ..rewrite import Rewriter
+from ..rewriter import Rewriter
 
 # index integers ---------------------------------------------------------------------------------------------
 # Whole numbers of 64 bits that are computed of data are indices to Tilewright, sums of terms with coefficients: here
@@ -34,7 +34,7 @@ def dear_data(n: Node) -> bool:
     """Whether an integer of 64 bits is computed of data by operators that cost much in so many bits (memoised)."""
     for m in pending(n, lambda m: "dear" in m._memo):
         inner = m.op not in ("load", "ref") and any(s._memo["dear"] for s in m.src)
-        m._memo["dear"] = inner or (m.op in _DEAR and m.dtype.is_int and m.dtype.size == 8 and of_data(m))
+        m._memo["dear"] = inner or (m.op in _DEAR and m.dtype.is_int and m.dtype.size == 8 and reads_data(m))
     return bool(n._memo["dear"])
 
 
@@ -63,7 +63,7 @@ def _divided(op: str, x: Node, by: int, types: Iterable[DType], done: Mapping[No
 
 
 def _sum(n: Node, to: DType, types: tuple[DType, ...], done: Mapping[Node, Node], of: Of) -> Node:
-    found, terms, c = rests(n)
+    found, terms, c = split_remainders(n)
     made: list[tuple[Node, int]] = []
     for quotient, times in found:
         rest = _divided("mod", quotient.src[0], quotient.arg, types, done, of) if quotient.src[0] in done else None
@@ -230,7 +230,7 @@ class Narrow(Rewriter):
         """An integer that fits `to`, in that type."""
         if n.op == "const":
             done[n] = const(n.arg, to)
-        elif n.dtype is index and not of_data(n):
+        elif n.dtype is index and not reads_data(n):
             if to.size == 4:  # (places that lanes shift by are simplified as what they are, and have no vectors of 16 bits)
                 done[n] = cast(self.go(n), to)
         elif n.dtype is index and (found := integer(n, to, (to,), done, self.range)) is not None:
@@ -271,7 +271,7 @@ class Narrow(Rewriter):
         to = pair[0] if inside(self.range(n), pair[0]) else pair[1]
         if op == "const":
             return const(rounded(n.arg, to), to)
-        if n.dtype is index and not of_data(n):
+        if n.dtype is index and not reads_data(n):
             return cast(self.go(n), to) if size == 4 and inside(self.range(n), to) else None
         if n.dtype is index and (of_index := integer(n, to, pair, done, self.range)) is not None:
             return of_index
@@ -387,7 +387,7 @@ def _sizes(n: Node) -> Iterator[int]:
             yield m.dtype.size
             mask = load_parts(m)[2] if m.op == "load" else None
             stack += [] if mask is None else [mask]
-        elif m.dtype is index and not of_data(m):  # (truths of places are packed: fewer steps than widening what is read)
+        elif m.dtype is index and not reads_data(m):  # (truths of places are packed: fewer steps than widening what is read)
             yield SHORT[0].size
         elif m.op != "const":
             stack += m.src

@@ -20,7 +20,7 @@ from ..body import BITWISE, IDENTITY
 from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
 from ..operators import arith, cast, integer, substitute
-from ..skippable import conjuncts
+from ..skipped_tiles import conjuncts
 from .anchors import INF, Anchor, Anchors, FoldState, Inseparable, factors, free, negation, product
 from .terms import Factor, Leaf, Term, added, body_of, conditions, converted, fewer_shifts, hidden_by, short, unmasked_weights, unshifted
 

@@ -22,10 +22,10 @@ from math import isfinite
 from .. import functions as F
 from ..dtypes import DType
 from ..node import Node, as_node, const, ref, walk
+from ..node_text import show
 from ..normal_form.masked_weights import sees_one
 from ..operators import cast, substitute
-from ..skippable import conjuncts
-from ..text import show
+from ..skipped_tiles import conjuncts
 from .anchors import INF, Anchor, FoldState, Mean, product
 
 
@@ -100,7 +100,7 @@ def joined(conditions: Iterable[Node]) -> Node | None:
 
 
 def _hidden(fs: Iterable[Factor]) -> list[Node]:
-    """The masks on indices alone outside of which weights are 0. What they hide is not read: tiles of it need not run (`skippable`)."""
+    """The masks on indices alone outside of which weights are 0. What they hide is not read: tiles of it need not run (`skip_conditions`)."""
     masks = (leaf.cond for f in fs for leaf in f.leaves() if leaf.kind == "weight" and leaf.cond is not None)
     return [m for m in masks if not any(n.op in ("load", "ref") for n in walk(m))]
 

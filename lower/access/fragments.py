@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of, axis
-from ...ir.skippable import conjuncts
+from ...ir.skipped_tiles import conjuncts
 from ...opts.axis_plan import AxisPlan, Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest

@@ -13,7 +13,7 @@ from ...ir.dtypes import bool_, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
-from ...ir.skippable import conjuncts
+from ...ir.skipped_tiles import conjuncts
 from ...opts.access import deinterleavable, transposable
 from ...program.builder import Builder
 from ...program.program import Mem, Val

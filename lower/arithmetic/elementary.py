@@ -13,7 +13,7 @@ import math
 
 from ...ir.dtypes import float32, float64
 from ...ir.errors import KernelError
-from ...ir.node import DEAR
+from ...ir.node import COSTLY_FLOATS
 from ...program.builder import Builder
 from ...program.program import Val
 from . import minimax, trigonometric
@@ -220,7 +220,7 @@ _EXPANSIONS = {
     "atan": trigonometric.atan,
 }
 NAMES = frozenset(_EXPANSIONS)
-EXPENSIVE = DEAR
+EXPENSIVE = COSTLY_FLOATS
 """What takes so long that computing it again, or letting memory wait meanwhile, is worth avoiding."""
 
 

@@ -10,8 +10,8 @@ from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.integer_ranges import whole
 from ...ir.node import Node, axes_of, const, sym
+from ...ir.node_text import order_key
 from ...ir.operators import substitute
-from ...ir.text import order_key
 from ...opts.analysis.ragged import LONG as WRITTEN
 from ...opts.analysis.ragged import conditions, known_before, scatters, sides, worth
 from ...opts.analysis.thresholds import cuttable, operations

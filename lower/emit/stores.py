@@ -11,7 +11,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, bool_, index
 from ...ir.node import Node, axes_of, const, walk
-from ...ir.skippable import conjuncts
+from ...ir.skipped_tiles import conjuncts
 from ...opts.access import stride
 from ...opts.analysis.masked_points import keeps_old
 from ...opts.lanes import Vectors

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.dtypes import index
-from ...ir.node import DEAR, Node, axes_of, walk
+from ...ir.node import COSTLY_FLOATS, Node, axes_of, walk
 
 _NONE = frozenset(("load", "ref", "cast", "const", "axis", "sym"))
 """What computes nothing."""
-_LONG = {**dict.fromkeys(DEAR, 12.0), "div": 4.0, "sqrt": 4.0}
+_LONG = {**dict.fromkeys(COSTLY_FLOATS, 12.0), "div": 4.0, "sqrt": 4.0}
 """What takes several instructions, in additions; the functions are polynomials."""
 
 

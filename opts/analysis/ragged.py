@@ -12,7 +12,7 @@ from ...ir.dtypes import index
 from ...ir.index import Interval
 from ...ir.integer_ranges import inside, value_range
 from ...ir.node import Node, axes_of, walk
-from ...ir.skippable import conjuncts
+from ...ir.skipped_tiles import conjuncts
 from ..axis_plan import Part
 from ..nests import Nest, identity
 from ..schedule import Scheduled

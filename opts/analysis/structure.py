@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
-from ...ir.node import DEAR, Node, axes_of, walk
+from ...ir.node import COSTLY_FLOATS, Node, axes_of, walk
 from ..access import accesses, strides_of
 from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
@@ -198,6 +198,6 @@ def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
             for n in walk(body):
                 if n.op == "ref" and n.arg == name:
                     uses += 2 if axes - axes_of(*n.src) else 1
-        if uses > 1 and any(n.op in DEAR or (n.op == "load" and axes_of(n) - shared) for n in walk(v.expr)):
+        if uses > 1 and any(n.op in COSTLY_FLOATS or (n.op == "load" and axes_of(n) - shared) for n in walk(v.expr)):
             out.append(name)
     return tuple(out)

@@ -15,7 +15,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of, walk
-from ...ir.skippable import conjuncts
+from ...ir.skipped_tiles import conjuncts
 from ..nests import Nest
 from ..schedule import Scheduled
 from .interior import interior, likely, quotients

@@ -9,7 +9,7 @@ from itertools import product
 
 from ...ir import index as ix
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_met, axes_of, const, walk
+from ...ir.node import Node, axes_of, const, ordered_axes, walk
 from ...ir.operators import substitute
 from ..nests import Nest
 from ..schedule import Scheduled
@@ -35,7 +35,7 @@ def share(s: Scheduled, nest: Nest) -> float:
     found = triangles(s, nest)
     if not found:
         return 1.0
-    axes = dict.fromkeys(a for c in found for a in axes_met(c))
+    axes = dict.fromkeys(a for c in found for a in ordered_axes(c))
     return min(1.0, _left(found) + sum(s.plans[a].block / (2 * max(1, ix.upper(a.arg.extent))) for a in axes))
 
 

@@ -16,7 +16,7 @@ from ...ir.buffer import Buffer, load, load_parts
 from ...ir.dtypes import float32, float64
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import DEAR, Node, axes_of, walk
+from ...ir.node import COSTLY_FLOATS, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..access import strides_of
@@ -51,7 +51,7 @@ def invariants(nest: Nest) -> tuple[Invariant, ...]:
     tight: dict[Node, bool] = {}
     alone: dict[Node, bool] = {}
     for n in walk(nest.expr):
-        mine = n.op in DEAR and n.dtype.is_float
+        mine = n.op in COSTLY_FLOATS and n.dtype.is_float
         dear[n] = mine or any(dear[s] for s in n.src)
         tight[n] = mine or any(tight[s] and axes_of(s) == axes_of(n) for s in n.src)
         alone[n] = n.op != "ref" and all(alone[s] for s in n.src)

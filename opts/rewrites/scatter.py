@@ -16,9 +16,9 @@ from ...ir.buffer import Buffer
 from ...ir.dtypes import DType, index
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.keyed import Keyed, keyed
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import cast, substitute
+from ...ir.sums_by_key import SumByKey, sums_by_key
 from ..analysis.totals import left, totals
 from ..kernel_parts import loaded, needed, renamed, store_roots
 from .rule import Named, RewriteRule, together
@@ -26,7 +26,7 @@ from .rule import Named, RewriteRule, together
 
 def scattered(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] | None:
     """(the sums `names`, added up at their keys; what is left and loads these). None where one is no such sum, or needs another."""
-    known = keyed(kernel)
+    known = sums_by_key(kernel)
     if not names or any(n not in known for n in names):
         return None
     sums = [v for v in kernel.body if isinstance(v, Value) and v.name in names]
@@ -55,7 +55,7 @@ def _kept(of: DType, to: DType) -> bool:
     return of.is_int and of is not index and of.size < to.size and (of.kind == "u" or to.kind == "i")
 
 
-def _store(k: Keyed, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -> Store:
+def _store(k: SumByKey, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -> Store:
     """The sum as a store that adds; `loops`: axes that sums over as many elements go through together."""
     v, reduced = k.value, k.value.reduce_axes
     shared = loops.setdefault(tuple(a.arg.extent for a in reduced), reduced)
@@ -88,7 +88,7 @@ def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
     names = tuple(name for name, _ in named)
     found = scattered(kernel, names)
     if found is None:
-        known = ", ".join(keyed(kernel)) or f"{kernel.name} has none"
+        known = ", ".join(sums_by_key(kernel)) or f"{kernel.name} has none"
         raise OptError(f"scatter of {', '.join(names)}: name sums of where(key == place, ..., 0) that do not need each other ({known})")
     return renamed(found[0], END), found[1]
 
@@ -96,7 +96,7 @@ def _kernels(kernel: Kernel, named: tuple[Named, ...]) -> tuple[Kernel, ...]:
 SCATTER = RewriteRule(
     name="scatter",
     kernels=_kernels,
-    proposals=lambda kernel, taken: together(keyed(kernel), taken),
+    proposals=lambda kernel, taken: together(sums_by_key(kernel), taken),
     processors="keys of threads would meet",
     written="REWRITE(sum, rule=scatter)",
     meaning="Add up a sum of `where(key == place, …, 0)` at the places that the keys say, by a phase before the rest: each element once, "

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...cache.keys import for_text
 from ...cache.objectives import TIME, objective
 from ...files.text import decoded
+from ...ir.argument_checks import LARGEST
 from ...ir.errors import OptError, TilewrightError, UsageError
-from ...ir.given import LARGEST
 from ...opts.opt import parse
 from .. import strategy as strategies
 from ..budget import parse_seconds

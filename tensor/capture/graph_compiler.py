@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.errors import OutOfTimeError
-from ...ir.rewrite import apart
+from ...ir.rewriter import without_aliases
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildPlace
 from ..fusion.call_list import CallList, KernelCall, call_list
@@ -75,7 +75,7 @@ def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOpti
             break
         assert k.kernel is not None
         try:
-            tune(apart(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
+            tune(without_aliases(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
         except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one
             continue
         done += 1
@@ -92,7 +92,7 @@ def tune_in_background(program: CompiledFunction, place: BuildPlace, options: Ji
         k = todo[i][0]
         program.change(k, looked_up_again(k, program.device, place))
 
-    return BackgroundTuner([apart(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
+    return BackgroundTuner([without_aliases(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
 
 
 # compiling ----------------------------------------------------------------------------------------------------------

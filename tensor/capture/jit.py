@@ -9,8 +9,8 @@ from functools import update_wrapper
 from typing import Any, Unpack, cast, overload
 
 from ...ir import index as ix
+from ...ir.argument_checks import check
 from ...ir.errors import UsageError
-from ...ir.given import check
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...log import logger

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, get_args
 
-from ...ir import given
+from ...ir import argument_checks
 from ...ir.errors import UsageError
 from ...plan import first_use
 from .call_arguments import CallLayout
@@ -53,9 +53,9 @@ class JitOptions:
         return first_use.wanted(self.check)
 
     def __post_init__(self) -> None:
-        given.one_of("jit", "tune", self.tune, MODES)
-        given.one_of("jit", "shapes", self.shapes, SHAPES)
-        given.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
+        argument_checks.one_of("jit", "tune", self.tune, MODES)
+        argument_checks.one_of("jit", "shapes", self.shapes, SHAPES)
+        argument_checks.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
         if self.device is not None and not isinstance(self.device, str):
             raise UsageError(f'jit(device={self.device!r}): give a device\'s name, such as "cpu"')
         object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))

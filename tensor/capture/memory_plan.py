@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...ir.errors import KernelError
-from ...ir.rewrite import in_place
+from ...ir.rewriter import in_place
 from ..fusion.call_list import Call, CallList, KernelCall, Place
 from .capture import ArraySource, CapturedGraph, CapturedState
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.dtypes import DType, bool_
 from ...ir.errors import KernelError
 from ...ir.evaluation.algebra import BINARY, UFUNC, UNARY
-from ...ir.evaluation.npmath import floor_quotient, narrowed
+from ...ir.evaluation.array_math import floor_quotient, narrowed
 from ...ir.node import Node
 from ..graph.index_checks import IndexMark
 from ..graph.index_maps import IndexMap

@@ -7,7 +7,7 @@ from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, 
 from tilewright.ir.functions import exp
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.normal_form import canonical, normalise
-from tilewright.ir.rewrite import apart, in_place, with_constants
+from tilewright.ir.rewriter import in_place, with_constants, without_aliases
 
 
 def made(write, dtype=float32, shape=(8, 6), more=0) -> Kernel:
@@ -28,9 +28,9 @@ def test_the_key_is_the_same_and_the_identity_another():
     over = in_place(kernel, {"y": "x"})
     assert canonical(over).hash == canonical(kernel).hash and canonical(over).identity != canonical(kernel).identity
     assert canonical(in_place(kernel, {"y": "w"})).identity != canonical(over).identity
-    assert canonical(apart(over)).identity == canonical(kernel).identity
+    assert canonical(without_aliases(over)).identity == canonical(kernel).identity
     assert [b.alias for b in normalise(over).outputs] == ["x"] and "out y: float32[8, 6], may lie in x" in kernel_text(over)
-    assert apart(kernel) is kernel and in_place(kernel, {}) is kernel
+    assert without_aliases(kernel) is kernel and in_place(kernel, {}) is kernel
 
 
 def test_values_are_looked_through():

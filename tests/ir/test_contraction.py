@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from tilewright.ir.evaluation.npmath import ProductLayout, _matrices, contract, contract_exact
+from tilewright.ir.evaluation.array_math import ProductLayout, _matrices, contract, contract_exact
 
 
 def drawn(r: random.Random) -> tuple[ProductLayout, list[int], list[int]]:

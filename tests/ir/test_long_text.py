@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir import KernelBuilder, Node, float32, int64
 from tilewright.ir import index as ix
-from tilewright.ir.text import LONGEST, order_key
+from tilewright.ir.node_text import LONGEST, order_key
 
 
 def test_what_is_shared_again_and_again_is_shown_in_part() -> None:

@@ -17,7 +17,7 @@ from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.normal_form.masked_weights import mask_weights
-from tilewright.ir.skippable import skippable
+from tilewright.ir.skipped_tiles import skip_conditions
 from tilewright.measure.inputs import generate_special
 
 SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}
@@ -25,7 +25,7 @@ SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}
 
 def skipped(kernel: Kernel) -> int:
     """How many conditions let tiles of the normal form be skipped."""
-    return len(skippable(next(i for i in normalise(kernel).body if isinstance(i, Fold))))
+    return len(skip_conditions(next(i for i in normalise(kernel).body if isinstance(i, Fold))))
 
 
 def window(i, j):

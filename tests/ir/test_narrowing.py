@@ -10,7 +10,7 @@ from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, leading_
 from tilewright.ir import index as ix
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.index import rests
+from tilewright.ir.index import split_remainders
 from tilewright.ir.integer_ranges import value_range
 from tilewright.ir.node import make, walk
 from tilewright.ir.normal_form import normalise
@@ -224,7 +224,7 @@ def test_rests_are_found_in_any_order_of_terms(turned: bool) -> None:
     terms, coefficients = (days, week), (1, -7)
     order = slice(None, None, -1) if turned else slice(None)
     n = make("sum", index, terms[order], (coefficients[order], 4))
-    assert rests(n) == ([(week, 1)], {}, 0) and value_range(n) == (0, 6)
+    assert split_remainders(n) == ([(week, 1)], {}, 0) and value_range(n) == (0, 6)
 
 
 NARROW_WRAPS: dict[str, Callable[[Node, Node], Node]] = {

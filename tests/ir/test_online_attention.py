@@ -11,7 +11,7 @@ from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.normal_form import canonical
-from tilewright.ir.skippable import skippable
+from tilewright.ir.skipped_tiles import skip_conditions
 
 B, H, S, D = 2, 2, 20, 5
 INF = float("inf")
@@ -116,7 +116,7 @@ def test_variants(name: str) -> None:
     kernel = folded(attention(score, lse=True))
     inputs = numbers(kernel, scale=2.0)
     agrees(kernel, inputs, reference(wide(inputs), expected))
-    assert len(skippable(fold_of(kernel))) == skipped
+    assert len(skip_conditions(fold_of(kernel))) == skipped
 
 
 @pytest.mark.parametrize("name", ["full", "causal"])
@@ -137,7 +137,7 @@ def test_ways_of_writing(name: str, how: dict[str, Any], ours: dict[str, Any]) -
     kernel = folded(attention(score, **how))
     inputs = numbers(kernel)
     agrees(kernel, inputs, {"y": reference(wide(inputs), expected, **ours)["y"]})
-    assert len(skippable(fold_of(kernel))) == skipped
+    assert len(skip_conditions(fold_of(kernel))) == skipped
 
 
 def test_without_a_maximum() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError, sym
 from tilewright.ir.normal_form import canonical, normalise
-from tilewright.ir.rewrite import resized
+from tilewright.ir.rewriter import resized
 
 
 @pytest.mark.parametrize("name, symbol, rest", [("matmul", "m", {"n": 8, "k": 5}), ("softmax", "n", {"m": 6}), ("cumsum", "n", {"m": 3})])

@@ -8,7 +8,7 @@ import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError
 from tilewright.ir.normal_form import canonical
-from tilewright.ir.rewrite import with_constants
+from tilewright.ir.rewriter import with_constants
 
 
 def constant(name: str) -> list[str]:

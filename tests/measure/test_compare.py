@@ -15,7 +15,7 @@ from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint8
-from tilewright.ir.evaluation.computed import OVERFLOW
+from tilewright.ir.evaluation.certain_results import OVERFLOW
 from tilewright.measure.checking import device_compare as device_compare
 from tilewright.measure.checking.compare import FirstOutputs
 from tilewright.measure.checking.device_compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted

@@ -9,9 +9,9 @@ from checks import check_compiled, check_floats, check_random_steps
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, OptError, const, float32, float64, int8, int16, int32, maximum, minimum, sym, uint8, uint64, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.keyed import keyed
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import cast
+from tilewright.ir.sums_by_key import sums_by_key
 from tilewright.opts import apply, parse
 from tilewright.opts.rewrites.scatter import scattered
 from tilewright.targets import named
@@ -103,7 +103,7 @@ def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
 @pytest.mark.parametrize("make", [equalised, zscores, joint, common])
 def test_random_steps_from_it_are_right(make: Any) -> None:
     kernel = make()
-    check_random_steps(kernel, parse([["REWRITE", name, {"rule": "scatter"}] for name in keyed(kernel)]), named("avx2"))
+    check_random_steps(kernel, parse([["REWRITE", name, {"rule": "scatter"}] for name in sums_by_key(kernel)]), named("avx2"))
 
 
 def test_each_element_is_added_once_at_its_key() -> None:
@@ -176,7 +176,7 @@ def test_stated_ranges_of_keys_are_not_relied_on() -> None:
 
 def test_places_that_a_type_has_twice_are_no_keys() -> None:
     """cast(v, int8) is -128 for place 128."""
-    assert keyed(zscores(g=100)) and not keyed(zscores(g=200, low=0, key=int8))
+    assert sums_by_key(zscores(g=100)) and not sums_by_key(zscores(g=200, low=0, key=int8))
 
 
 def test_what_is_no_such_sum_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_what_is_no_such_sum_is_refused() -> None:
     x, k = kb.input("x", (9, 5), float32), kb.input("k", (9,), int32, range=(0, 4))
     kb.store("y", float32, (5,), (v,), kb.sum("s", (v,), a, where(k[a].eq(cast(v, int32)), x[a, v], 0.0))[v] + 1.0)
     moving = normalise(kb.build())
-    assert not keyed(moving), "what is added depends on the place"
+    assert not sums_by_key(moving), "what is added depends on the place"
     with pytest.raises(OptError, match="other has none"):
         apply(moving, parse([["REWRITE", "s", {"rule": "scatter"}]]), named("avx2"))
     with pytest.raises(OptError, match="for processors"):

@@ -18,7 +18,7 @@ from tilewright.devices.cpu import executable
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.rewrite import in_place
+from tilewright.ir.rewriter import in_place
 from tilewright.plan import Artefacts, CompiledKernel, best
 
 SHAPE = {"m": 8, "n": 32, "k": 16}

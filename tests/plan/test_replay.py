@@ -17,7 +17,7 @@ from tilewright.devices.cpu.executable import FREE_ARENAS
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.rewrite import in_place
+from tilewright.ir.rewriter import in_place
 from tilewright.opts import opt
 from tilewright.plan import Artefacts, CompiledKernel, Replay, best
 

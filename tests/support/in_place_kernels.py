@@ -15,7 +15,7 @@ from tilewright.ir.dtypes import float32, int32
 from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.functions import exp, where
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.rewrite import in_place
+from tilewright.ir.rewriter import in_place
 from tilewright.lower import lower
 from tilewright.measure.checking.verify import check, expectations
 from tilewright.measure.inputs import generate, shape

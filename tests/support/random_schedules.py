@@ -12,7 +12,7 @@ from tilewright.heuristics import starts
 from tilewright.ir import KernelError, OptError, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.ir.rewrite import with_constants
+from tilewright.ir.rewriter import with_constants
 from tilewright.opts import Opts, apply, dumps, opt
 from tilewright.opts.actions import proposals
 from tilewright.opts.schedule import Scheduled

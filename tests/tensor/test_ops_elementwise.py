@@ -10,7 +10,7 @@ import pytest
 from tilewright import Tensor, jit, xp
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.ir.errors import KernelError, UsageError
-from tilewright.ir.evaluation.npmath import floor_quotient
+from tilewright.ir.evaluation.array_math import floor_quotient
 
 from tests.tensor.agree import Agree
 

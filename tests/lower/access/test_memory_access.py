@@ -22,7 +22,7 @@ from tilewright.ir.buffer import Extent
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import sym
 from tilewright.ir.normal_form import normalise
-from tilewright.ir.rewrite import apart, in_place
+from tilewright.ir.rewriter import in_place, without_aliases
 from tilewright.lower import lower
 from tilewright.lower.access.memory_access import _at_lanes
 from tilewright.measure.inputs import generate
@@ -456,7 +456,7 @@ def test_c_is_right_in_place():
 
 def unchecked(kernel: Kernel, alias: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """A kernel in place although that is refused."""
-    monkeypatch.setattr("tilewright.ir.checks.check.check_aliases", lambda _: None)
+    monkeypatch.setattr("tilewright.ir.checks.structure_checks.check_aliases", lambda _: None)
     return in_place(kernel, alias)
 
 
@@ -491,7 +491,7 @@ def test_a_kept_value_does_not_wait_in_the_output():
     kernel = normalise(KERNELS["expensive"](16, 64))
     target, opts = targets.named("cascadelake"), (opt("STAGE", "e", at="m"),)
     check_in_place_twin(kernel, opts, target, {}, 1)
-    own = apart(kernel)
+    own = without_aliases(kernel)
     assert lower(apply(kernel, opts, target)).scratch > lower(apply(own, opts, target)).scratch
 
 
@@ -502,5 +502,5 @@ def test_parameters_that_may_share_memory_promise_nothing():
         ("restrict", replace(targets.host(), lang="c")),
         ("restrict", targets.named("sm_90a")),
     ):
-        texts = [render(lower(apply(k, (), target)), target).text for k in (kernel, apart(kernel))]
+        texts = [render(lower(apply(k, (), target)), target).text for k in (kernel, without_aliases(kernel))]
         assert texts[0].count(lang) == texts[1].count(lang) - 2, target.name

@@ -31,7 +31,7 @@ from tilewright.ir import (
 )
 from tilewright.ir import functions as f
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.evaluation.npmath import floor_quotient
+from tilewright.ir.evaluation.array_math import floor_quotient
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import parse
 from tilewright.plan import best

@@ -10,7 +10,7 @@ import pytest
 from tilewright import targets
 from tilewright.interp import run
 from tilewright.ir import Kernel, KernelBuilder, Node, cos, dtype, exp, expm1, log, log1p, sin, sqrt, tan
-from tilewright.ir.rewrite import in_place
+from tilewright.ir.rewriter import in_place
 from tilewright.lower import lower
 from tilewright.opts import Opt
 from tilewright.opts import apply as schedule

@@ -22,7 +22,7 @@ from tilewright.ir.dtypes import int8
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
-from tilewright.ir.skippable import skippable, threshold
+from tilewright.ir.skipped_tiles import skip_conditions, threshold
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
@@ -449,6 +449,6 @@ def test_a_place_that_its_type_does_not_hold_is_no_limit(keys: int, skipped: boo
     kb.store("y", float32, (1,), (), total[()], indices=(0,))
     kernel = kb.build()
     fold = next(item for item in kernel.body if isinstance(item, Fold))
-    (cond,) = skippable(fold)
+    (cond,) = skip_conditions(fold)
     assert (threshold(cond, fold.axis) is not None) == skipped
     check_floats(kernel, parse([["TILE", "n", 16]]), TARGET)

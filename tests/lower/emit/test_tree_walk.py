@@ -14,7 +14,7 @@ from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import evaluate, evaluate_kinds
 from tilewright.ir.normal_form import normalise
-from tilewright.ir.skippable import skippable
+from tilewright.ir.skipped_tiles import skip_conditions
 from tilewright.lower import lower
 from tilewright.lower.emit.tree_walk import Merge
 from tilewright.measure.inputs import generate, generate_special
@@ -162,7 +162,7 @@ PLAIN = [{}, {"finite": False}, {"filled": True}, {"seen": lambda i, j: (j <= i)
 @pytest.mark.parametrize("how", PLAIN, ids=["clamped", "bare", "filled", "window"])
 def test_the_twin_of_one_mask_agrees(how, opts):
     kernel = normalise(plain(**how))
-    assert skippable(next(i for i in kernel.body if isinstance(i, Fold)))
+    assert skip_conditions(next(i for i in kernel.body if isinstance(i, Fold)))
     check_twin(kernel, parse(opts), TARGET_SKIPPED_TILES)
 
 

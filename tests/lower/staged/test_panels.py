@@ -12,7 +12,7 @@ from tilewright.heuristics.start.contractions import packed_once
 from tilewright.interp import run
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.normal_form import normalise
-from tilewright.ir.rewrite import with_constants
+from tilewright.ir.rewriter import with_constants
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import Opts, apply, nest_lines, opt

@@ -209,7 +209,7 @@ class _Resize(Rewriter):
 def in_place(kernel: Kernel, aliases: Mapping[str, str]) -> Kernel:
     """`kernel` with outputs (by name) that may share the memory of the inputs that they are mapped to: the very same
     memory, or none of it. Its key stays what it is. Raises KernelError for a name that is not an output, and where an
-    output cannot be written in place (`ir.checks.check`)."""
+    output cannot be written in place (`ir.checks.structure_checks`)."""
     outputs = {b.name: b for b in kernel.outputs}
     for name in aliases:
         if name not in outputs:
@@ -217,7 +217,7 @@ def in_place(kernel: Kernel, aliases: Mapping[str, str]) -> Kernel:
     return _with(kernel, {outputs[o]: replace(outputs[o], alias=i) for o, i in aliases.items()})
 
 
-def apart(kernel: Kernel) -> Kernel:
+def without_aliases(kernel: Kernel) -> Kernel:
     """`kernel` with memory of its own for every output; what is tuned, and what the cache knows."""
     return _with(kernel, {b: replace(b, alias="") for b in kernel.outputs if b.alias})
 

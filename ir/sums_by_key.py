@@ -12,11 +12,11 @@ from .dtypes import bool_, index
 from .kernel import Kernel
 from .node import Node, axes_of, const
 from .operators import cast
-from .skippable import conjuncts
+from .skipped_tiles import conjuncts
 
 
 @dataclass(frozen=True)
-class Keyed:
+class SumByKey:
     """A sum `value` of `part` over those points where `keys` (of some axes of the result) are the places along these, and the `conditions`
     hold."""
 
@@ -26,7 +26,7 @@ class Keyed:
     conditions: tuple[Node, ...]
 
 
-def keyed(kernel: Kernel) -> dict[str, Keyed]:
+def sums_by_key(kernel: Kernel) -> dict[str, SumByKey]:
     """Such sums of a kernel, by name."""
     found = {}
     for v in kernel.body:
@@ -37,7 +37,7 @@ def keyed(kernel: Kernel) -> dict[str, Keyed]:
     return found
 
 
-def _keyed(v: Value, e: Node) -> Keyed | None:
+def _keyed(v: Value, e: Node) -> SumByKey | None:
     said = _counted(e)
     if said is None:
         return None
@@ -52,7 +52,7 @@ def _keyed(v: Value, e: Node) -> Keyed | None:
             keys[place[0]] = place[1]
     if not keys or not axes_of(part, *others, *keys.values()).isdisjoint(keys):
         return None
-    return Keyed(v, keys, part, tuple(others))
+    return SumByKey(v, keys, part, tuple(others))
 
 
 def _counted(e: Node) -> tuple[Node, Node] | None:

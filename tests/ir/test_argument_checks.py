@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright
-from tilewright.ir import given
+from tilewright.ir import argument_checks
 from tilewright.ir.errors import CacheMiss, TilewrightError, UsageError
 from tilewright.tensor.capture.jit_options import JitSettings
 
@@ -113,4 +113,4 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
         tune(**right, random_seed=np.int64(1), allow="downconvert", objective=["time"], vars={}, study=None, stop_at=1)
     with pytest.raises(CacheMiss):
         best(allow=("downconvert",), cache=str(tmp_path / "c.db"), start="quick")
-    assert set(given.NEVER_NONE) <= set(given.WANTED)
+    assert set(argument_checks.NEVER_NONE) <= set(argument_checks.WANTED)

@@ -4,7 +4,7 @@ from tilewright import kernels
 from tilewright.ir import KernelBuilder, float32, maximum, where
 from tilewright.ir.body import Fold
 from tilewright.ir.cost import cost
-from tilewright.ir.skippable import conditions, skippable, threshold
+from tilewright.ir.skipped_tiles import conditions, skip_conditions, threshold
 
 
 def fold_of(kernel):
@@ -23,23 +23,23 @@ def maxima(body):
 
 
 def test_a_causal_mask_and_both_sides_of_a_window():
-    assert [repr(c) for c in skippable(fold_of(kernels.make("attention")))] == ["(key <= row)"]
-    assert [repr(c) for c in skippable(fold_of(kernels.make("attention_dq")))] == ["(key <= row)"]
-    assert [repr(c) for c in skippable(fold_of(kernels.make("attention_dkv")))] == ["(key <= row)"]
-    assert len(skippable(fold_of(kernels.make("attention_window")))) == 2
-    assert skippable(fold_of(kernels.make("attention_full"))) == ()
+    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention")))] == ["(key <= row)"]
+    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention_dq")))] == ["(key <= row)"]
+    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention_dkv")))] == ["(key <= row)"]
+    assert len(skip_conditions(fold_of(kernels.make("attention_window")))) == 2
+    assert skip_conditions(fold_of(kernels.make("attention_full"))) == ()
 
 
 def test_what_is_masked_must_not_change_the_state():
-    assert len(skippable(fold_of(maxima(lambda x, i, j: where(j <= i, x[i, j], float("-inf")))))) == 1
+    assert len(skip_conditions(fold_of(maxima(lambda x, i, j: where(j <= i, x[i, j], float("-inf")))))) == 1
     for other in (0.0, float("inf")):
         kernel = maxima(lambda x, i, j, other=other: where(j <= i, x[i, j], other))
-        assert skippable(fold_of(kernel)) == () and len(conditions(fold_of(kernel))) == 1
+        assert skip_conditions(fold_of(kernel)) == () and len(conditions(fold_of(kernel))) == 1
 
 
 def test_one_of_two_alternatives_is_not_enough():
     kernel = maxima(lambda x, i, j: maximum(where(j <= i, x[i, j], float("-inf")), where(j < 3, x[i, j], float("-inf"))))
-    assert len(conditions(fold_of(kernel))) == 2 and skippable(fold_of(kernel)) == ()
+    assert len(conditions(fold_of(kernel))) == 2 and skip_conditions(fold_of(kernel)) == ()
 
 
 def test_thresholds():

@@ -17,8 +17,8 @@ from ..dtypes import OVERFLOW, DType, bool_
 from ..functions import SINE_END
 from ..node import PAIRED
 from .algebra import Algebra, Array, narrows
+from .array_math import ProductLayout, contract, narrowed
 from .error_bound import Errors, Pair, beyond, or_zero
-from .npmath import ProductLayout, contract, narrowed
 
 Mask = Array | None
 """Booleans of the value's shape; None: false everywhere."""
@@ -112,7 +112,7 @@ _DISTINCT = ("exp", "expm1", "div", "cast")
 
 
 class Kinds(Algebra):
-    """float64 with a running error and doubts. `skips`: a product with a factor that is known to be 0 may be left out (`ir.skippable`)."""
+    """float64 with a running error and doubts. `skips`: a product with a factor that is known to be 0 may be left out (`ir.skipped_tiles`)."""
 
     in_order = True
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from . import index as ix
 from .body import Fold, Reduce
 from .dtypes import index
-from .node import Node, axes_met, axes_of, const, walk
+from .node import Node, axes_of, const, ordered_axes, walk
 from .operators import cast, substitute
 
 
@@ -43,7 +43,7 @@ def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
 
 
 @lru_cache(maxsize=64)
-def skippable(fold: Fold) -> tuple[Node, ...]:
+def skip_conditions(fold: Fold) -> tuple[Node, ...]:
     """Those of `conditions` (over `fold.axis`) without which the block's state is the identity: a tile in which one
     holds nowhere need not run."""
     return tuple(c for c, sites in conditions(fold).items() if _is_identity(fold, dict.fromkeys(sites, const(False))))
@@ -79,7 +79,7 @@ def _place(n: Node) -> Node | None:
 
 
 def _sites(fold: Fold, node: Node) -> list[Node]:
-    return [a for a in axes_met(node) if a.arg.family == fold.axis.arg.family]
+    return [a for a in ordered_axes(node) if a.arg.family == fold.axis.arg.family]
 
 
 def _is_identity(fold: Fold, false: dict[Node, Node]) -> bool:
