@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
-from ..ir import argument_checks as arguments
+from ..ir import argument_checks
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
-from ..ir.rewriter import apart, resized
+from ..ir.rewriter import resized, without_aliases
 from ..log import logger
 from . import first_use
 from .artefacts import Artefacts
@@ -101,7 +101,7 @@ def best(
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
-    arguments.check_all("best", locals(), start=get_args(Choice))
+    argument_checks.check_all("best", locals(), start=get_args(Choice))
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
@@ -125,7 +125,7 @@ def best(
         return _looked_up(kernel, numbers, ask, exact_only)
     if exact_only:
         raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
-    plan = plan_of_opts(apart(kernel), parse(opts), place, threads, policy)
+    plan = plan_of_opts(without_aliases(kernel), parse(opts), place, threads, policy)
     built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
     return CompiledKernel(kernel, plan, built, _loaded(place, built, threads))
 
@@ -150,7 +150,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
     """The best of what the cache and the start schedules have that this machine can load."""
     place = ask.place
     failed: list[tuple[Opt, ...]] = []
-    known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
+    known = without_aliases(kernel)  # what was tuned: rows remember the source without outputs in place
     about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "start": ask.start}
     about |= {"objective": ask.objective, "scratch_limit": ask.scratch_limit}
     least: int | None = None

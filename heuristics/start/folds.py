@@ -17,7 +17,7 @@ from ...ir.body import Fold, Reduce
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
-from ...ir.skipped_tiles import skippable
+from ...ir.skipped_tiles import skip_conditions
 from ...opts.access import accesses
 from ...opts.analysis.structure import contiguous, extent, shared_axes, stageable_values
 from ...opts.defaults import fit, waste
@@ -176,7 +176,7 @@ def _single_rows(
     heads = _sharing(item.nests, shared) if row is None else _together(row, few)
     together = math.prod(n for _, n in heads)
     grid = [opt("PARALLEL", a.arg.name) for a in shared]
-    tiles = [extent(axis), *(KEY_TILES if together > 1 or skippable(item.fold) or _read_twice(item) else ())]
+    tiles = [extent(axis), *(KEY_TILES if together > 1 or skip_conditions(item.fold) or _read_twice(item) else ())]
     for keys, vectors in SHAPES if together > 1 else STREAMED:
         if together * keys * vectors + keys > target.registers:
             continue

@@ -12,9 +12,9 @@ from itertools import chain, islice
 from ...ir.body import Fold, Reduce, Value
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
-from ...ir.node import DEAR as DEAR_OPERATORS
+from ...ir.node import COSTLY_FLOATS as DEAR_OPERATORS
 from ...ir.node import Node, walk
-from ...ir.sums_by_key import keyed
+from ...ir.sums_by_key import sums_by_key
 from ...opts.analysis.computed import all_contractions, computed_contraction
 from ...opts.analysis.products import products
 from ...opts.analysis.structure import Contraction, contiguous, extent, lane_axis, nests
@@ -302,7 +302,7 @@ def pushes(trials: Trials) -> Opts:
 
 def by_keys(trials: Trials) -> Opts:
     """Options that add up sums at the places that keys say."""
-    return _together(trials, "scatter", keyed)
+    return _together(trials, "scatter", sums_by_key)
 
 
 def _together(trials: Trials, rule: str, found: Callable[[Kernel], Iterable[str]]) -> Opts:
