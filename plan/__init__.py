@@ -1,6 +1,6 @@
 """Plans: which schedule a kernel runs with, and its compiled form. `best` is what users call, `compile` what searches call."""
 
-from .arguments import empty
+from .array_arguments import empty
 from .artefacts import Artefacts, Built, Rendered
 from .compile import build, compile, render
 from .compiled_kernel import BucketedKernel, CompiledKernel

@@ -13,7 +13,7 @@ from ..ir import html_text
 from ..ir.checks.operand_ranges import check_operands, highest, operand_ranges
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
-from .arguments import Binder, address, viewed
+from .array_arguments import Binder, address, viewed
 from .copying_executable import Copying
 from .resolve import Origin, Plan
 
@@ -170,7 +170,7 @@ class CompiledKernel:
         self.kernel, self.plan, self.built = kernel, plan, built
         self._executable = executable
         self.checked = plan.origin == "exact"
-        """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use`)."""
+        """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use_check`)."""
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None

@@ -16,11 +16,11 @@ from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
-from . import first_use
 from .artefacts import Artefacts
 from .compile import build, render
 from .compiled_kernel import BucketedKernel, CompiledKernel, divided
 from .copying_executable import Copying
+from .first_use_check import FirstUse, passed, wanted
 from .resolve import UNPIN, Choice, plan_of_opts, resolve
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def best(
     "dynamic-energy" or "scratch" asks for what a search with that objective found, or for that end of a front; of two ("time,scratch") the
     fastest of the front is taken. `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where
     none is known. `check` (default: whether TILEWRIGHT_CHECK is 1): a schedule that nobody measured for this kernel is compared with the
-    float64 reference before it answers (`plan.first_use`); one that is wrong is recorded so, with a FirstUseWarning, and the next answers.
+    float64 reference before it answers (`plan.first_use_check`); one that is wrong is recorded so, with a FirstUseWarning, and the next answers.
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
@@ -119,7 +119,7 @@ def best(
     if scratch_limit is not None and opts is not None:
         raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
-    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, start, allow, aim, scratch_limit, first_use.wanted(check))
+    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, start, allow, aim, scratch_limit, wanted(check))
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
         return _looked_up(kernel, numbers, ask, exact_only)
@@ -171,7 +171,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 continue
             built = build(code, place, ask.store)
             executable = _loaded(place, built, ask.threads)
-            if ask.check and not first_use.passed(first_use.FirstUse(kernel, plan, built, executable, place, ask.cache, ask.store)):
+            if ask.check and not passed(FirstUse(kernel, plan, built, executable, place, ask.cache, ask.store)):
                 failed.append(plan.opts)
                 continue
             compiled = CompiledKernel(kernel, plan, built, executable)

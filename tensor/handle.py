@@ -11,7 +11,7 @@ from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
-from .graph.node import TensorNode, constant_of
+from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
 from .leaves import from_data, from_numpy, leaf

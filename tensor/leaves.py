@@ -8,7 +8,7 @@ from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import captured, plain
-from .graph.node import TensorNode, make
+from .graph.nodes import TensorNode, make
 from .graph.primitives import const
 from .graph.promotion import DEFAULT_FLOAT, default_of
 from .graph.source_lines import user_line, with_line

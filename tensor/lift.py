@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import holds, plain
-from .graph.node import TensorNode
+from .graph.nodes import TensorNode
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle

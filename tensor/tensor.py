@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
-from .graph.node import Slot, make
+from .graph.nodes import Slot, make
 from .graph.primitives import rounded
 from .graph.symbolic_sizes import SymbolicSize, size
 from .handle import TensorHandle, node_of

@@ -1,7 +1,7 @@
 """Kernels in tiles: a grid of cells, blocks of arrays as tiles, loops over blocks. See docs/tiles.md."""
 
-from .builder import TileBuilder
-from .functions import (
+from .tile_builder import TileBuilder
+from .tile_functions import (
     absolute,
     cdiv,
     ceil,
@@ -30,7 +30,7 @@ from .functions import (
     trunc,
     where,
 )
-from .kernel import TileKernel, kernel
+from .tile_kernel import TileKernel, kernel
 from .value import Tile
 
 __all__ = [

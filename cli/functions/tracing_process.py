@@ -27,7 +27,7 @@ from ...kernels import split_path
 from ...kernels.user_process import function_of, namespace_of, serve
 
 if TYPE_CHECKING:
-    from ...tensor.graph.node import TensorNode
+    from ...tensor.graph.nodes import TensorNode
 
 
 SHAPE_HELP = "--shape x=64x128,float32"

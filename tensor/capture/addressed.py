@@ -12,7 +12,7 @@ from ...ir.dtypes import DTypeLike
 from ...ir.dtypes import dtype as dtype_of
 from ..graph.captured_numbers import NumberTape
 from ..graph.index_maps import Shape
-from ..graph.node import Slot, make
+from ..graph.nodes import Slot, make
 from ..running.current_capture import Capture, capturing
 from ..tensor import Tensor
 from ..trees import flatten

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
-from ..graph.node import HostCall
+from ..graph.nodes import HostCall
 from ..running import buffers
 from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, adopted, made
 from ..running.observers import WATCH, timed

@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
-from ..graph.node import HostCall, Slot, TensorNode, make, walk
+from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
 from ..running.buffers import BufferCell, TensorBuffer
 from ..running.current_capture import Capture, SizeCheck, capturing, outside
 from ..running.realise import realise

@@ -11,7 +11,7 @@ from ...ir.errors import UsageError
 from ...ir.index import upper
 from ...ir.node import Node
 from ...search.background import BackgroundTuner
-from ..graph.node import leaf
+from ..graph.nodes import leaf
 from ..graph.source_lines import Line, at, user_line, with_line
 from ..graph.symbolic_sizes import concrete
 from ..running import buffers

@@ -13,12 +13,12 @@ from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildPlace
 from ..fusion.call_list import CallList, KernelCall, call_list
 from ..graph.index_checks import check_of
-from ..graph.node import interned_in
+from ..graph.nodes import interned_in
 from ..running.buffers import BufferSpec
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from ..running.realise import detached
-from . import warm_start as warm
+from . import graph_records as warm
 from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .compiled_function import CompiledFunction

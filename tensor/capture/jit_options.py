@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from ...ir import argument_checks
 from ...ir.errors import UsageError
-from ...plan import first_use
+from ...plan.first_use_check import wanted
 from .call_arguments import CallLayout
 
 TuneMode = Literal["use", "require", "record", "tune", "background"]
@@ -50,7 +50,7 @@ class JitOptions:
     @property
     def checks(self) -> bool:
         """Whether schedules that nobody measured are checked before they answer."""
-        return first_use.wanted(self.check)
+        return wanted(self.check)
 
     def __post_init__(self) -> None:
         argument_checks.one_of("jit", "tune", self.tune, MODES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import CacheMiss
 from ...search.parallel_builds import BuildPlace, build_ahead
 from ..fusion.call_list import Call, KernelCall
-from ..partition.cost import Rule
+from ..partition.store_rules import Rule
 from ..running.compiled_kernels import ProgramKey, forget, keep, key_of_program, known
 from ..running.observers import timed
 from .jit_options import JitOptions

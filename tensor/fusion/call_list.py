@@ -19,7 +19,7 @@ from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
 from ...ir.online.fold_rewrite import NoFold, compares, online
 from .. import partition as P
-from ..graph.node import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
+from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast
 from ..graph.source_lines import Line, at
 from ..graph.symbolic_sizes import extents

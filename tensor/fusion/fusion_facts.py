@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...ir.cost import cost
-from ..graph.node import FROM_OUTSIDE, TensorNode
+from ..graph.nodes import FROM_OUTSIDE, TensorNode
 from ..graph.source_lines import show
 from ..partition.heads import is_contraction
 from .call_list import CallList, KernelCall, NumpyCall

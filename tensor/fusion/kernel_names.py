@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...ir.node import axes_of
-from ..graph.node import TensorNode, constant_of, walk
+from ..graph.nodes import TensorNode, constant_of, walk
 from ..partition.heads import is_contraction
 
 MOST = 5

@@ -22,7 +22,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import COMPARE, UNARY, Node, const
 from ..graph import index_maps as maps
 from ..graph.index_maps import Indices, Shape
-from ..graph.node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
+from ..graph.nodes import Gathered, Loaded, Scattered, TensorNode, range_of, walk
 from ..graph.symbolic_sizes import axis, extent, extents, number
 from ..partition.loop_axes import Splits, loops_of, split_axes, whole
 from .kernel_names import inside, kernel_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..graph.node import Mark, OwnGradient, TensorNode, make, walk
+from ..graph.nodes import Mark, OwnGradient, TensorNode, make, walk
 from ..graph.primitives import after
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ..graph import primitives as P
-from ..graph.node import Mark, OpenArgument, TensorNode
+from ..graph.nodes import Mark, OpenArgument, TensorNode
 from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import UsageError
-from ..graph.node import STOP, OpenArgument, OwnGradient, TensorNode, make, walk
+from ..graph.nodes import STOP, OpenArgument, OwnGradient, TensorNode, make, walk
 from ..graph.primitives import const
 from ..graph.source_lines import at
 from .checkpoint import CheckpointRegion, again

@@ -14,7 +14,7 @@ from ...ir.node import Node
 from ...ir.operators import logical
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap
-from ..graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode, constant_of
+from ..graph.nodes import Gathered, HostCall, Loaded, Scattered, TensorNode, constant_of
 from ..graph.primitives import as_typed, cast, elementwise, gather, iota, reduce, reshape, scan, scatter, view
 from ..graph.source_lines import at
 from ..graph.symbolic_sizes import extent

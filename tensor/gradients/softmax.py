@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap
-from ..graph.node import TensorNode, constant_of
+from ..graph.nodes import TensorNode, constant_of
 from ..graph.primitives import reduce, view
 from ..ops.elementwise import choose, exp, log
 from ..partition.heads import is_contraction, varies

@@ -20,7 +20,7 @@ from ...ir.node import Node, axes_of, const
 from ...ir.operators import logical, substitute
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap, Indices, Shape
-from ..graph.node import Scattered, TensorNode, constant_of
+from ..graph.nodes import Scattered, TensorNode, constant_of
 from ..graph.primitives import const as constant
 from ..graph.primitives import elementwise, reduce, reshape, scatter, view
 from ..graph.symbolic_sizes import axis, size_of

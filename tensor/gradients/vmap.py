@@ -13,7 +13,7 @@ from ...ir.operators import substitute
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.index_maps import IndexMap, Shape
-from ..graph.node import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, make, walk
+from ..graph.nodes import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, make, walk
 from ..tensor import Tensor
 from ..trees import flatten, unflatten
 from .checkpoint import rebuild

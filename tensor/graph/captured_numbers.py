@@ -15,7 +15,7 @@ from math import copysign
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType, bool_
-from .node import Slot, TensorNode, make
+from .nodes import Slot, TensorNode, make
 
 if TYPE_CHECKING:
     _Base = float  # for the checker they are numbers: they compute alike

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
 from ...ir.errors import OutOfRangeError
-from .node import HostCall, TensorNode, walk
+from .nodes import HostCall, TensorNode, walk
 from .primitives import cast, const, elementwise, host, marked, reduce
 from .source_lines import Line, at, user_line
 from .symbolic_sizes import SymbolicSize, below, most, symbolic

@@ -11,7 +11,7 @@ from ...ir.errors import KernelError, UsageError
 from . import index_maps as maps
 from .captured_numbers import captured, parameter, plain
 from .index_maps import IndexMap, Shape
-from .node import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, install, make
+from .nodes import STOP, Gathered, HostCall, Mark, OwnGradient, Scattered, TensorNode, constant_of, install, make
 from .symbolic_sizes import SymbolicSize, symbolic
 
 # simplify ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ...ir import index as ix
 from ...ir.dtypes import DType, bool_
 from ...ir.index import BIG, Interval, integer_bounds
 from ...ir.integer_ranges import inside, whole
-from .node import Mark, TensorNode, range_of, walk
+from .nodes import Mark, TensorNode, range_of, walk
 from .symbolic_sizes import most, number
 
 NOTHING = (-BIG, BIG)

@@ -17,7 +17,7 @@ from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import as_typed, cast, const, expand, reduce, reshape, view, with_gradient
 from ..graph.promotion import promote
 from .creation import all_of, along

@@ -12,7 +12,7 @@ from ...ir.dtypes import DTypeLike, bool_, float64, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.index_maps import Shape
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, const, expand, iota, reshape, rounded
 from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size

@@ -11,7 +11,7 @@ from string import ascii_letters
 
 from ...ir.errors import UsageError
 from ..graph import index_maps as maps
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, expand, reduce, reshape, view
 from ..graph.promotion import promote
 from ..graph.symbolic_sizes import product

@@ -13,7 +13,7 @@ from ...ir.dtypes import DType, bool_, float64, int8
 from ...ir.errors import UsageError
 from ..graph.captured_numbers import whole
 from ..graph.index_maps import Shape
-from ..graph.node import HostCall, TensorNode, constant_of
+from ..graph.nodes import HostCall, TensorNode, constant_of
 from ..graph.primitives import as_typed, cast, const, elementwise, expand, host, number, rounded, with_gradient
 from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
 

@@ -20,7 +20,7 @@ from ..graph import index_maps as maps
 from ..graph.captured_numbers import plain
 from ..graph.index_checks import IndexMark, checked
 from ..graph.index_maps import Shape
-from ..graph.node import Gathered, Loaded, Scattered, TensorNode
+from ..graph.nodes import Gathered, Loaded, Scattered, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, rounded, scatter, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, below, int_size, number, symbolic

@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
-from ..graph.node import Gathered, Loaded, TensorNode
+from ..graph.nodes import Gathered, Loaded, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size, symbolic

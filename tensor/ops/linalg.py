@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...ir.dtypes import DTypeLike, int64
 from ...ir.errors import UsageError
 from ..graph.index_maps import Shape
-from ..graph.node import HostCall, TensorNode
+from ..graph.nodes import HostCall, TensorNode
 from ..graph.primitives import cast, expand, host, reduce, reshape, with_gradient
 from ..graph.promotion import promote, to_float
 from .creation import eye

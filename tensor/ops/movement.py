@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import expand, view
 from ..graph.primitives import reshape as _reshape
 from ..graph.symbolic_sizes import SymbolicSize

@@ -9,7 +9,7 @@ from math import prod
 
 from ...ir.dtypes import float16, int64
 from ...ir.errors import UsageError
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient, with_gradient
 from ..graph.promotion import promote
 from .creation import along

@@ -11,7 +11,7 @@ from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import as_typed, cast, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
 from ..graph.promotion import sum_type
 from ..graph.symbolic_sizes import SymbolicSize, below, concrete, most, symbolic

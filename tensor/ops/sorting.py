@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
-from ..graph.node import HostCall, TensorNode
+from ..graph.nodes import HostCall, TensorNode
 from ..graph.primitives import cast, host
 from ..leaves import from_numpy, values
 from .elementwise import Operand, floats, together

@@ -1,6 +1,6 @@
 """Partition: which nodes get memory, and which are computed in one kernel. docs/tensor.md's rules, each named where it decides."""
 
-from .cost import Rule
-from .groups import Group, Parted, partition
+from .kernel_groups import Group, Parted, partition
+from .store_rules import Rule
 
 __all__ = ["Group", "Parted", "Rule", "partition"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from ..graph.node import FROM_OUTSIDE, TensorNode, walk
+from ..graph.nodes import FROM_OUTSIDE, TensorNode, walk
 
 
 class Graph:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.index_maps import Indices
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.primitives import COMPARISONS
 from ..graph.symbolic_sizes import axis
 from .dominators import Graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from ..graph.index_maps import IndexMap
-from ..graph.node import TensorNode, walk
+from ..graph.nodes import TensorNode, walk
 from .dominators import Graph
 
 

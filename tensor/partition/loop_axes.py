@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import substitute
 from ..graph.index_maps import Indices, Shape
-from ..graph.node import Gathered, Loaded, TensorNode
+from ..graph.nodes import Gathered, Loaded, TensorNode
 from ..graph.symbolic_sizes import axis, extent, most
 from .heads import is_contraction
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ..graph.index_maps import broadcast
-from ..graph.node import TensorNode, leaf
+from ..graph.nodes import TensorNode, leaf
 from ..graph.primitives import rounded, view
 from ..graph.source_lines import at, user_line
 from . import buffers

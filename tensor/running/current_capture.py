@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from ..graph.node import TensorNode, interned_in, walk
+from ..graph.nodes import TensorNode, interned_in, walk
 from ..graph.source_lines import at, user_line
 
 SizeCheck = Callable[[Mapping[Node, int]], None]

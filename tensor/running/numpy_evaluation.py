@@ -19,7 +19,7 @@ from ...ir.evaluation.array_math import floor_quotient, narrowed
 from ...ir.node import Node
 from ..graph.index_checks import IndexMark
 from ..graph.index_maps import IndexMap
-from ..graph.node import Loaded, TensorNode, walk
+from ..graph.nodes import Loaded, TensorNode, walk
 from . import buffers
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from ...ir.errors import UsageError
 from ..fusion.call_list import Call, CallList, NumpyCall, call_list, key_of, leaves_of
 from ..graph import index_maps as maps
 from ..graph.index_checks import CHECK, check_of
-from ..graph.node import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
+from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
 from . import buffers
 from .compiled_kernels import bound
 from .current_capture import check_values, current

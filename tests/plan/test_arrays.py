@@ -8,7 +8,7 @@ import pytest
 import tilewright
 from tilewright import kernels
 from tilewright.ir import KernelError
-from tilewright.plan.arguments import Binder
+from tilewright.plan.array_arguments import Binder
 
 
 @pytest.mark.parametrize(

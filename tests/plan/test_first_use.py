@@ -18,8 +18,9 @@ from tilewright.ir.errors import VerifyError
 from tilewright.lower import passes
 from tilewright.lower.passes import Pass
 from tilewright.measure.checking import first_use as looked
-from tilewright.plan import Artefacts, best, first_use
-from tilewright.plan.first_use import FirstUseWarning
+from tilewright.plan import Artefacts, best
+from tilewright.plan import first_use_check as first_use
+from tilewright.plan.first_use_check import FirstUseWarning
 from tilewright.program.program import Program, statements
 
 

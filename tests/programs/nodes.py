@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tilewright.tensor.graph.node import TensorNode, walk
+from tilewright.tensor.graph.nodes import TensorNode, walk
 from tilewright.tensor.running import numpy_evaluation as small
 
 from . import noisy

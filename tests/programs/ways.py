@@ -17,7 +17,7 @@ from tilewright.tensor.capture import jit as decorator
 from tilewright.tensor.capture.call_arguments import Arguments
 from tilewright.tensor.capture.capture import CapturedGraph
 from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list
-from tilewright.tensor.graph.node import TensorNode
+from tilewright.tensor.graph.nodes import TensorNode
 from tilewright.tensor.graph.symbolic_sizes import concrete
 from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import detached

@@ -107,7 +107,7 @@ def _two_names() -> None:
     """An argument on the memory of another one, which is written before it is read."""
     big = np.random.default_rng(4).uniform(0, 1, (300, 300)).astype(np.float32)
     x = (Tensor(big) + 0.0).realise()
-    y = Tensor.of(tw.tensor.graph.node.leaf(x.node.data), "cpu")
+    y = Tensor.of(tw.tensor.graph.nodes.leaf(x.node.data), "cpu")
     f = tw.jit(lambda x, y: (x.assign(x.exp().sin()), x @ x + y)[1])
     new = np.sin(np.exp(big))
     close(f(x, y), new @ new + big, 1e-3)

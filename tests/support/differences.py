@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from node_values import Array, value
 from tilewright.tensor.gradients.reverse import gradients
-from tilewright.tensor.graph.node import TensorNode
+from tilewright.tensor.graph.nodes import TensorNode
 from tilewright.tensor.graph.primitives import reduce
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.tensor import Tensor

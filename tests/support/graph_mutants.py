@@ -94,7 +94,7 @@ def forget() -> None:
     maps.broadcast.cache_clear()
 
 
-PULL, REGIONS, TRANSPOSES = "fusion.pull:_Pull.", "partition.regions:Regions.", "gradients.transposes:"
+PULL, REGIONS, TRANSPOSES = "fusion.pull:_Pull.", "partition.kernel_regions:Regions.", "gradients.transposes:"
 UNPROVED = (("fusion.call_list:prove", "nodes, written = made.nodes, set(range(made.leaves))", "return"),)
 PLACES, PROGRAM = "capture.memory_plan:_Places.", "capture.compiled_function:CompiledFunction."
 
@@ -123,11 +123,11 @@ PARTITION: dict[str, Fault] = {
     "lists that read one array twice are others": Fault("fusion.call_list:key_of", '("leaf", place, ', '("leaf", 0, ', ("alike eager",)),
     "operands change places": Fault("fusion.call_list:_listed", "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))",
         "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read[::-1], written))", ("gram/all", "alike", "product of a transpose/all", "quotients")),
-    "kernels run backwards": Fault("partition.groups:_ordered", "    return done", "    return done[::-1]", ("network/all",)),
+    "kernels run backwards": Fault("partition.kernel_groups:_ordered", "    return done", "    return done[::-1]", ("network/all",)),
     "a kernel that joins another one stores nothing": Fault(
-        "partition.groups:_join", "groups[b].roots += groups[a].roots", "pass", ("logsumexp:first rows+last rows", "norm:all+sum of squares", "statistics/all", "layer_norm/all", "attention/all")),
+        "partition.kernel_groups:_join", "groups[b].roots += groups[a].roots", "pass", ("logsumexp:first rows+last rows", "norm:all+sum of squares", "statistics/all", "layer_norm/all", "attention/all")),
     "kernels wait for one another": Fault(f"{REGIONS}_before", "return True", "return False", ("circle",)),
-    "results keep a kernel's type": Fault("partition.groups:kept_types", "and id(n) not in outputs", "", ("narrow",)),
+    "results keep a kernel's type": Fault("partition.kernel_groups:kept_types", "and id(n) not in outputs", "", ("narrow",)),
     "parts of a dimension count one by one": Fault("partition.loop_axes:split_axes", "const(inner))", "const(n // inner))", ("groups",)),
     "a slice begins at 0": Fault("graph.index_maps:strided", "number(start)", "number(0)", ("product/last rows", "last rows>product")),
     "dimensions change places the other way": Fault("graph.index_maps:permute", "axes[list(order).index(d)]", "axes[order[d]]", ("conv of planes/all",)),
@@ -188,9 +188,9 @@ CAPTURE: dict[str, Fault] = {
     "a tensor from outside stays where it was": Fault("capture.call_sequence:_NativeSegment.patch", "if changed:", "if False:", ("moved outside",)),
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
     "one memory by two names": Fault(f"{PROGRAM}_unshare", "if i not in own and (", "if False and (", ("two names",)),
-    "records of other numbers are one": Fault("capture.warm_start:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
-    "a record forgets in what type arrays are": Fault("capture.warm_start:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
-    "a record swaps its kernels' operands": Fault("capture.warm_start:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
+    "records of other numbers are one": Fault("capture.graph_records:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
+    "a record forgets in what type arrays are": Fault("capture.graph_records:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
+    "a record swaps its kernels' operands": Fault("capture.graph_records:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
     "programs of all sizes are one": Fault(f"{PROGRAM}sized", "key = tuple(values.values())", "key = ()", ("sized",)),
     "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).key)", 'kinds.append(("tensor",))', ("kinds",)),
     "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),

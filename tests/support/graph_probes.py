@@ -165,7 +165,7 @@ def _alike_eager() -> None:
     x, y = Tensor(X), Tensor(X + 1)
     for f, want in ((lambda x, y: x * 2, X * 2), (lambda x, y: x * 3, X * 3)):
         close(f(x, y), want)
-    again = Tensor.of(tw.tensor.graph.node.leaf(x.node.data), "cpu")
+    again = Tensor.of(tw.tensor.graph.nodes.leaf(x.node.data), "cpu")
     close(x * again, X * X)
     close(x * y, X * (X + 1))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tilewright.ir.node import Node
 from tilewright.tensor.graph.index_maps import Indices
-from tilewright.tensor.graph.node import Loaded, TensorNode, walk
+from tilewright.tensor.graph.nodes import Loaded, TensorNode, walk
 
 Array = np.ndarray[Any, Any]
 _REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

@@ -13,7 +13,7 @@ import numpy as np
 from tilewright import Tensor, nn, xp
 from tilewright.ir.evaluation import evaluate
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
-from tilewright.tensor.graph.node import TensorNode
+from tilewright.tensor.graph.nodes import TensorNode
 from tilewright.tensor.running.realise import detached
 
 Array = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ from tilewright import jit, nn, xp
 from tilewright.tensor import Tensor, grad
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops.reduction import cumulative_max
-from tilewright.tensor.partition.cost import Rule
-from tilewright.tensor.partition.groups import partition
+from tilewright.tensor.partition.kernel_groups import partition
+from tilewright.tensor.partition.store_rules import Rule
 from tilewright.tensor.running import numpy_evaluation as small
 
 VALUES: dict[str, Callable[[Any], Any]] = {

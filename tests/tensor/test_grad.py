@@ -14,7 +14,7 @@ from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.gradients.grad import checkpoint, grad, jvp, register_gradient, stop_gradient, value_and_grad, vjp
 from tilewright.tensor.gradients.rules import HOST_RULES
-from tilewright.tensor.graph.node import HostCall, walk
+from tilewright.tensor.graph.nodes import HostCall, walk
 from tilewright.tensor.graph.primitives import host
 from tilewright.tensor.running.realise import listed
 

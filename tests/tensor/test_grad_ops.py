@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from differences import check
 from tilewright.tensor import Tensor
-from tilewright.tensor.graph.node import TensorNode
+from tilewright.tensor.graph.nodes import TensorNode
 from tilewright.tensor.ops import convolution as P
 from tilewright.tensor.ops import convolution as V
 from tilewright.tensor.ops import creation as C

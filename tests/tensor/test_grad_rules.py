@@ -17,7 +17,7 @@ from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
 from tilewright.tensor.graph.index_maps import IndexMap
-from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
+from tilewright.tensor.graph.nodes import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M

@@ -17,7 +17,7 @@ from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph import primitives as P
-from tilewright.tensor.graph.node import TensorNode, walk
+from tilewright.tensor.graph.nodes import TensorNode, walk
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
@@ -104,7 +104,7 @@ def test_cross_entropy_of_a_product() -> None:
 
     def loss(h: TensorNode, w: TensorNode) -> TensorNode:
         from tilewright.tensor.graph import index_maps as maps
-        from tilewright.tensor.graph.node import Gathered, Loaded
+        from tilewright.tensor.graph.nodes import Gathered, Loaded
 
         s = L.matmul(h, M.transposed(w))
         m = P.stop_gradient(R.max(s, -1, keepdims=True))

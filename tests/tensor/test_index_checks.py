@@ -16,7 +16,7 @@ from tilewright import OutOfRangeError, grad, jit, nn
 from tilewright.ir.errors import KernelError, UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.graph.index_checks import IndexMark
-from tilewright.tensor.graph.node import walk
+from tilewright.tensor.graph.nodes import walk
 from tilewright.tensor.ops.indexing import scatter_add
 
 W = np.arange(12, dtype=np.float32).reshape(4, 3)

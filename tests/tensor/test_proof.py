@@ -15,8 +15,8 @@ from tilewright.tensor import Tensor
 from tilewright.tensor.fusion import call_list as calls
 from tilewright.tensor.fusion import pull
 from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list, prove
+from tilewright.tensor.partition import kernel_regions as regions
 from tilewright.tensor.partition import loop_axes as places
-from tilewright.tensor.partition import regions
 from tilewright.tensor.running import numpy_evaluation as small
 
 

@@ -17,7 +17,7 @@ from random_graphs import Graphs, identity
 from tilewright.devices import get
 from tilewright.ir.errors import DeviceError
 from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list
-from tilewright.tensor.graph.node import walk
+from tilewright.tensor.graph.nodes import walk
 from tilewright.tensor.partition.heads import is_contraction
 from tilewright.tensor.running import buffers
 from tilewright.tensor.running import numpy_evaluation as small

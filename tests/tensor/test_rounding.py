@@ -24,7 +24,7 @@ from tilewright.program.program import Instr, statements
 from tilewright.targets import named
 from tilewright.tensor import Tensor, grad
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
-from tilewright.tensor.graph.node import walk
+from tilewright.tensor.graph.nodes import walk
 from tilewright.tensor.graph.promotion import promote
 
 NARROW = ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"]

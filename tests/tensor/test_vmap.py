@@ -14,7 +14,7 @@ from tilewright.tensor.gradients.grad import checkpoint, grad
 from tilewright.tensor.gradients.vmap import vmap
 from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
-from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
+from tilewright.tensor.graph.nodes import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 

@@ -74,7 +74,7 @@ def test_another_graph_is_another_record(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_damaged_is_made_again(damage: str, own_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     want = run(tw.jit(function), monkeypatch)
     if damage == "numbers":  # a record that is whole, and wrong
-        from tilewright.tensor.capture import warm_start as warm
+        from tilewright.tensor.capture import graph_records as warm
 
         real = Artefacts.record
         monkeypatch.setattr(

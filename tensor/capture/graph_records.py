@@ -19,7 +19,7 @@ from ...ir.node import Node, SymInfo
 from ...ir.node import walk as walk_indices
 from ...log import logger
 from ...search.parallel_builds import BuildPlace
-from ..graph.node import HostCall, Mark, Slot, TensorNode, walk
+from ..graph.nodes import HostCall, Mark, Slot, TensorNode, walk
 from ..graph.primitives import cast
 from ..graph.symbolic_sizes import SymbolicSize
 from .call_sequence import LinkedCall

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 
 _FLOPS = {
     "exp": 12,

@@ -11,11 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import most, product
-from .cost import FLOPS_PER_BYTE
 from .dominators import Graph
 from .heads import is_contraction, is_head
+from .store_rules import FLOPS_PER_BYTE
 
 MOST_STATE = 512
 """Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""

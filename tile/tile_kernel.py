@@ -23,7 +23,7 @@ from ..ir.operators import cast, logical, substitute, substitute_on, where
 from ..ir.rewriter import OtherAxes, in_place
 from ..ir.skipped_tiles import conjuncts
 from .absent_elements import identity_of, vanished
-from .builder import TileBuilder
+from .tile_builder import TileBuilder
 from .trace import LoopTrace, Step, TileStore, Trace
 
 # nests ------------------------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ from ...ir.dtypes import DType
 from ...ir.errors import InternalError
 from ..graph.index_checks import CHECK
 from ..graph.index_maps import Indices
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.source_lines import at
-from .cost import Rule
 from .dominators import Graph
-from .folds import find_folds
+from .fold_search import find_folds
 from .forced_stores import compared_with_extremes, crowded, deep_reshapes, joined, too_large
 from .heads import epilogue, is_contraction, is_head
-from .regions import FoldedEnds, KernelRegion, Regions
+from .kernel_regions import FoldedEnds, KernelRegion, Regions
+from .store_rules import Rule
 
 # order ------------------------------------------------------------------------------------------------------
 # The order of kernels: what frees memory runs as soon as it can (a weight's gradient, when nothing else waits for the

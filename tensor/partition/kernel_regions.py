@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from ...ir.node import Node
 from ..graph.index_maps import Indices
-from ..graph.node import TensorNode
+from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import axis
-from . import cost
-from .cost import Rule
+from . import store_rules as cost
 from .dominators import Graph
 from .loop_axes import ZERO, Splits, axes_in, gathered, loops_of, plain, split_axes, splits_of, spread, through, units, whole
+from .store_rules import Rule
 
 SMALL = 1 << 14
 """Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""
