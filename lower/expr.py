@@ -28,9 +28,6 @@ from .part_index import over_parts, parts_index, reads_memory
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
 
-# lanes ----------------------------------------------------------------------------------------------------------------
-# The lanes of a nest: decided in the schedule, and by the same rule for nests that lowering makes itself.
-
 
 def lanes_of(low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> Vectors:
     """The register parts and the lanes of a nest; `extra`: further expressions that are evaluated in it."""
@@ -42,10 +39,6 @@ def lanes_of(low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> Vectors:
         return found.strides if isinstance(found, Array) else found.lane if found is not None else None
 
     return vectors(low.sched, nest, [*nest.evaluated, *extra], held)
-
-
-# accumulated terms ------------------------------------------------------------------------------------------
-# Which products are joined with the addition that reads them (docs/decisions/0047).
 
 
 def terms(rule: Sequence[Node]) -> frozenset[Node]:
@@ -62,7 +55,6 @@ def terms(rule: Sequence[Node]) -> frozenset[Node]:
     return frozenset(found)
 
 
-# expr -------------------------------------------------------------------------------------------------------
 EXPANDED = FUNCTIONS | {"trunc"}
 """What is written out as simpler operations, but in the twin."""
 DEEP = 32

@@ -294,11 +294,6 @@ def unbounded(src: tuple[Node, ...]) -> bool:
     return lo <= -ix.BIG or hi >= ix.BIG
 
 
-# bounds ---------------------------------------------------------------------------------------------------------------
-# Which points of a nest exist: how loads and stores keep inside the extents of axes whose register copies, or
-# threads, reach past them.
-
-
 class Bounds(Indices):
     """The part of a NestEval that knows the masks."""
 

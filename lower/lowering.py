@@ -31,9 +31,6 @@ from .part_index import as_node
 from .pieces import ALL, Piece, Scope
 from .storage import Array, BoxRoom, Storage
 
-# scalars ----------------------------------------------------------------------------------------------------
-# Index expressions over open loops as scalar instructions.
-
 
 class Scalars:
     """Emits each index once; terms of outer loops are summed first, so that those sums leave the inner loops."""
@@ -96,7 +93,6 @@ class Scalars:
         raise OptError(f"the index {node!r} is needed outside the loop that it counts: stage or move something else, or at another loop")
 
 
-# lowering ---------------------------------------------------------------------------------------------------
 class SlotRing(Protocol):
     """Tiles in slots that are filled ahead of the loop in which they are used; its first slots are filled when it is made."""
 

@@ -1,4 +1,4 @@
-"""Indices over axes, rewritten over the loops the axes were cut into."""
+"""Indices over axes, rewritten over the loops that the axes were cut into, and simplified by which iterations are under way."""
 
 from __future__ import annotations
 
@@ -60,10 +60,6 @@ def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node
     for i, stride in zip(indices, strides, strict=True):
         out = ix.add(out, i, stride) if isinstance(stride, int) else ix.add(out, ix.mul(i, stride))
     return out
-
-
-# simplified by ranges -------------------------------------------------------------------------------------------------
-# Indices simplified by which iterations of loops are under way: inside, a clamp is the index that it keeps inside.
 
 
 Ranges = Mapping[Node, Interval]

@@ -1,11 +1,9 @@
-"""Loops in pieces. Where the last step reaches past an axis' extent: the whole steps, which need no masks, and the last one. Where
-places decide something (`cuts`): what is near a border, and the inside, which has neither clamps nor masks.
+"""What holds where code is emitted (`Scope`), and loops in pieces.
 
-A mask costs an operation for every vector, and a masked store many cycles where the processor has no mask registers. Whole steps
-are nearly all of a loop, so they get code of their own. The last step has a known place: its masks are constants, most of them true
-or false throughout, so that little of it is left. While the last step of an axis' innermost loop is open, other axes are not split:
-the corner in which they meet is small, and there would be four versions of it. Nor are other axes cut at their borders while a short
-piece is open. Extents that are symbols, and languages with groups of threads, keep their masks."""
+The last step of a loop may reach past its axis' extent. Whole steps need no masks and are nearly all of the loop, so they have code
+of their own. The last step has a known place: its masks are constants. While the last step of an axis' innermost loop is open, other
+axes are not split, since the corner is small and would have four versions. Borders are pieces too (`cuts`); while a short piece is
+open, other axes are not cut. Extents that are symbols, and languages with groups of threads, keep their masks."""
 
 from __future__ import annotations
 
@@ -25,9 +23,6 @@ from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
 from ..program.program import Mem
 from .part_index import Ranges, as_node, bounds
-
-# scope ----------------------------------------------------------------------------------------------------------------
-# What holds where code is being emitted: a Scope is entered with a loop, a nest or a tile, and left with it.
 
 
 class Closing(Protocol):
@@ -61,14 +56,11 @@ class Scope:
     closing: Mapping[str, Closing] = field(default_factory=dict)
 
 
-# cuts -------------------------------------------------------------------------------------------------------
-# Where a loop is cut so that places decide little inside its pieces: index-set splitting.
-#
-# A clamp `max(i − 1, 0)`, a wrap `(i + 1) mod n`, a mask `i − k >= 0` or a selection `i < 3` compares places, though
-# all points but those at a border know the answer (`opts/analysis/thresholds.py` says which of them count). So the
-# loops of an axis are cut where an answer begins to be known for a whole step, whatever the other loops do: intervals
-# of all other variables say where. Each piece then simplifies its indices by its own range (`narrow`), so a cut at a
-# wrong place costs code and never correctness.
+# cuts -----------------------------------------------------------------------------------------------------------------
+# Index-set splitting: a clamp `max(i − 1, 0)`, a wrap `(i + 1) mod n`, a mask `i − k >= 0` or a selection `i < 3`
+# compares places, though all points but those at a border know the answer (`opts/analysis/thresholds.py` says which
+# of them count). A loop is cut where an answer begins to be known for a whole step, whatever the other loops do. Each
+# piece then simplifies its indices by its own range, so a cut at a wrong place costs code and never correctness.
 
 
 PIECES = 4
@@ -117,7 +109,6 @@ def _fewer(cuts: list[int], last: int) -> list[int]:
     return cuts
 
 
-# pieces -----------------------------------------------------------------------------------------------------
 BORDER = 8
 """A piece that is so many times shorter than the longest is a border."""
 

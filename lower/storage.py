@@ -1,4 +1,5 @@
-"""Where values live between nests: SSA registers, or arrays in scratch (or in the output they end up in)."""
+"""Where values live between nests: in registers, in arrays of a worker's or thread's scratch, in memory that a group shares, or in an
+output."""
 
 from __future__ import annotations
 
@@ -87,11 +88,6 @@ class Arena:
         base = -(-self.size // align) * align
         self.size = base + nbytes
         return base
-
-
-# allocation -----------------------------------------------------------------------------------------------------------
-# Storage allocation: gives values that are kept a place in scratch of the worker or thread, or in memory that the
-# threads of a group share.
 
 
 T = TypeVar("T")
@@ -207,10 +203,6 @@ class Storage:
         """Indices into an array, over parts, of the axes `nodes` (its own axes if not given)."""
         plans, table = self.ctx.sched.plans, self.ctx.axis_index
         return tuple(plans[a].own if array.own and a.op == "axis" else table[a] for a in (array.axes if nodes is None else nodes))
-
-
-# operands that TMA copies ---------------------------------------------------------------------------------------------
-# Where operands that TMA copies lie in shared memory, and what says that they are there.
 
 
 DONE = axis("iterations.done", 1)

@@ -116,7 +116,6 @@ def lifted(f: Callable[..., F | None]) -> Rule:
     return rule
 
 
-# intervals ------------------------------------------------------------------------------------------------------------
 Range = tuple[int, int]
 INT32: Range = (-(1 << 31), (1 << 31) - 1)
 INT64: Range = (-(1 << 63), (1 << 63) - 1)
@@ -264,7 +263,6 @@ _INTERVALS: dict[str, Callable[..., Range | None]] = {
 Intervals.RULES = {"const": _const_interval, "cast": _cast_interval} | {op: _interval(f) for op, f in _INTERVALS.items()}
 
 
-# spread ---------------------------------------------------------------------------------------------------------------
 Array = np.ndarray[Any, Any]
 SLOTS = 16
 """The largest divisor of a remainder that may be the number of a slot."""
@@ -520,10 +518,6 @@ Spread.RULES = {
     "shr": _by_number(np.right_shift),
     "select": _by_number(lambda c, a, b: np.where(c != 0, a, b)),
 }
-
-
-# known masks ----------------------------------------------------------------------------------------------------------
-# A mask that is known lane by lane, as plain accesses: each run of lanes that are on, cut into powers of two.
 
 
 MOST_PIECES = 3

@@ -90,7 +90,6 @@ def _operand(o: SharedOperand, program: Program, row: str) -> str | None:
     return f"{row}: only operands of 16 bits may lie across k" if o.across and o.dtype.size != 2 else None
 
 
-# phases ---------------------------------------------------------------------------------------------------------------------
 def check_phase(phase: Phase) -> Iterator[tuple[Stmt | None, str]]:
     """(where, what is wrong) of clusters, roles, and who may run what."""
     if not 1 <= phase.cluster <= _CLUSTER or (phase.items.op == "const" and int(phase.items.arg) % phase.cluster):

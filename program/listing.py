@@ -210,11 +210,6 @@ def excerpt(program: Program, number: int, stmt: Stmt | None, around: int = 4) -
 Program.written_by = staticmethod(show)
 
 
-# stages ---------------------------------------------------------------------------------------------------------------
-# What each pass of lowering did to a Program: an observer that takes its text, and the differences between one stage
-# and the next.
-
-
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A Program as it was after `name`: its text, in which a value keeps its name from stage to stage, and its

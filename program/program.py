@@ -57,9 +57,6 @@ from ..ir.node import Node
 from .hopper import HopperAttr, TensorMap
 from .ops import HOPPER
 
-# how a Program is called ----------------------------------------------------------------------------------------------
-# How compiled Programs are called: buffers, grids, and what a device must give.
-
 
 @dataclass(frozen=True, slots=True)
 class Param:

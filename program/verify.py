@@ -22,11 +22,6 @@ from .listing import excerpt
 from .ops import ACCESSES, ASYNCS, MATRIX_LOADS, OPS, PAGE, SYNCS, Op, Operand
 from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
 
-# checks -----------------------------------------------------------------------------------------------------
-# What one instruction must look like: the rules of the table of operations, as texts that say what is wrong (None:
-# nothing).
-
-
 _CLASSES = {"mbarrier": MBar, "box load": BoxLoad, "box store": BoxStore, "product": WarpgroupProduct}
 SPACES = ("param", "scratch", "shared", "work")
 
@@ -127,7 +122,6 @@ def _matrix_load(s: Instr) -> str | None:
     return None
 
 
-# attributes -----------------------------------------------------------------------------------------------------------------
 def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
     """The attribute's type and range."""
     a, kind = s.attr, op.attribute
@@ -182,7 +176,6 @@ def _numbers(a: object, out: Val) -> bool:
     return isinstance(a, (bool, int) if not out.dtype.is_float else (int, float))
 
 
-# memory ---------------------------------------------------------------------------------------------------------------------
 def check_memory(op: Op, s: Instr, program: Program, at: int | None) -> str | None:
     """Where an access goes: a space that is there, no input written, and inside it where the index is the constant `at`."""
     mem = s.attr
@@ -246,7 +239,6 @@ def _inside(op: Op, s: Instr, mem: Mem, base: int, size: int | None, at: int | N
     return None
 
 
-# barriers -----------------------------------------------------------------------------------------------------
 def _barriers(block: Block, control: tuple[Val, ...] = ()) -> Iterator[tuple[Instr, tuple[Val, ...]]]:
     """Every barrier, with the conditions and the loops' bounds that decide who comes by."""
     for s in block.stmts:
@@ -260,7 +252,6 @@ def _barriers(block: Block, control: tuple[Val, ...] = ()) -> Iterator[tuple[Ins
             yield from _barriers(s.body, (*control, *((s.cond,) if isinstance(s, If) else (s.lo, s.hi))))
 
 
-# verify -----------------------------------------------------------------------------------------------------
 WARP = 32
 """Threads that do an operation of tensor cores together."""
 VARIABLE = "TILEWRIGHT_VERIFY"

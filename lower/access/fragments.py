@@ -1,7 +1,7 @@
-"""Operands of matrix instructions of tensor cores: any expression of the sum's nest, at the places where the instruction wants it.
+"""Operands of tensor cores' instructions: any expression of the sum's nest, at the places where the instruction wants it.
 
-The nest is looked at with other plans of its axes (`operand_plans`): where the threads of a unit hold other elements of m, n and k than
-those of the accumulators. Everything else, what is staged or kept and which loops are open, is the same."""
+The nest is looked at with other plans of its axes (`operand_plans`), since the threads of a unit hold other elements of m, n and k
+than those of the accumulators. What is staged or kept and which loops are open is the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Loads of every second, third or fourth element (a window that moves by more than one, one component of pairs, pixels
-or points): whole vectors, and shuffles that pick from them; and stores of all components of such groups at once, woven
-into whole vectors."""
+"""Groups of components in memory, such as pixels, pairs and points. A load of one component of two to four takes whole vectors, and
+shuffles take the component out (deinterleave); a window that moves by more than one is the same. A store of all components
+interleaves them into whole vectors."""
 
 from __future__ import annotations
 
@@ -128,11 +128,9 @@ def interleave(b: Builder, components: Sequence[Val], size: int) -> list[Val]:
 
 
 # groups of five and more ----------------------------------------------------------------------------------------------
-# Components of groups of five or more neighbours (small matrices, points of many fields): rows of four neighbours are
-# loaded, and turned into a vector for each component; vectors of components are turned into rows that are stored.
-#
-# Where the length of a group is no multiple of four, its last row overlaps the one before, so that nothing beside the
-# groups is touched.
+# Components of longer groups (small matrices, points of many fields) are loaded as rows of four neighbours and
+# transposed into a vector for each component. They are stored in the inverse way. The last row overlaps the one
+# before where the length is no multiple of four, so that nothing outside the groups is touched.
 
 
 def group_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None) -> Val | None:

@@ -23,13 +23,10 @@ from ..storage import Array, Assignment
 from .interleaved import chunk, group_read, interleave, strided_read, write_rows
 from .transpose import transposed_read
 
-# known lanes ------------------------------------------------------------------------------------------------
-# Loads whose lanes are at known places, as a border's are: one or two vectors, and a shuffle that puts their elements
-# where they belong.
-#
-# The first vector of a row whose left neighbours are clamped wants elements 0 0 1 2; wrapped, it wants 7 0 1 2; and
-# what runs backwards, as beside a mirror, is read forwards and turned. Whole vectors that lie in the buffer are read
-# where there are such, else just the elements that are wanted.
+# known lanes ----------------------------------------------------------------------------------------------------------
+# Loads whose lanes are at known places, as at a border, are one or two vectors and a shuffle. The first vector of a
+# row with clamped left neighbours wants elements 0 0 1 2; wrapped, it wants 7 0 1 2; a mirror's is read forwards and
+# reversed. Whole vectors are read where the buffer has them, else just the elements that are wanted.
 
 
 LEAST = 4
@@ -157,10 +154,10 @@ def _there(ev: Indices, base: Node, start: int, width: int, there: int, pitch: i
     return not any(k % pitch for k in terms.values()) and (fixed + start) % pitch + width <= there
 
 
-# beside -----------------------------------------------------------------------------------------------------
-# Vectors under a mask that lie beside their array, all of whose lanes are off: at a picture's border, or before the
-# first sample. No element of them is touched, but where no page is there a processor takes hundreds of cycles to find
-# that out (measured on Zen 5: 135 ns). They are read at the array's beginning instead, whose page is there.
+# masked loads outside the array ---------------------------------------------------------------------------------------
+# A masked vector whose lanes are all off may lie outside its array, as at a picture's border. It touches no element,
+# but a processor takes hundreds of cycles where no page is there (measured on Zen 5: 135 ns). Such a vector is read
+# at the array's beginning instead.
 
 
 def masked_load(
@@ -199,7 +196,6 @@ def _elements(ev: Bounds, mem: Mem) -> Node | None:
     return out
 
 
-# memory access ----------------------------------------------------------------------------------------------
 class MemoryAccess(Bounds):
     """The part of a NestEval that reads and writes memory."""
 
@@ -324,11 +320,6 @@ class MemoryAccess(Bounds):
                 b.store(mem, at, value)
 
 
-# loads under masks of elements that exist -----------------------------------------------------------------------------
-# Loads under a mask of elements that exist whatever the mask says: inside a picture's border, say, where data tells
-# how many neighbours count. They are plain loads and a choice where masked loads are slow, or one branch an element.
-
-
 def read_masked(
     ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment, mask: tuple[Node | None, Val | None], invariant: bool
 ) -> Val:
@@ -368,11 +359,6 @@ def _within(ev: MemoryAccess, index: Node, extent: int | Node, asg: Assignment) 
     """Whether an index is known to be one of a dimension, in every lane."""
     low, high = ev.truths("le", const(0), index, asg), ev.truths("lt", index, as_node(extent), asg)
     return low is not None and high is not None and all(low) and all(high)
-
-
-# stores of interleaved components -------------------------------------------------------------------------------------
-# Stores of neighbouring components that lie interleaved in memory, where each by itself would be scattered: two to
-# four are woven into whole vectors, more are turned into rows.
 
 
 Copy = tuple[Assignment, Val]

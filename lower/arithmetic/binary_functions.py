@@ -1,14 +1,13 @@
-"""Powers of two floats, right within one unit in the last place.
+"""Functions of two floats: powers within one unit in the last place, floor division and its remainder.
 
-Of float32, a power is 2^(y log₂ x) in float64. Where arguments are ordinary, as much of float64 is enough as a result needs: 26 bits, and
-so 33 of the logarithm, whose product with y is up to 128: few terms, no division (P. T. P. Tang's and others' tables take gathers).
-Within 0.7 ulp.
+A power of float32 is 2^(y log₂ x) in float64. Ordinary arguments need 26 bits of the result, and so 33 of the logarithm, whose
+product with y is up to 128: few terms and no division. Within 0.7 ulp.
 
-Of float64, an error of the logarithm counts |y log x| times, up to 745. So log x = k ln 2 + 2 artanh((m − 1)/(m + 1)) is a sum of two
-numbers, with the quotient, its square's third and all sums in twice the precision (T. J. Dekker, 1971; D. E. Knuth, 1969); what the
-product with y loses goes into the exponential's argument, and the exponential is rounded once, when its leading terms are added. Within
-0.8 ulp, and exact where the power is a number of float64. What is beyond the ends of the range, and what C says of zeros, infinities,
-NaN and negative numbers, is chosen at the end."""
+A power of float64 counts an error of the logarithm |y log x| times, up to 745. So log x = k ln 2 + 2 artanh((m − 1)/(m + 1)) is a sum
+of two numbers, with the quotient, its square's third and all sums in twice the precision (T. J. Dekker, 1971; D. E. Knuth, 1969).
+What the product with y loses goes into the exponential's argument, and the exponential is rounded once, when its leading terms are
+added. Within 0.8 ulp, and exact where the power is a number of float64. Ends of the range, and what C says of zeros, infinities, NaN
+and negative numbers, are chosen at the end."""
 
 from __future__ import annotations
 
@@ -146,16 +145,11 @@ def _exp(e: FloatEmitter, t: Val, low: Val) -> Val:
     return e.op("mul", scaled, e.power(e.op("sub", biased, half)))
 
 
-# float division ---------------------------------------------------------------------------------------------
-# ⌊x / y⌋ and x − y·⌊x / y⌋ of floats, with the results of the array API standard for zeros, infinities and NaN.
-#
-# The quotient is computed in float64, and what is left is exact: the product of quotient and divisor is a sum of two
-# numbers. What rounding carried over a whole number shows in the remainder's sign. All that holds while |x / y| < 2⁵³;
-# beyond, the remainder is no number that means anything.
-
-
-# functions of two floats ----------------------------------------------------------------------------------------------
-# Functions of two floats, written out as simpler operations.
+# float division -------------------------------------------------------------------------------------------------------
+# ⌊x / y⌋ and x − y·⌊x / y⌋ have the results of the array API standard for zeros, infinities and NaN. The quotient is
+# computed in float64, and the remainder is exact, since the product of quotient and divisor is a sum of two numbers.
+# The remainder's sign shows what rounding carried over a whole number. That holds while |x / y| < 2⁵³; beyond, the
+# remainder means nothing.
 
 
 def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
@@ -181,7 +175,6 @@ def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
     return found if dtype is float64 else b.op("cast", found, dtype=dtype)
 
 
-# of two -----------------------------------------------------------------------------------------------------
 def expand_binary(b: Builder, op: str, x: Val, y: Val) -> Val:
     """`op` (one of `ir.node.PAIRED`) of two values of float32 or float64, each a scalar or a vector; in the twin what stands for it."""
     if x.dtype not in (float32, float64) or y.dtype is not x.dtype:

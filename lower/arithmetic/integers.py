@@ -103,10 +103,6 @@ def _number(b: Builder, value: int, like: Val) -> Val:
     return b.const(value, dtype, like.lanes)
 
 
-# indices of floats ----------------------------------------------------------------------------------------------------
-# Places that floats say, as a picture that is read between its pixels has them.
-
-
 NEAR = float(1 << 30)
 """Places that int32 holds, with room for what rounding adds."""
 

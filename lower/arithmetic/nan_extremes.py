@@ -1,7 +1,8 @@
-"""Networks of extremes: minima and maxima of minima and maxima, as sorting networks, medians and small windows have them.
+"""Minima and maxima on processors whose instruction does not hand on NaN.
 
-What is no number goes through all of them to the end. So on processors whose instruction drops it (`NumbersOnly`), the
-network is computed by that one instruction a step, what goes into it is tested, two elements at a time, and the result is chosen once."""
+`max` of a Program is NaN where an operand is. x86's instruction gives its second operand there. Networks of extremes (sorting
+networks, medians, small windows) hand NaN through to the end. So the network is computed by the one instruction a step, its inputs
+are tested two at a time, and the result is chosen once."""
 
 from __future__ import annotations
 
@@ -73,20 +74,17 @@ def _is_number(n: Node) -> bool:
     return n.op == "cast" and not n.src[0].dtype.is_float
 
 
-# accumulators of extremes -----------------------------------------------------------------------------------------------
-# The largest or the smallest elements of processors whose instruction for that does not hand on what is no number.
+# accumulators of extremes ---------------------------------------------------------------------------------------------
+# A step of an accumulator would need a test and a selection more, on its chain. Here an accumulator takes an element
+# only where that compares as better, which is the one instruction. NaN never does; it is noted, and put into the
+# accumulator after the loops.
 #
-# `max` of a Program is NaN where an operand is. x86's instruction gives its second operand there, so each step needs a
-# test and a selection more, on the chain of the accumulator. Here an accumulator takes an element only where that
-# compares as better, which is the one instruction. What is no number never does; it is noted beside, and put into the
-# accumulator after the loops:
-#
-# * two elements by one test, and what was found is joined by a logical operation, which has more units than a comparison;
-# * or, where comparisons keep busy the units that add (`Target.compares_in_adders`), in float32 by whole numbers: the largest of the
-#   elements' bits without their signs says it in the end, since what is no number has larger ones than all that are.
+# Two elements take one test, and notes are joined by a logical operation, which has more units than a comparison.
+# Where comparisons keep the adders busy (`Target.compares_in_adders`), float32 is noted by whole numbers: the largest
+# of the elements' bits without their signs, since NaN has larger ones than all numbers.
 #
 # The largest of sizes (|x|) of float32 needs no notes: whole numbers compare their bits, which are in the same order,
-# those of what is no number above all, and those of -inf, with which an accumulator begins, below.
+# those of NaN above all, and those of -inf, with which an accumulator begins, below.
 
 
 _INFINITE = 0xFF000000

@@ -241,7 +241,6 @@ def by_constant(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | N
     return e.number(e.op("xor", e.bits(q), b.splat(sign, x.lanes)))
 
 
-# shortcuts --------------------------------------------------------------------------------------------------
 def quotient(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     """The quotient `node`; None where it is best divided. `value` evaluates operands."""
     over, under = node.src

@@ -23,10 +23,6 @@ from .early_exit import unless_final, unless_skipped
 from .nest_loops import carry
 from .partial_results import across
 
-# lines that are asked for ahead ---------------------------------------------------------------------------------------
-# Asks for lines of a buffer that will be used soon (CACHE with prefetch), a step of a reduction at a time.
-
-
 LINE = 64
 """Bytes that one request fetches."""
 
@@ -60,11 +56,8 @@ def _address(low: Lowering, n: Nest, f: Prefetch) -> Node | None:
 
 
 # steps under masks ----------------------------------------------------------------------------------------------------
-# Steps of a reduction that some lanes leave out: with AVX-512 an instruction leaves lanes as they are, at no cost.
-#
-# Elsewhere an element that does not count becomes the identity (0, for a sum) before it is combined. With registers
-# of masks the accumulator is combined under the mask instead: one instruction for a count of conditions, where making
-# numbers of the truths takes another.
+# With AVX-512 an instruction leaves lanes as they are, at no cost. There, the accumulator is combined under the mask.
+# Elsewhere an element that does not count becomes the identity before it is combined.
 
 
 _WHOLE = 64
@@ -87,7 +80,6 @@ def masked(ev: NestEval, expr: Node, combine: str) -> tuple[Node | None, Node]:
     return None, expr
 
 
-# accumulators -----------------------------------------------------------------------------------------------
 class Accumulators:
     """The accumulators of a reduce nest: one for each spatial assignment and each independent partial."""
 

@@ -44,12 +44,10 @@ def unless_final(
     return loop.results
 
 
-# skips ------------------------------------------------------------------------------------------------------
-# Steps of a reduction that are left out where data says that they add nothing: of picked rows of which some are
-# missing.
-#
-# One scalar decides for all register copies, so a branch leaves out what they would read. Where copies differ, or a
-# step is short, elements are selected instead.
+# steps that add nothing -----------------------------------------------------------------------------------------------
+# A step of a reduction is left out where data says that it adds nothing, as in a sum over gathered rows of which some
+# are missing. One scalar decides for all register copies, so that a branch leaves out their loads. Where copies
+# differ, elements are selected instead.
 
 
 def unless_skipped(

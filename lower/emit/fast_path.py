@@ -1,10 +1,10 @@
-"""Stores of what is computed for ordinary arguments first, and again where some were not.
+"""Stores with a fast path for ordinary arguments.
 
-An elementary function spends a good part of its instructions on what hardly ever comes: subnormal numbers, infinities,
-results that overflow, angles of millions of turns. A step of a nest is computed as if none of these came, and notes in
-which lanes that was right. One test of all of them follows. Where it fails, the step is computed once more, with
-everything, and stored over the first results; so are the extremes of windows that it reads (`reduce.WindowExtremes`). (Tests of
-each function by itself would keep the chains of neighbouring copies from being interleaved.)"""
+An elementary function spends many instructions on rare arguments: subnormal numbers, infinities, results that overflow, angles of
+millions of turns. A step of a nest is computed as if none of these came, and notes in which lanes that was right. One test of all
+notes follows. Where it fails, the step is computed again for any argument and stored over the first results. The extremes of windows
+that it reads are computed again as well (`reduce.WindowExtremes`). (A test for each function would keep the chains of neighbouring
+copies from being interleaved.)"""
 
 from __future__ import annotations
 

@@ -22,12 +22,9 @@ from ..staged.warp_roles import operand
 from ..storage import Assignment, Key
 from .accumulators import Accumulators
 
-# mma --------------------------------------------------------------------------------------------------------
-# Sums of products that the threads of a unit (a warp) make together by matrix instructions of tensor cores.
-#
-# An accumulator is a *fragment*: the elements of one tile of the sum that a thread holds, as the instruction deals them
-# out. When the sum is finished, fragments are taken apart into what any accumulators are, one value for each assignment
-# of the sum's register parts.
+# warps ----------------------------------------------------------------------------------------------------------------
+# An accumulator is a *fragment*: the elements of one tile of the sum that a thread holds, as the instruction deals
+# them out. A finished fragment is taken apart into one value for each assignment of the sum's register parts.
 
 
 class TensorAccumulators(Accumulators):
@@ -79,11 +76,6 @@ class TensorAccumulators(Accumulators):
             key = tuple((p.name, x // lanes if p is self.lane else x) for p, x in zip(self.inside, at, strict=True))
             found.setdefault(key, []).append(i)
         return [(dict(k), tuple(v)) for k, v in found.items()]
-
-
-# wgmma ------------------------------------------------------------------------------------------------------
-# Sums of products that warpgroups make from tiles in shared memory, by wgmma: all products of one filling of the tiles
-# are begun, then waited for together.
 
 
 class WarpgroupAccumulators(TensorAccumulators):

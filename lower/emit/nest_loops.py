@@ -1,4 +1,13 @@
-"""Helpers every nest emitter uses."""
+"""The loops of a nest: their pieces, the iterations that are left out, and what they carry.
+
+A sum over pairs i < j is written as one over all pairs, of 0 elsewhere: `where(i < j, f, 0)`. For each i, the loop over j begins at i
++ 1. Iterations that are right for all register copies of i need no mask, and have code of their own. Other combines have their own
+neutral element, and a scatter leaves out iterations that combine nothing.
+
+Data may be the limit: `where(k < many[i], f, 0)` needs the first many[i] elements of a padded row. The number is read before the loop
+and is kept inside the extent: a negative one leaves no iteration, one past the extent leaves all. Several register copies use the
+largest of their numbers, and up to the smallest one no copy needs a mask. In `where((i < many) & (k < many), f, 0)`, the loop over k
+has all of its iterations or none."""
 
 from __future__ import annotations
 
@@ -24,28 +33,6 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..pieces import Piece, trips
 from .partial_results import across
-
-# limits ---------------------------------------------------------------------------------------------------------------
-# Where in a loop a comparison of places holds: its first or its last iterations.
-
-
-# limits that data says ------------------------------------------------------------------------------------------------
-# Limits of loops that data says: `where(k < many[i], f, 0)` in a sum over k needs the first many[i] of a padded row
-# only.
-#
-# The number is read before the loop and kept within the places that it is compared with, whatever it is: a negative
-# one leaves no iteration, one past the extent all of them. Of several register copies the largest number counts, and
-# up to the smallest one no copy needs a mask. Where it says how far a loop around goes, in `where((i < many) & (k <
-# many), f, 0)`, the one over k has all iterations or none.
-
-
-# loops that leave out what reduces nothing ----------------------------------------------------------------------------
-# Loops of a reduction that begin and end where something is reduced, and those of a scatter where something is
-# combined.
-#
-# A sum over pairs i < j is written as one over all of them, of what is 0 elsewhere: `where(i < j, f, 0)`. For every i
-# the loop over j needs to go through what is right of it only, as in a triangle. What is right of all register copies
-# of i needs no mask either, and has code of its own. Of a combine other than a sum its own neutral element counts.
 
 
 @dataclass(frozen=True, slots=True)

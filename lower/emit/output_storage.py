@@ -1,7 +1,8 @@
-"""Keeps a value that takes long to compute in the rows of an output until the output itself is written there: one
-array fewer to hold in the caches, and the memory that the output will need is fetched while the value is computed
-instead of while it is stored. (Values that take no time hide no fetch, and an array that stays in the nearest cache
-serves them better.)"""
+"""Outputs as storage.
+
+A value that takes long to compute is kept in the rows of an output until the output itself is written there. That is one array fewer
+in the caches, and the memory of the output is fetched while the value is computed. (A value that is computed at once hides no fetch,
+and an array in the nearest cache serves it better.) A reduction or a scan whose value is stored as it is computes it in the output."""
 
 from __future__ import annotations
 
@@ -70,10 +71,6 @@ def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...], th
     return same and all(a.arg.extent == i.arg.extent == out.shape[n.indices.index(i)] for a, i in zip(axes, there))
 
 
-# the value of a reduction or scan -------------------------------------------------------------------------------------
-# The output itself as the place of a reduction's or scan's value.
-
-
 def alias(low: Lowering, n: Nest, reversed_axis: Node | None = None) -> Array | None:
     """The output that takes a reduction's or scan's value, where it stores exactly this value and its type needs no rounding. `reversed_axis`: an
     axis along which it may be stored from the end."""
@@ -103,10 +100,6 @@ def alias(low: Lowering, n: Nest, reversed_axis: Node | None = None) -> Array | 
 def _back(stride: int | Node) -> int | Node:
     """The stride of steps towards the beginning."""
     return -stride if isinstance(stride, int) else ix.mul(stride, const(-1))
-
-
-# values computed by their first reader --------------------------------------------------------------------------------
-# Room for values that a nest computes on its way, because it is the first to read them.
 
 
 def prepare_fills(low: Lowering, n: Nest) -> None:

@@ -1,7 +1,7 @@
-"""Sums (or extremes) over the lanes of vectors: of one by halving it, of several together by folding two into one each time.
+"""Partial results become one: those in the lanes of vectors, and those that the threads of a group hold.
 
-Folding takes three instructions for two vectors and a halving step of both. Every result is combined in the same order in
-either way, lower halves with upper ones, so they are the same to the bit."""
+One vector is halved until a lane is left. Several vectors are folded, two into one each time: three instructions for two vectors and
+a halving step of both. Lower halves are combined with upper ones in either way, so results are the same to the bit."""
 
 from __future__ import annotations
 
@@ -88,10 +88,9 @@ def _halve(b: Builder, x: LaneGroups, combine: str) -> LaneGroups:
     return LaneGroups(b.op(combine, low, high), x.of)
 
 
-# over threads ---------------------------------------------------------------------------------------------------
-# Combines the partial results that the threads of a group hold of one reduction: exchanged within a warp by shuffles
-# where the target has them, then through shared memory with one barrier. Every thread gets the same result, and the
-# order is fixed.
+# over threads ---------------------------------------------------------------------------------------------------------
+# The threads of a group exchange partial results by shuffles within a warp, where the target has them, and then
+# through shared memory with one barrier. Every thread gets the same result, and the order is fixed.
 
 
 TOGETHER = 32

@@ -27,16 +27,14 @@ from .output_storage import alias, prepare_fills
 from .partial_results import across_threads
 from .stores import store_point
 
-# windows ----------------------------------------------------------------------------------------------------
-# The largest and the smallest elements of windows whose steps are all spelled out: what several windows have in common
-# is done once.
+# windows of extremes --------------------------------------------------------------------------------------------------
+# Windows whose steps are all unrolled share what they have in common. Neighbouring results share parts of their
+# windows, so steps are taken along one axis after the other, in the order in which most parts are the same: three
+# rows of results under 3 × 3 windows reduce five rows of three elements, and not nine.
 #
-# * Results that lie side by side share parts of their windows. The steps are taken along one axis of the window after the other, in the
-#   order in which most of these parts are the same (`opts.analysis.windows`): of three rows of results under 3 × 3 windows, five rows of three
-#   elements are reduced, and not nine.
-# * No element is no number, mostly. So each element that some window has is tested once, however many windows have it; what follows is
-#   computed again with notes (`nan_extremes.NumbersOnly`), by the store that reads it (`fast_path`), where one of them failed. Lanes along which
-#   a window slides are covered by a few vectors of all that are loaded.
+# NaN is rare. So each element is tested once, however many windows have it. Where a test fails, the store that reads
+# the results has them computed again, with notes of what is NaN (`nan_extremes`). A few vectors cover all lanes along
+# which a window slides.
 
 
 class WindowExtremes(Accumulators):
@@ -124,11 +122,6 @@ def suits(low: Lowering, n: Nest) -> bool:
     return spelled_out(low.sched, n) and not low.remaining(n) and not any(low.masked(a) for a in n.reduce_axes)
 
 
-# places -----------------------------------------------------------------------------------------------------
-# The accumulators of an extreme's place (`opts.analysis.places`): the first index at which the extreme was reached,
-# beside the extreme itself.
-
-
 class IndexAccumulators(Accumulators):
     """Indices, one for each accumulator of the extreme `of`. A later element takes the place only where it is better than what was
     there, so of equals the first stays; what is no number never is."""
@@ -187,10 +180,6 @@ def of_extremes(each: Sequence[Accumulators]) -> None:
             a.of = next(m for m in each if m.n.name == a.place.extreme)
 
 
-# together ---------------------------------------------------------------------------------------------------
-# Several reductions through the same loops, and stores at the points that are reduced.
-
-
 def run_together(
     low: Lowering,
     each: Sequence[Accumulators],
@@ -234,7 +223,6 @@ def run_together(
     return [a.final for a in each]
 
 
-# reduce -----------------------------------------------------------------------------------------------------
 BLOCKS = 16
 """Blocks of a reduction from which its array is cleared before the first."""
 

@@ -28,12 +28,9 @@ from .nest_loops import carry, wide
 from .output_storage import alias, prepare_fills
 from .stores import store_point, streaming
 
-# scan rules -------------------------------------------------------------------------------------------------
-# How a scan puts its next element, or vector of elements, to its state: of plain scans by an operation, of tuples by a
-# rule.
-#
-# Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and combinations (W. D. Hillis and G. L.
-# Steele, "Data parallel algorithms", 1986); what is carried then costs one combination for a whole vector.
+# scan rules -----------------------------------------------------------------------------------------------------------
+# Lanes along the scanned axis hold a prefix each, after log2(lanes) shifts and combinations (W. D. Hillis and G. L.
+# Steele, "Data parallel algorithms", 1986). What is carried then costs one combination a vector.
 
 
 State = dict[int, Val]
@@ -111,7 +108,6 @@ def _prefixes(low: Lowering, x: State, start: State, merged: Callable[[State, St
     return x
 
 
-# scan -------------------------------------------------------------------------------------------------------
 def scan(low: Lowering, n: Nest) -> None:
     """A scan under the loops that are open."""
     chain(low, (n,))

@@ -1,4 +1,4 @@
-"""Emits stores: plain, past the caches, and combining (scatter)."""
+"""Stores: plain, past the caches, and combining (scatter)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,11 @@ from .fast_path import with_fast_path
 from .nest_loops import through
 from .output_storage import prepare_fills
 
-# stores past the caches that loads do not meet ------------------------------------------------------------------------
-# Where stores past the caches may lie, for loads not to meet them.
-#
-# Such stores wait in a few buffers for the rest of their lines. Processors compare a load with stores that are under
-# way by their places in a page first: where a load comes to a place at which a line of another array waits, the line
-# is written as it is, and again for each piece of it that follows. On a Zen 3 two outputs that begin 64 bytes after
-# their input in a page take twelve times as long as those that begin elsewhere, one output half as long again
-# (`docs/decisions`, 91).
+# aliasing -------------------------------------------------------------------------------------------------------------
+# Stores past the caches wait in few buffers for the rest of their lines. A processor first compares a load with them
+# by the place in a page. Where a load comes to a place at which a line of another array waits, the line is written as
+# it is, and again for each piece that follows. On a Zen 3 two outputs that begin 64 bytes after their input in a page
+# take twelve times as long as others, one output half as long again (decision 91).
 
 
 SEVERAL, ALONE = 1024, 128
@@ -102,13 +99,11 @@ def _windows(places: Sequence[int], size: int) -> list[tuple[int, int]]:
     return out
 
 
-# stamps -----------------------------------------------------------------------------------------------------
-# Vectors of a scatter whose lanes lie side by side: the rows of a stamp that data places.
-#
-# No two lanes write to one element, so that a vector is read, combined and written at once. Where there are no
-# registers of masks, stores under a mask take as long as one element after the other (AMD's processors), or are taken
-# apart (bytes): a vector that lies inside a row of the output is read and written whole, with what was there in the
-# lanes that a mask leaves out. Nobody else writes to that row meanwhile.
+# vectors of a scatter -------------------------------------------------------------------------------------------------
+# Lanes of a scatter that lie side by side never write to one element, so a vector is read, combined and written at
+# once. Without registers for masks, a masked store is as slow as one element after the other (AMD's processors), or
+# is taken apart (bytes). There, a vector inside one row of the output is read and written whole, and lanes that the
+# mask leaves out keep what was there. Nobody else writes to that row meanwhile.
 
 
 Holding = tuple[Val | None, Val | None]
@@ -161,7 +156,6 @@ def _inside(low: Lowering, n: Nest, ev: NestEval, asg: Assignment) -> Val | None
     return out
 
 
-# store ------------------------------------------------------------------------------------------------------
 def stores(low: Lowering, nests: Sequence[Nest]) -> None:
     """Stores one after the other, but for what was computed in its output already, and the identity in every element that a scatter may
     add to. Those that go past the caches ask together whether they may, so what they have in common is computed once for each answer."""

@@ -1,4 +1,5 @@
-"""Which emitter is for which kind of nest."""
+"""Goes through the loop tree of a schedule: opens the loops that nests share, and calls the emitter of each nest. Values with a nest
+of their own and folds are emitted here."""
 
 from __future__ import annotations
 
@@ -29,9 +30,6 @@ from .output_storage import in_output, prepare_fills
 from .reduce import reduce, together
 from .scan import chain, scan
 from .stores import stores, streaming
-
-# the loop tree --------------------------------------------------------------------------------------------------------
-# Walks the loop tree of a schedule in order, opening the loops that nests share.
 
 
 def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
@@ -79,10 +77,6 @@ def _reserve(low: Lowering, loop: Shared) -> None:
             low.storage.reserved[name] = low.array(made.get(name) or low.ctx.kernel.values[name], axes)
 
 
-# point ------------------------------------------------------------------------------------------------------
-# Emits pointwise values that are kept: in registers where every reader is at the same point, else in an array.
-
-
 def point(low: Lowering, n: Nest) -> None:
     """A staged value with a nest of its own."""
     evaluate(low, n, n.name in low.sched.tree.registers)
@@ -115,11 +109,9 @@ def point_body(low: Lowering, n: Nest, writes: Sequence[tuple[Node, Array]]) -> 
         ev.write(array.mem, array.address(low.point(array)), asg, v, ev.guards(array, n.axes))
 
 
-# fold -------------------------------------------------------------------------------------------------------
-# Emits folds: the block once, or for each tile of the folded axis with the states merged.
-#
-# Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without
-# them (`opts.reach`).
+# folds ----------------------------------------------------------------------------------------------------------------
+# A fold's block is emitted once, or for each tile of the folded axis, with the states merged. Tiles in which the
+# block does nothing are left out. Tiles in which all of its conditions hold run a block without them.
 
 
 Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
@@ -288,7 +280,6 @@ def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node,
             raise OptError(f"fold {name}: a merge uses a component with more axes than its own")
 
 
-# emitters ---------------------------------------------------------------------------------------------------
 EMITTERS = Emitters(
     nests={"reduce": reduce, "scan": scan, "point": point},
     stores=stores,

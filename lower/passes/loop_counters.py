@@ -1,7 +1,7 @@
-"""Vectors that count with a loop: the places of its elements, as masks, one-hot rows and hashes of places want them.
+"""Vectors that count with a loop, as masks, one-hot rows and hashes of indices want them, are carried through it.
 
-Each iteration would move the loop's number to a vector register, spread it over the lanes and add what lanes differ by. A vector that is
-carried through the loop takes one addition, and what differs from it by constants one more."""
+Each iteration would move the loop's number to a vector register, spread it over the lanes and add what lanes differ by. A carried
+vector takes one addition, and what differs from it by constants one more."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Bytes that are computed in 32 bits, a register of them at a time, are stored together.
+"""Stores of narrow elements that are computed in vectors of 32 bits are joined: bytes four registers at a time, floats of 16 bits two
+at a time.
 
-Where the widest type of a point has 32 bits, its vectors have as many lanes as a register has words, and a store of bytes is
-a quarter of a register. AVX2 packs the words of four registers into one of bytes by three instructions and puts them in order
-by one more (`Target.packs_bytes`); one by one, each takes four. So four such stores that follow each other in memory become
-one, where the last of them stands."""
+Where the widest type of a point has 32 bits, its vectors have as many lanes as a register has words, and a store of bytes is a
+quarter of a register. AVX2 packs the words of four registers into one of bytes by three instructions, and one more puts them in order
+(`Target.packs_bytes`). One by one, each takes four. So four stores that follow each other in memory become one, where the last of
+them stands."""
 
 from __future__ import annotations
 
@@ -97,12 +98,9 @@ def _one(stores: list[Instr], casts: dict[Val | None, Instr], uses: DefUse) -> l
 
 
 # floats of 16 bits ----------------------------------------------------------------------------------------------------
-# Floats of 16 bits are stored a whole vector at a time.
-#
-# Numbers of 32 bits that are stored as 16 fill half a vector, and processors without AVX-512 bring each half together
-# and store it by itself, though their instruction narrows two vectors into one. So two halves that lie side by side
-# are narrowed as one vector of twice the lanes, which its renderer spells as two, and stored at once. (Of whole
-# numbers, the upper bits would have to be cleared before.)
+# Processors without AVX-512 narrow each half of a vector and store it by itself, though their instruction narrows two
+# vectors into one. So two halves that lie side by side are narrowed as one vector of twice the lanes, which the
+# renderer writes as two, and stored at once. (Whole numbers would need their upper bits cleared first.)
 
 
 def narrows_two(target: Target) -> bool:

@@ -1,4 +1,4 @@
-"""Fills a staged panel: a copy nest over the reader's own loop parts, written in the order it will be read."""
+"""Staged copies of a single worker: panels in the order in which they are read, and boxes of rows, 0 outside the buffer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import as_node, linear_index, over_parts, parts_index
 from ..storage import Arena, Assignment
-
-# boxes of rows --------------------------------------------------------------------------------------------------------
-# Fills a staged tile of order `row`: the box of the buffer that is touched, row by row, 0 outside the buffer.
 
 
 def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
@@ -77,11 +74,6 @@ def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:
         v = b.splat(b.op(c.op, b.const(0), v), low.ctx.width)
         mask = b.both(mask, v)
     return mask
-
-
-# across -----------------------------------------------------------------------------------------------------
-# Fills a panel whose lanes lie across what is consecutive in the buffer: whole vectors of every lane's run are read,
-# turned in registers, and stored.
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
@@ -168,10 +160,6 @@ def _whole(low: Lowering, part: Part) -> bool:
     return not part.clip and isinstance(part.size, int) and part.name not in low.scope.opened
 
 
-# copy eval --------------------------------------------------------------------------------------------------
-# Evaluates what is copied into a staged panel, with lanes along the panel.
-
-
 class CopyEval(NestEval):
     """A nest whose lanes are given. Its load carries its bounds itself, and is not clamped."""
 
@@ -192,10 +180,9 @@ def along_panel(low: Lowering, regs: Sequence[Part], strides: Mapping[str, int])
     return found
 
 
-# packing ----------------------------------------------------------------------------------------------------
-# Panels for matrix instructions: elements lie in groups of k along the reduce axis, so a copy that reads along another
-# axis weaves k rows into one. Where a shift is added to the other operand, the sums of the panel's columns are kept
-# beside it.
+# packing --------------------------------------------------------------------------------------------------------------
+# Panels for matrix instructions hold groups of k elements along the reduce axis, so a copy that reads along another
+# axis interleaves k rows. Where the other operand is shifted, the sums of the panel's columns are kept as well.
 
 
 def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) -> bool:
@@ -266,7 +253,6 @@ def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
     through(low, [p for p in low.remaining(nest) if p in others], body)
 
 
-# copy -------------------------------------------------------------------------------------------------------
 def fill_alone(low: Lowering, s: StagePlan) -> None:
     """Emit the copy at the current position."""
     mem = low.storage.panels.get(s.buffer.name)
@@ -321,11 +307,6 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
                     conds = inside if conds is None else guarded(conds, {a}, inside) & inside
             return load(s.buffer, indices, conds)
     raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")
-
-
-# panels packed once ---------------------------------------------------------------------------------------------------
-# The phase that packs a constant input: it runs before the first call with these contents, and what it makes is kept
-# in the workspace.
 
 
 def pack_once(low: Lowering, s: StagePlan, room: Arena) -> Phase:

@@ -19,11 +19,6 @@ from ..part_index import as_node, linear_index
 from .panels import fill_alone
 from .tile_read import swizzled_place
 
-# the copy of one tile -------------------------------------------------------------------------------------------------
-# One tile's copy into shared memory: its elements in the buffer's order, as pieces of consecutive ones, dealt to the
-# threads in turn.
-
-
 _BLOCK = (8, 4)
 """Elements along the buffer's last dimension (a sector of 32 bytes) and across it that a warp copies where they are turned."""
 
@@ -299,13 +294,11 @@ def _loop(low: Lowering, c: TileCopy) -> None:
 
 
 # slots filled ahead ---------------------------------------------------------------------------------------------------
-# Tiles in slots that are filled ahead of their use (STAGE with depth d): iteration i of the loop uses slot i % d.
-#
-# Where copies go on beside the threads: d − 1 tiles are begun before the loop; each iteration waits for its own,
-# begins that of iteration i + d − 1 (into the slot that iteration i − 1 has read) and commits, whether there was one
-# or not, so that groups are counted by iterations. The barrier between the wait and both is found by the pass that
-# places barriers. (As in CUTLASS' multistage pipelines.) Where they go through registers, d is 2: a thread loads its
-# part of the next tile before it computes, and stores it afterwards.
+# Iteration i of a loop uses slot i % d (STAGE with depth d). With asynchronous copies, d − 1 tiles are begun before
+# the loop. Each iteration waits for its own tile, begins that of iteration i + d − 1 in the slot that iteration i − 1
+# has read, and commits in any case, so that groups are counted by iterations. The pass *barriers* finds the barrier
+# between the wait and both. (As in CUTLASS' multistage pipelines.) Through registers, d is 2: a thread loads its part
+# of the next tile before it computes, and stores it afterwards.
 
 
 class TileSlots:
@@ -393,10 +386,6 @@ class Ring:
     def _store(self, loaded: Sequence[Sequence[LoadedPiece]]) -> None:
         for c, some in zip(self.through_registers, loaded):
             c.store(some)
-
-
-# all tiles of a place -------------------------------------------------------------------------------------------------
-# Fills staged tiles: threads of a group share the copies, a single worker makes them alone.
 
 
 def fill_tiles(low: Lowering, plans: Sequence[StagePlan]) -> None:

@@ -124,7 +124,6 @@ def _bring(low: Lowering, name: str, slot: Val, rank: Val) -> None:
         hc.load(b, to, slot, at, coordinates[::-1])
 
 
-# roles ----------------------------------------------------------------------------------------------------------------
 class Work(Protocol):
     """The work items of a group, whose number is `group`."""
 

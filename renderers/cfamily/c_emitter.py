@@ -24,9 +24,6 @@ from ...targets.languages import Language
 from ...targets.target import Target
 from .c_types import bits_of, finite, form, memory, pieces, round_to, unsigned, wrap
 
-# what a language writes in its own way --------------------------------------------------------------------------------
-# What each C-like language writes in its own way: the methods that a renderer of one provides.
-
 
 class Dialect(ABC):
     """Expressions are texts; those without a space bind tighter than any operator."""
@@ -480,11 +477,6 @@ class CFamilyEmitter(Dialect):
 def prelude(helpers: dict[str, str]) -> list[str]:
     """The lines before the kernels: types, and functions with a blank line before each."""
     return [line for text in helpers.values() for line in (["", text] if "\n" in text else [text])]
-
-
-# languages with groups of threads -------------------------------------------------------------------------------------
-# Kernels in languages with groups of threads: arguments by `program.abi`, indexes of group and thread, and where
-# memory lies.
 
 
 class GroupEmitter(CFamilyEmitter):

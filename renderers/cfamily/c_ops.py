@@ -20,9 +20,6 @@ from .c_emitter import CFamilyEmitter, Table, atom
 from .c_half import narrow, round_to_odd, widen
 from .c_types import MASKS, UNSIGNED, form, unsigned
 
-# lanes ----------------------------------------------------------------------------------------------------------------
-# Operations that move elements between lanes: splat, extract, insert, shuffle.
-
 
 def lane_splat(e: CFamilyEmitter, s: Instr) -> None:
     """A scalar in every lane."""
@@ -89,10 +86,6 @@ def _place(e: CFamilyEmitter, out: Val, lanes: list[str]) -> None:
     e.define(out, exprs, mask)
 
 
-# conversions ----------------------------------------------------------------------------------------------------------
-# Conversions of a Program in C-like languages: `cast` and `bitcast`.
-
-
 def cast(e: CFamilyEmitter, s: Instr) -> None:
     """The same number as another type."""
     out = s.result
@@ -134,10 +127,6 @@ def bitcast(e: CFamilyEmitter, s: Instr) -> None:
         bits = x if have is want else e.reinterpret(x, have, want, w)
         exprs.append(e.convert(bits, want, e.form(out, w), w))
     e.define(out, exprs)
-
-
-# elementwise ------------------------------------------------------------------------------------------------
-# What writes an element-wise operation in C-like languages, piece by piece, and integers that wrap.
 
 
 Write = Callable[..., str]
@@ -200,10 +189,6 @@ def negated(e: CFamilyEmitter, x: str, work: DType, width: int) -> str:
     return wrapping(e, "-", zero if width == 1 else e.splat(zero, work, width), x, work, width)
 
 
-# division ---------------------------------------------------------------------------------------------------
-# Divisions of integers in C-like languages: by a constant, rounding down, and by a value, rounding towards 0.
-
-
 def divmod_(e: CFamilyEmitter, s: Instr) -> None:
     """`idiv` and `imod`."""
     out = s.result
@@ -251,7 +236,6 @@ def quot(e: CFamilyEmitter, s: Instr) -> None:
     each(e, s, out, work, write)
 
 
-# ops --------------------------------------------------------------------------------------------------------
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 
 

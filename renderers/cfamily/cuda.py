@@ -69,7 +69,6 @@ class AsyncCopies(VectorAccess):
         return f"\n#if defined(__CUDA_ARCH__)\n    {ptx}\n#else\n    {plain}\n#endif\n"
 
 
-# cuda -------------------------------------------------------------------------------------------------------
 LANGUAGE = language("cuda")
 OPS: Table = {**c_ops.table(LANGUAGE), **cuda_hopper.TABLE, "cast": cuda_tensor.tensor_cast, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""

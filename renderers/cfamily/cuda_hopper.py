@@ -238,7 +238,6 @@ def _tail(row: TensorRow, a: SharedOperand | None, b: SharedOperand) -> str:
     return "".join(f", {n}" for n in numbers)
 
 
-# cuda hopper ------------------------------------------------------------------------------------------------
 class HopperEmitter(TensorText):
     """The part of CUDA's emitter that writes Hopper's units."""
 
@@ -443,7 +442,6 @@ def accumulators(phase: Phase) -> frozenset[int]:
     return frozenset(found & (carried | {s.result.id for s in products}))
 
 
-# one function an operation ------------------------------------------------------------------------------------------------------
 def _init(e: Any, s: Instr) -> None:
     bar: Any = s.attr
     for i in range(bar.count):

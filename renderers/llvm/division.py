@@ -96,10 +96,6 @@ def _quotient(e: LlvmEmitter, a: Val, x: str, y: str) -> str:
     return found if bits == 32 else e.emit(f"trunc {words} {found} to {ty}")
 
 
-# instructions without an operation of LLVM ----------------------------------------------------------------------------
-# What x86-64 has an instruction for and LLVM IR no operation: scale2 (AVX-512) and root_guess, register by register.
-
-
 _OneRegister = Callable[..., str]
 """(emitter, element type, lanes, operands as text): the text of the result."""
 

@@ -13,10 +13,6 @@ from ...ir.dtypes import FORMATS, DType, float32
 from ...program.program import Instr, Program, Val
 from ...targets.target import Target
 
-# types and constants --------------------------------------------------------------------------------------------------
-# LLVM's names for types and constants.
-
-
 # floats of 16 and 8 bits are stored as integers and widened by explicit code: arithmetic on LLVM's half and bfloat calls runtime functions
 SCALAR = {
     "float64": "double",

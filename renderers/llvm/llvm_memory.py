@@ -14,10 +14,6 @@ from ...program.program import Instr, Mem, Program, Val, statements
 from .gathers import by_element, common, gathered
 from .llvm_emitter import SCALAR, LlvmEmitter, memory, splat, suffix, type_of, vector
 
-# masks that are known -------------------------------------------------------------------------------------------------
-# Accesses of vectors under masks that are known while they are written: plain loads and stores of the lanes that are
-# on.
-
 
 def known(mask: str, lanes: int) -> tuple[bool, ...] | None:
     """The lanes of a mask that is written as a constant; None of another."""

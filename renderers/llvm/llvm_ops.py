@@ -14,10 +14,6 @@ from .division import divmod_, fdiv, quot, root_guess, scale2, unsupported
 from .llvm_emitter import SCALAR, LlvmEmitter, constant, suffix, type_of, vector
 from .llvm_emitter import splat as constant_splat
 
-# vectors of bytes -----------------------------------------------------------------------------------------------------
-# Vectors of 32-bit integers as bytes, where LLVM takes each register apart: AVX2 packs two registers at a time.
-
-
 LANES = 32
 """Bytes of a register: four registers of 32-bit integers."""
 _ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
@@ -58,10 +54,6 @@ def _packed(e: LlvmEmitter, ty: str, x: str, first: int) -> str:
     found = e.emit(f"bitcast {chars} {e.emit(f'call {chars} {to_chars}({shorts} {low}, {shorts} {high})')} to {words}")
     order = ", ".join(f"i32 {i}" for i in _ORDER)
     return e.emit(f"bitcast {words} {e.emit(f'shufflevector {words} {found}, {words} poison, <8 x i32> <{order}>')} to {chars}")
-
-
-# lanes ----------------------------------------------------------------------------------------------------------------
-# Operations on lanes as LLVM instructions.
 
 
 def lane_splat(e: LlvmEmitter, s: Instr) -> str:
