@@ -1,14 +1,18 @@
-"""tune cache: list, show, export, import, clear; and tune report, on recorded rows."""
+"""tune cache: list, show, export, import, clear, diff, merge and prune; whether a project's cache may answer; and tune report, on recorded rows."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import warnings
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from tilewright import cache
+from tilewright.cache import layers, project_consent
+from tilewright.cli.cache.consent import ask_once
 
 from .conftest import Tune, row
 
@@ -121,3 +125,104 @@ def test_an_unwritable_cache_is_bad_usage(tune: Tune, tmp_path: Path, filled: Pa
     tune("cache", "export", str(bundle))
     done = tune("cache", "import", str(bundle), "--cache", str(tmp_path / "b.jsonl" / "cache.db"))
     assert done.code == 2 and done.err.startswith("error: ")
+
+
+def test_diff_says_what_differs_and_exits_so_on_request(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    other = str(tmp_path / "b.jsonl")
+    assert tune("cache", "export", other, "--kernel", "softmax").code == 0
+    done = tune("cache", "diff", str(filled), other)
+    assert done.code == 0 and "only in A" in done.out and "2 keys: 1 only in A, 1 same" in done.out
+    assert tune("cache", "diff", str(filled), other, "--exit-code").code == 1
+    assert tune("cache", "diff", str(filled), other, "--exit-code", "--kernel", "softmax").code == 0
+    told = json.loads(tune("cache", "diff", str(filled), other, "--format", "json").out)
+    assert [(k["name"], k["state"]) for k in told["keys"]] == [("matmul", "only in A"), ("softmax", "same")]
+    assert told["keys"][0]["measurements"] == {"both": 0, "only_a": 3, "only_b": 0}
+    assert tune("cache", "diff", str(filled), str(tmp_path / "none.db")).code == 2
+
+
+def test_diff_fits_every_width(tune: Tune, filled: Path, tmp_path: Path, monkeypatch: object) -> None:
+    with cache.open(tmp_path / "b.db") as c:
+        c.record(row(opts=[["UPCAST", "a0", 2]], opts_display=[["UPCAST", "m", 2]], t_med=1.0, t_min=1.0))
+    for width in (40, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))  # type: ignore[attr-defined]
+        lines = tune("cache", "diff", str(filled), str(tmp_path / "b.db")).out.splitlines()
+        table = [x for x in lines if not x.startswith(("A: ", "B: ", "measurements: ", "2 keys"))]
+        assert max(map(len, table)) <= width and any("9 µs" in x for x in table)
+
+
+def test_merge_says_what_it_added(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    into = str(tmp_path / "all.db")
+    told = json.loads(tune("cache", "merge", str(filled), "--into", into, "--dry-run", "--format", "json").out)
+    assert told["inputs"][0]["added"] == 4 and not Path(into).exists()
+    assert tune("cache", "merge", str(filled), str(filled), "--into", into).out.splitlines()[-1] == f"{into} holds 4 measurements"
+
+
+def test_prune_shows_first_and_keeps_a_copy(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    with cache.open() as store:
+        store.record(row(run_id="again", when="2026-02-01T08:00:00.000000+00:00"))
+    shown = tune("cache", "prune", "--dry-run")
+    assert shown.code == 0 and "1 of 5 measurements would be deleted; nothing was" in shown.out
+    saved = str(tmp_path / "gone.jsonl")
+    done = tune("cache", "prune", "--superseded", "--save", saved)
+    assert "deleted 1 of 5 measurements" in done.out and len(Path(saved).read_text().splitlines()) == 2
+    lost = tune("cache", "prune", "--target", "*znver5*", "--dry-run")
+    assert "get another one: 2" in lost.out and "softmax" in lost.out
+    told = json.loads(tune("cache", "prune", "--target", "*znver5*", "--format", "json").out)
+    assert told["deleted"] == 4 and len(told["lost"]) == 2
+    assert tune("cache", "prune", "--before", "soon").code == 2
+    before = Path(saved).read_bytes()
+    assert tune("cache", "prune", "--cache", saved).code == 2 and Path(saved).read_bytes() == before, "a bundle is no cache"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (layers.ENV, project_consent.ENV):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / "project" / ".tilewright" / "cache.db"
+    with cache.open(path) as c:
+        c.record(row())
+    monkeypatch.chdir(path.parent.parent)
+    return path
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, typed: str, **args: object) -> bool:
+    """Whether somebody who types this was asked."""
+    said = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    monkeypatch.setattr("sys.stderr", said)
+    ask_once(Namespace(**({"cache": None} | args)))
+    return "Use it? [y/N]" in said.getvalue()
+
+
+@pytest.mark.parametrize(("typed", "answer"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", None)])
+def test_it_is_asked_once_and_the_answer_is_kept(project: Path, monkeypatch: pytest.MonkeyPatch, typed: str, answer: bool | None) -> None:
+    assert asked(monkeypatch, typed) and project_consent.answer(project) is answer
+    assert asked(monkeypatch, "n\n") is (answer is None)
+
+
+def test_nobody_is_asked_without_need(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert not asked(monkeypatch, "y\n", cache="x.db")
+    ask_once(Namespace())  # a command without a cache
+    for name, value in ((project_consent.ENV, "0"), (project_consent.ENV, "1"), (layers.ENV, "x.db")):
+        with monkeypatch.context() as m:
+            m.setenv(name, value)
+            assert not asked(m, "y\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    ask_once(Namespace(cache=None))
+    assert project_consent.answer(project) is None, "no terminal"
+    project.chmod(0o666)
+    assert not asked(monkeypatch, "y\n"), "it would not be used"
+
+
+def test_an_answer_that_cannot_be_kept_counts_for_now(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("in the way")
+    monkeypatch.setenv(project_consent.ENV, "")
+    with pytest.warns(UserWarning, match="the answer cannot be kept .*TILEWRIGHT_PROJECT_CACHE=1 says the same"):
+        assert asked(monkeypatch, "y\n")
+    assert project_consent.setting() is True

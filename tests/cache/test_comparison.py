@@ -1,4 +1,4 @@
-"""Caches beside each other, as one, and without what nobody would miss."""
+"""Caches compared, merged, and pruned of what nobody would miss."""
 
 from __future__ import annotations
 
