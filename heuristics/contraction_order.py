@@ -15,7 +15,7 @@ from math import prod
 
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of
-from ..opts.analysis.products import SumOfProducts, products
+from ..opts.analysis.contractions import SumOfProducts, products
 from ..opts.analysis.structure import extent
 from ..opts.opt import Opts, opt
 from ..opts.rewrites.factor import ordered, sums_of

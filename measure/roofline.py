@@ -11,7 +11,7 @@ from ..devices.limits import CACHED, DOUBT, MEMORY, PEAKS
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.nests import Nest, flat, plain
-from ..opts.options.tensor_moves import places
+from ..opts.options.tc import product_axes
 from ..opts.tensor_cores import products, sides, takes
 from ..targets import Target
 from ..targets.table import rates_of
@@ -124,7 +124,7 @@ def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[st
     from ..ir import index as ix
     from ..ir.dtypes import dtype
     from ..ir.node import as_node
-    from ..opts.analysis.dots import at_once
+    from ..opts.analysis.dot_instructions import at_once
 
     limits, threads = here
     left = dict(c.types)
@@ -163,7 +163,7 @@ def tensor_times(kernel: Kernel, target: Target, lossy: bool = False) -> dict[st
         return {}
     found: dict[str, float] = {}
     for n in flat(plain(kernel)):
-        rates = [_products(row, target) for m, _, _ in places(n) for row in _rows(n, m, target, lossy)]
+        rates = [_products(row, target) for m, _, _ in product_axes(n) for row in _rows(n, m, target, lossy)]
         if rates:
             found[n.name] = max(rates) / rates_of(target).float32
     return found

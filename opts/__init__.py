@@ -5,7 +5,6 @@ from .actions import actions, apply_cached
 from .apply_options import apply
 from .opt import Opt, Opts, dumps, opt, parse, short
 from .schedule import Scheduled
-from .written.show import nest_lines
-from .written.shown import ShownSchedule
+from .schedule_text import ShownSchedule, nest_lines
 
 __all__ = ["Opt", "Opts", "Scheduled", "ShownSchedule", "actions", "apply", "apply_cached", "dumps", "nest_lines", "opt", "parse", "short"]

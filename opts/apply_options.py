@@ -9,13 +9,13 @@ from ..ir.errors import KernelError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
-from . import groups, registry
+from . import registry
 from .builder import ScheduleBuilder
-from .decided_blocks import check_blocks, undecided
-from .legality import check_scheduled
+from .legality import check_blocks, check_scheduled, undecided
 from .nests import Nest, build
 from .opt import Opt, Opts, parse
-from .rewriting import Rewriting
+from .options import thread_groups as groups
+from .registry import Rewriting
 from .schedule import Scheduled
 
 

@@ -16,8 +16,8 @@ from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
 from .plans import DotPlan, LaunchPlan, TensorPlan
-from .written.meant import meant
-from .written.syntax import SYNTAX, Scalar
+from .short_form import meant
+from .syntax import SYNTAX, Scalar
 
 
 class ScheduleBuilder:

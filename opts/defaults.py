@@ -13,8 +13,8 @@ from ..ir.node import Node
 from ..targets import Target
 from .access import AccessPattern, accesses, deinterleavable
 from .analysis.structure import contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+from .analysis.write_order import scatter_ordered, scatters
 from .apply_options import apply
-from .meeting import scatter_ordered, scatters
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS

@@ -12,11 +12,11 @@ from ..ir.body import Store
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
 from .access import GROUP_ROW, deinterleaved_step, dense, interleaved_step, stride
-from .analysis.lane_work import SAVED, arithmetic
+from .analysis.structure import SAVED, arithmetic
+from .analysis.write_order import in_vectors, scatter_ordered
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
-from .meeting import in_vectors, scatter_ordered
 from .nests import Nest
 
 TAKEN = 2.0

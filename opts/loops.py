@@ -15,11 +15,10 @@ from ..ir.node import Node, walk
 from ..ir.operators import substitute
 from ..targets import Target
 from .analysis.interior import interior
-from .analysis.places import ExtremePlace
 from .axis_plan import AxisPlan, Part
 from .nests import Item, Nest, flat
 from .opt import Opts
-from .plans import DotPlan, LaunchPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
+from .plans import DotPlan, ExtremePlace, LaunchPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,17 @@
-"""How much memory options may ask for. A schedule that no machine has room for is illegal, and never tried; what this
-machine has no room for is found where it is loaded (`devices/cpu/executable.py`)."""
+"""How much memory options may ask for, and which buffers are taken to be in memory.
+
+A schedule that no machine has room for is illegal, and never tried; what this machine has no room for is found where it is loaded
+(`devices/cpu/executable.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Protocol
 
+from ..ir import index as ix
 from ..ir.errors import OptError
+from ..ir.node import Node
 from ..targets import Target
 from .opt import Opt
 from .schedule import Scheduled
@@ -70,3 +75,17 @@ def total_bytes(target: Target, shared: int, each: int) -> int:
 
 def _mib(size: int) -> str:
     return f"{size >> 20} MiB"
+
+
+FAR_CACHES = 4
+"""Buffers of more than so many second-level caches are taken to be in memory: the last cache is shared, and seldom all ours."""
+
+
+def buffer_bytes(shape: tuple[int | Node, ...], size: int) -> int:
+    """The bytes of a buffer of elements of `size` bytes; symbolic extents count with their upper bounds, and with 1 at least."""
+    return size * prod(n if isinstance(n, int) else max(1, ix.bounds(n)[1]) for n in shape)
+
+
+def is_far(target: Target, shape: tuple[int | Node, ...], size: int) -> bool:
+    """Whether a buffer of elements of `size` bytes is taken to be in memory."""
+    return buffer_bytes(shape, size) > FAR_CACHES * target.l2

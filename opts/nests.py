@@ -15,7 +15,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import cast, substitute
-from .meeting import own_dimensions, scatters
+from .analysis.write_order import own_dimensions, scatters
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.errors import OptError
-from .written.syntax import Scalar, Syntax
+from .syntax import Scalar, Syntax
 
 Replaced = tuple[str, str, int | dict[str, Scalar] | None]
 """An option as plain data: its name, what it is on, and its argument."""

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..ir.errors import OptError
+from . import short_form
 from .old_options import OLD_FORMS, OLD_OPTIONS, renamed
-from .written import short_form
-from .written.syntax import SET, SYNTAX, Scalar, Syntax
+from .syntax import SET, SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
 

@@ -92,6 +92,15 @@ class LaunchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtremePlace:
+    """The place of the reduction `extreme`: the least `index`, an expression of that one's axis; `none` where nothing equals it."""
+
+    extreme: str
+    index: Node
+    none: int
+
+
+@dataclass(frozen=True, slots=True)
 class RollPlan:
     """A value over blocks that is kept from one to the next: block b + 1 has at place p of axis `along` what block b has at p + `step`.
     Each computes what is new, the first all. Place p of block b lies in slot (step·b + p) mod `slots`. `block_at`, `along_at`:

@@ -17,11 +17,11 @@ from ..targets import Target
 from ..targets.tensor_rows import Parts, TensorRow, kept_bits
 from .axis_plan import AxisPlan
 from .builder import ScheduleBuilder
-from .groups import check_size, family_sites
 from .legality import MAX_STATEMENTS
 from .loops import Loops
 from .nests import Nest
 from .opt import Opt
+from .options.thread_groups import check_size, family_sites
 from .plans import TensorPlan
 from .registry import OPTIONS
 from .schedule import Scheduled

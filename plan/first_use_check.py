@@ -98,7 +98,7 @@ def _store_key(use: FirstUse) -> str:
 
 def _record(use: FirstUse, detail: str) -> None:
     """Say in the cache that the schedule is wrong."""
-    from ..opts.written.syntax import SYNTAX
+    from ..opts.syntax import SYNTAX
 
     key, known = use.plan.key, normalise(without_aliases(use.kernel))
     display = [o.json for o in use.plan.opts]

@@ -33,7 +33,7 @@ def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: s
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
-    from ..opts.written.syntax import SYNTAX
+    from ..opts.syntax import SYNTAX
 
     return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
 
@@ -41,7 +41,7 @@ def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
 def opts_of(row: Row, names: Canonical) -> Opts:
     """A row's options in the names of a kernel. Raises OptError for names that it lacks."""
     from ..opts import parse
-    from ..opts.written.syntax import SYNTAX
+    from ..opts.syntax import SYNTAX
 
     return parse(names.from_canonical(json.loads(row.schedule), SYNTAX))
 

@@ -194,7 +194,7 @@ class CacheRecorder:
         self._written = self.clock()
 
     def _canonical(self, opts: Schedule) -> str:
-        from ..opts.written.syntax import SYNTAX
+        from ..opts.syntax import SYNTAX
 
         return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 

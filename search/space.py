@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ir.errors import OptError
-from ..opts.written.syntax import SYNTAX
+from ..opts.syntax import SYNTAX
 
 if TYPE_CHECKING:
     from random import Random

@@ -86,7 +86,7 @@ def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Nam
     from ... import cache
     from ...cache.keys import allowed, policy
     from ...files.strict import canon
-    from ...opts.written.syntax import SYNTAX
+    from ...opts.syntax import SYNTAX
     from ...plan.identity import canonical_of, key_of
 
     key = key_of(kernel, place.device, place.threads, policy(allowed(args.allow or ())))

@@ -83,7 +83,7 @@ class _Made:
 
     def schedule(self) -> str:
         """Every decision, and the loop nest."""
-        from ...opts.written.schedule_text import schedule_text
+        from ...opts.schedule_text import schedule_text
 
         return schedule_text(self.scheduled)
 

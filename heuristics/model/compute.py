@@ -8,9 +8,8 @@ from math import prod
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of
-from ...opts.analysis.neighbours import joined
-from ...opts.analysis.ragged import share
-from ...opts.analysis.triangles import masks
+from ...opts.analysis.dot_instructions import joined
+from ...opts.analysis.ragged import masks, ragged_share
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.early_exit import early_exit
@@ -155,7 +154,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     # (chains wait for nothing that was before: of short sums the processor has several in sight)
-    sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * share(s, nest)))
+    sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * ragged_share(s, nest)))
     chain = work.latency * unroll / sight
     issued = arith + work.loads + stores + core.overhead
     busy = max(arith / core.ports, work.loads / core.load_ports, stores, chain, issued / core.issue)

@@ -19,13 +19,12 @@ from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, ordered_axes, walk
 from ...opts.access import stride
-from ...opts.analysis.computed import all_contractions
-from ...opts.analysis.pages import buffer_bytes, is_far
-from ...opts.analysis.ragged import share as share_reduced
-from ...opts.analysis.triangles import share as share_ordered
+from ...opts.analysis.contractions import all_contractions
+from ...opts.analysis.ragged import ragged_share, triangle_share
 from ...opts.axis_plan import Part
-from ...opts.fold_tiles import share as share_run
 from ...opts.loop_tree import Folded, Shared, Single, Tree
+from ...opts.loop_tree import share as share_run
+from ...opts.memory_limits import buffer_bytes, is_far
 from ...opts.nests import FoldItem, Nest
 from ...opts.options.cache import prefetches
 from ...opts.options.early_exit import early_exit
@@ -484,7 +483,7 @@ def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machin
             share = scheduled.rings[nest.name].computed
             compute, memory = compute * share, memory * fmean((1.0, share))
         again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
-        part = run.get(nest.name, share_reduced(scheduled, nest) * share_ordered(scheduled, nest))
+        part = run.get(nest.name, ragged_share(scheduled, nest) * triangle_share(scheduled, nest))
         part *= early_exit_share(scheduled, nest, machine.core)
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
         warm.add(nest)

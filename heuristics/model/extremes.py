@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.node import Node
-from ...opts.analysis.places import combine_of
-from ...opts.analysis.sizes import by_bits
+from ...opts.analysis.extremes import by_bits, combine_of
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...targets import Target

@@ -13,8 +13,8 @@ from math import prod
 from ...ir import index as ix
 from ...ir.node import Node
 from ...opts.access import stride as stride_of
-from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.axis_plan import Part
+from ...opts.memory_limits import buffer_bytes, is_far
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled

@@ -12,8 +12,8 @@ from ...ir.body import Scan, tuple_scan
 from ...ir.node import Node, walk
 from ...opts.access import interleaved_step, rows, shuffles
 from ...opts.access import stride as stride_of
+from ...opts.analysis.write_order import scatter_ordered
 from ...opts.axis_plan import Part
-from ...opts.meeting import scatter_ordered
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ..machine import Core

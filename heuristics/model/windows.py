@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
 from ...ir.buffer import load_parts
-from ...opts.analysis.windows import LEAST, MOST, best_order, covering, spelled_out
+from ...opts.analysis.extremes import LEAST, MOST, best_order, covering, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

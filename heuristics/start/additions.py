@@ -11,11 +11,11 @@ from math import inf, prod
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses
-from ...opts.analysis.computed import all_contractions
-from ...opts.analysis.pages import FAR_CACHES, buffer_bytes
-from ...opts.analysis.places import place_of
+from ...opts.analysis.contractions import all_contractions
+from ...opts.analysis.extremes import place_of
 from ...opts.analysis.structure import contiguous, extent, nests
 from ...opts.defaults import site_name, waste
+from ...opts.memory_limits import FAR_CACHES, buffer_bytes
 from ...opts.nests import Nest, plain
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import PREFETCH, STREAM, has_streams, rows_stay

@@ -14,10 +14,10 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import strides_of
-from ...opts.analysis.pages import buffer_bytes
 from ...opts.analysis.structure import extent, read_elsewhere, shared_axes
 from ...opts.apply_options import apply
 from ...opts.defaults import fit, rows
+from ...opts.memory_limits import buffer_bytes
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.cache import STREAM
 from ...opts.options.halo import tiled

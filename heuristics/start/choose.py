@@ -14,7 +14,7 @@ from ...ir.kernel import Kernel
 from ...log import logger
 from ...opts.analysis.structure import extent, nests, shared_axes, stepped
 from ...opts.apply_options import apply
-from ...opts.decided_blocks import allowed_sizes, undecided
+from ...opts.legality import allowed_sizes, undecided
 from ...opts.nests import FoldItem
 from ...opts.opt import Opts, opt, short
 from ...opts.options.fuse import with_rows

@@ -17,7 +17,7 @@ from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses, strides_of
-from ...opts.analysis.dots import Fit, fitting
+from ...opts.analysis.dot_instructions import Fit, fitting
 from ...opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ...ir.kernel import Kernel
-from ...opts.decided_blocks import allowed_sizes, block_sizes, extent_of, is_on, undecided
+from ...opts.legality import allowed_sizes, block_sizes, extent_of, is_on, undecided
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
 from .trials import Trials

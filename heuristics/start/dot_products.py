@@ -12,9 +12,9 @@ from ...ir.dtypes import index, int32
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.access import accesses, strides_of
-from ...opts.analysis.neighbours import NARROW as NARROW_TYPES
-from ...opts.analysis.neighbours import factors
-from ...opts.analysis.places import combine_of
+from ...opts.analysis.dot_instructions import NARROW as NARROW_TYPES
+from ...opts.analysis.dot_instructions import factors
+from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest

@@ -11,10 +11,10 @@ from math import prod
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses, deinterleavable
-from ...opts.analysis.neighbours import factors
-from ...opts.analysis.pages import buffer_bytes
+from ...opts.analysis.dot_instructions import factors
 from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, rows, site_name
+from ...opts.memory_limits import buffer_bytes
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM

@@ -15,16 +15,15 @@ from ...ir.kernel import Kernel
 from ...ir.node import COSTLY_FLOATS as DEAR_OPERATORS
 from ...ir.node import Node, walk
 from ...ir.sums_by_key import sums_by_key
-from ...opts.analysis.computed import all_contractions, computed_contraction
-from ...opts.analysis.products import products
+from ...opts.analysis.contractions import all_contractions, computed_contraction, products
 from ...opts.analysis.structure import Contraction, contiguous, extent, lane_axis, nests
-from ...opts.kernel_parts import needed
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fold import foldable, folded
 from ...opts.rewrites.accumulate import accumulable
 from ...opts.rewrites.distribute import splits
 from ...opts.rewrites.hoist import hoistable
+from ...opts.rewrites.kernel_parts import needed
 from ...opts.rewrites.operands import has_computed, operands
 from ...opts.rewrites.operands import regrouped as is_regrouped
 from ...targets import Target

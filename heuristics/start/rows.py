@@ -10,11 +10,11 @@ from itertools import islice, product
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import accesses
-from ...opts.analysis.pages import buffer_bytes
-from ...opts.analysis.places import combine_of
+from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent, lane_axis, stageable_values
+from ...opts.analysis.write_order import scatter_ordered
 from ...opts.defaults import family_name, fit, rows, site_name, waste
-from ...opts.meeting import scatter_ordered
+from ...opts.memory_limits import buffer_bytes
 from ...opts.nests import Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.cache import PREFETCH, STREAM, prefetching

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.analysis.computed import all_contractions
+from ...opts.analysis.contractions import all_contractions
 from ...opts.analysis.structure import Contraction, extent, nests, shared_axes
 from ...opts.defaults import site_name
 from ...opts.nests import Nest

@@ -11,10 +11,10 @@ from ...ir import index as ix
 from ...ir.body import Store
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.analysis.pages import is_far
 from ...opts.analysis.structure import extent
+from ...opts.analysis.write_order import in_vectors, scatter_ordered
 from ...opts.defaults import fit, rows, site_name
-from ...opts.meeting import in_vectors, scatter_ordered
+from ...opts.memory_limits import is_far
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.cache import STREAM
 from ...opts.options.own import ownable

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses
-from ...opts.analysis.pages import buffer_bytes, is_far
 from ...opts.analysis.structure import extent, nests, shared_axes
 from ...opts.defaults import site_name
+from ...opts.memory_limits import buffer_bytes, is_far
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM

@@ -9,8 +9,7 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.access import GROUP_ROW, accesses
-from ...opts.analysis.lane_work import arithmetic
-from ...opts.analysis.structure import contiguous, extent, nests, shared_axes
+from ...opts.analysis.structure import arithmetic, contiguous, extent, nests, shared_axes
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ...ir.node import Node
 from ...opts.access import AccessPattern, accesses
-from ...opts.analysis.places import combine_of
+from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent, lane_axis
 from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest

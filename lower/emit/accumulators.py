@@ -8,7 +8,7 @@ from functools import partial, reduce
 from ...ir import index as ix
 from ...ir.dtypes import bool_
 from ...ir.node import Node, const
-from ...opts.analysis.sizes import by_bits
+from ...opts.analysis.extremes import by_bits
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...opts.options.cache import Prefetch, prefetches

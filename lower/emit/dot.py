@@ -6,7 +6,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import DType
 from ...ir.node import Node, const
-from ...opts.analysis.dots import inner_loops
+from ...opts.analysis.dot_instructions import inner_loops
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest

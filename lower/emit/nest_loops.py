@@ -21,10 +21,9 @@ from ...ir.integer_ranges import whole
 from ...ir.node import Node, axes_of, const, sym
 from ...ir.node_text import order_key
 from ...ir.operators import substitute
+from ...opts.analysis.ragged import LEAST, conditions, known_before, scatters, sides, worth
 from ...opts.analysis.ragged import LONG as WRITTEN
-from ...opts.analysis.ragged import conditions, known_before, scatters, sides, worth
 from ...opts.analysis.thresholds import cuttable, operations
-from ...opts.analysis.triangles import LEAST
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

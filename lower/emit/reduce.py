@@ -12,7 +12,7 @@ from math import prod
 from ...ir.body import Scan
 from ...ir.dtypes import int32
 from ...ir.node import Node
-from ...opts.analysis.windows import LEAST, Group, best_order, covering, grouped, spelled_out
+from ...opts.analysis.extremes import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Number, Val

@@ -13,9 +13,9 @@ from ...ir.dtypes import DType, bool_, index
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.skipped_tiles import conjuncts
 from ...opts.access import stride
-from ...opts.analysis.masked_points import keeps_old
+from ...opts.analysis.ragged import keeps_old
+from ...opts.analysis.write_order import in_vectors, scatter_ordered
 from ...opts.lanes import Vectors
-from ...opts.meeting import in_vectors, scatter_ordered
 from ...opts.nests import Nest, identity
 from ...program.ops import PAGE
 from ...program.program import Mem, Val

@@ -14,8 +14,7 @@ from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, placeholder, ref, walk
 from ...ir.operators import substitute
 from ...opts.axis_plan import Part
-from ...opts.fold_tiles import Range, loaded_limits, ranges
-from ...opts.loop_tree import Chain, Folded, Shared, Single, Together, Tree
+from ...opts.loop_tree import Chain, Folded, Range, Shared, Single, Together, Tree, loaded_limits, ranges
 from ...opts.nests import FoldItem, Nest
 from ...program.program import Val
 from .. import pieces

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from ...ir.dtypes import int32
-from ...opts.analysis.neighbours import NARROW
+from ...opts.analysis.dot_instructions import NARROW
 from ...program.facts import DefUse
 from ...program.program import Block, For, Instr, Program, Val, bodies
 from .straight_runs import drop_unread, replace_value

@@ -9,11 +9,11 @@ from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
 from ...ir.node import Node, axis, const
 from ...ir.node import axis as make_axis
-from ...opts.analysis.guarded import guarded
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
+from ...opts.rewrites.kernel_parts import guarded
 from ...program.builder import Builder
 from ...program.program import Mem, Phase, Val
 from ..access.transpose import LEAST, transposed

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ...ir import index as ix
 from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
-from ...opts import ring
+from ...opts import staging as ring
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import AsyncCopy, Mem, Val

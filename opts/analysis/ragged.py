@@ -1,9 +1,13 @@
-"""Sums and extremes of which data says how far they go: `where(k < many[i], f, 0)` in a sum over k; and scatters under such a mask. What a
-schedule's loops make of it is in `lower/emit/nest_loops.py`."""
+"""Iterations that masks leave out.
+
+Sums and extremes of which data says how far they go (`where(k < many[i], f, 0)` in a sum over k), sums over pairs in some order
+(`where(k < i, f, 0)`), and points of a scatter that data leaves out. What a schedule's loops make of it is in `lower/emit/nest_loops.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import product
 from math import prod
 
 from ...ir import index as ix
@@ -11,11 +15,13 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.index import Interval
 from ...ir.integer_ranges import inside, value_range
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of, const, ordered_axes, walk
+from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
 from ..axis_plan import Part
 from ..nests import Nest, identity
 from ..schedule import Scheduled
+from .extremes import combine_of
 from .thresholds import cuttable, operations
 
 WORTH = 48
@@ -126,7 +132,7 @@ def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
     return conds if length * (prod(p.trips for p in copies) // lanes.width) >= LEFT_OUT else ()
 
 
-def share(sched: Scheduled, nest: Nest) -> float:
+def ragged_share(sched: Scheduled, nest: Nest) -> float:
     """The part of the steps of a reduction or a scatter that is taken in the mean: half of a row where data says how far it goes, and of the
     longest of several rows side by side more; 1 where nothing says so."""
     out = 1.0
@@ -159,3 +165,95 @@ def _rows_taken(sched: Scheduled, nest: Nest, place: Node, data: Node) -> float:
         return 1.0
     beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in mine)
     return min(1.0, 0.5 + beside / (2 * max(1, prod(ix.upper(a.arg.extent) for a in mine))))
+
+
+def keeps_old(sched: Scheduled, nest: Nest, conds: Sequence[Node]) -> bool:
+    """Whether a point that the conditions leave out may add what changes nothing: its place exists, nobody else writes there meanwhile,
+    and all that points add to is near: a branch that is guessed wrongly takes as long as two reads from the second cache. (Of extremes of floats, what is no number would have to be kept.)"""
+    s = nest.store
+    if s is None or s.combine is None or s.own is not None or nest.kind != "store" or not cuttable(sched):
+        return False
+    if nest.expr.dtype.is_float and s.combine != "add":
+        return False
+    if len(conds) != 1 or conds[0] is not nest.mask or not any(n.op == "load" for n in walk(nest.mask)):
+        return False
+    shape = [d for d in s.buffer.shape if isinstance(d, int)]
+    if len(shape) < len(s.buffer.shape) or any(not _inside(i, d) for i, d in zip(nest.indices, shape, strict=True)):
+        return False
+    return prod(d for i, d in zip(nest.indices, shape, strict=True) if i.op != "axis") * s.buffer.dtype.size <= sched.target.l2 // 2
+
+
+def _inside(place: Node, extent: int) -> bool:
+    """Whether an index stays inside wherever it is computed."""
+    low, high = _range(place)
+    return low >= 0 and high < extent
+
+
+def _range(n: Node) -> Interval:
+    while n.op == "cast" and n.dtype is index and n.src[0].dtype.is_int:
+        n = n.src[0]
+    return ix.bounds(n) if n.dtype is index else value_range(n)
+
+
+SAMPLES = 16
+"""Places of each axis that are looked at."""
+LEAST = 8
+"""Iterations from which on a loop is worth limits of its own."""
+
+
+def triangles(s: Scheduled, nest: Nest) -> tuple[Node, ...]:
+    """The conditions of a reduction that limit one of its loops by where others are."""
+    if nest.kind != "reduce" or not cuttable(s) or nest.filled or any(nest.name in x for x in (s.dots, s.tensors, s.places)):
+        return ()
+    return tuple(c for c in conditions(nest) if c.src[0].dtype is index and any(_limits(s, nest, c)))
+
+
+def triangle_share(s: Scheduled, nest: Nest) -> float:
+    """The part of a reduction's steps that is taken because of such conditions: of what they leave, and half a step of each loop more."""
+    found = triangles(s, nest)
+    if not found:
+        return 1.0
+    axes = dict.fromkeys(a for c in found for a in ordered_axes(c))
+    return min(1.0, _left(found) + sum(s.plans[a].block / (2 * max(1, ix.upper(a.arg.extent))) for a in axes))
+
+
+@lru_cache(maxsize=256)
+def _left(found: tuple[Node, ...]) -> float:
+    """The part of all places at which some conditions hold."""
+    axes = sorted({a for c in found for a in axes_of(c)}, key=lambda a: str(a.arg.name))
+    places = [[(2 * i + 1) * ix.upper(a.arg.extent) // (2 * SAMPLES) for i in range(SAMPLES)] for a in axes]
+    held = [all(_holds(c, dict(zip(axes, at, strict=True))) for c in found) for at in product(*places)]
+    return sum(held) / len(held)
+
+
+def masks(s: Scheduled, nest: Nest) -> frozenset[Node]:
+    """What steps do not compute where they are taken for all register copies: the conditions, the selection by them, and the product
+    that it selects, which is part of the sum then. Where data leaves out whole steps (`ragged.left_out`), the selection."""
+    found = triangles(s, nest)
+    if not found and nest.kind == "reduce" and left_out(s, nest):
+        return frozenset(n for n in (selected(nest),) if n is not None)
+    if not found or operations(s, nest) > LONG:
+        return frozenset()
+    where, out = selected(nest), {n for c in found for n in walk(c)}
+    if where is not None and where.op == "where" and set(conditions(nest)) == set(found):
+        out.add(where)
+        if where is nest.expr and where.dtype.is_float and combine_of(nest) == "add":
+            out |= {n for n in where.src[1:2] if n.op == "mul"}
+    return frozenset(out)
+
+
+def _limits(s: Scheduled, nest: Nest, cond: Node) -> Iterator[bool]:
+    """For each axis of a reduction, whether a condition limits a loop over it."""
+    mine = axes_of(cond)
+    plain = not s.rings and all(x.op in ("axis", "const", "sum", "prod") for side in cond.src for x in walk(side))
+    around: set[Node] = set()
+    for p in (q for q in s.loops(nest) if q.loop or q.kind == "grid"):
+        staged = any(t.at.name == p.name for t in s.stages.values())
+        yield plain and p.axis in nest.reduce_axes and p.axis in mine and bool(around & mine) and p.trips >= LEAST and not staged
+        around.add(p.axis)
+
+
+def _holds(cond: Node, at: dict[Node, int]) -> bool:
+    """Whether a comparison holds at a place."""
+    a, b = (ix.bounds(substitute(side, {x: const(n) for x, n in at.items()}))[0] for side in cond.src)
+    return a < b if cond.op == "lt" else a <= b

@@ -4,26 +4,40 @@ Start schedules, templates and the action space ask these questions; none of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, loads
+from ...ir.dtypes import index
 from ...ir.kernel import Kernel
 from ...ir.node import COSTLY_FLOATS, Node, axes_of, walk
 from ..access import accesses, strides_of
-from ..meeting import kernel_ordered
 from ..nests import Nest, flat, plain
-from .lane_work import SAVED, arithmetic
+from .write_order import kernel_ordered
+
+_NONE = frozenset(("load", "ref", "cast", "const", "axis", "sym"))
+"""What computes nothing."""
+_LONG = {**dict.fromkeys(COSTLY_FLOATS, 12.0), "div": 4.0, "sqrt": 4.0}
+"""What takes several instructions, in additions; the functions are polynomials."""
+
+
+SAVED = 0.25
+"""What an operation counts beside an access, where no axis is consecutive in most accesses."""
+
+
+def arithmetic(axis: Node, exprs: Iterable[Node]) -> float:
+    """The operations on values (not on indices) that vary along an axis, each counted once, in additions."""
+    return sum(_LONG.get(n.op, 1.0) for n in walk(*exprs) if n.op not in _NONE and n.dtype is not index and axis in axes_of(n))
 
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
     """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide`
     is the operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis),
-    `tall` the one whose elements are broadcast. Where an operand is computed (`opts.analysis.computed`), that is the largest input it reads:
+    `tall` the one whose elements are broadcast. Where an operand is computed (`opts.analysis.contractions`), that is the largest input it reads:
     `wide_value` and `tall_value` name the values that operands are, and `stages` says whether `wide` is all that it reads."""
 
     nest: Nest

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from ..registry import register
+from .axes import MOVE, PADTO, PARALLEL, TILE, UNROLL, UPCAST
 from .cache import CACHE
 from .early_exit import EARLY_EXIT
 from .fold import FOLD
 from .fuse import FUSE
 from .grid import GRID
-from .group import GROUP
 from .halo import HALO
-from .local import LOCAL
-from .move import MOVE
 from .own import OWN
-from .padto import PADTO
-from .parallel import PARALLEL
 from .phase import PHASE
 from .rewrite import REWRITE
 from .split import SPLIT
 from .stage import STAGE
-from .swizzle import SWIZZLE
 from .tc import TC
-from .tile import TILE
-from .unroll import UNROLL
-from .upcast import UPCAST
+from .thread_groups import GROUP, LOCAL, SWIZZLE
 
 for option in (
     *(

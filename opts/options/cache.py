@@ -16,15 +16,15 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...targets import Target
-from ..analysis.pages import buffer_bytes, is_far
 from ..analysis.structure import extent
 from ..builder import ScheduleBuilder
+from ..memory_limits import buffer_bytes, is_far
 from ..neighbourhood import Neighbourhood
 from ..nests import FoldItem, Item, Nest, plain
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
 from ..schedule import Scheduled
-from ..written.meant import meant
+from ..short_form import meant
 from .fuse import by_family
 
 STREAM, PREFETCH = POLICIES = ("stream", "prefetch")

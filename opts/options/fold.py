@@ -18,11 +18,10 @@ from ...ir.node import Node, axis, make
 from ...ir.normal_form import tidy_as_named
 from ...ir.online.fold_rewrite import NoFold, online
 from ...ir.operators import substitute_on
-from ..kernel_parts import changed_item, changed_store, with_axes
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..registry import Doc, Option, always
-from ..rewriting import Rewriting
+from ..registry import Doc, Option, Rewriting, always
+from ..rewrites.kernel_parts import changed_item, changed_store, with_axes
 from ..schedule import Scheduled
 
 END = ".o"

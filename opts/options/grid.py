@@ -11,11 +11,11 @@ from ...ir.node import Node, axes_of, const
 from ..analysis.boxes import BoxPlan, operand_boxes
 from ..axis_plan import Part
 from ..builder import ScheduleBuilder
-from ..groups import check_grid
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Option
 from ..schedule import Scheduled
+from .thread_groups import check_grid
 
 MOST_PERSISTENT = 32
 """Groups that a multiprocessor holds at most, on every GPU with CUDA."""

@@ -22,14 +22,13 @@ from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..analysis.regions import Span, needed_span
 from ..analysis.structure import extent, read_elsewhere
-from ..kernel_parts import changed_item, changed_store, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..registry import Doc, Golden, Option
-from ..rewriting import Rewriting
+from ..registry import Doc, Golden, Option, Rewriting
+from ..rewrites.kernel_parts import changed_item, changed_store, needed, store_roots
 from ..rolling import rolled
 from ..schedule import Scheduled
-from ..written.syntax import FLAG
+from ..syntax import FLAG
 
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
 STEPS = (1, 2, 4, 8)

@@ -18,8 +18,7 @@ from ...ir.node import axis as make_axis
 from ...targets import Target
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..registry import Doc, Golden, Option, always
-from ..rewriting import Rewriting
+from ..registry import Doc, Golden, Option, Rewriting, always
 from ..schedule import Scheduled
 
 BLOCKS = (64, 128, 256, 512, 1024, 4096)

@@ -19,15 +19,14 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...ir.operators import substitute
 from ..analysis.structure import read_elsewhere
-from ..kernel_parts import changed_item, changed_store, loaded, needed, renamed, store_roots
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..plans import ONCE
-from ..registry import OPTIONS, Doc, Golden, Option, check_workspace
-from ..rewriting import Rewriting
+from ..registry import OPTIONS, Doc, Golden, Option, Rewriting, check_workspace
+from ..rewrites.kernel_parts import changed_item, changed_store, loaded, needed, renamed, store_roots
 from ..schedule import Scheduled
-from ..written.syntax import FLAG
+from ..syntax import FLAG
 
 
 def workspace(value: str) -> str:

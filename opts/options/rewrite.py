@@ -12,7 +12,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..registry import Doc, Option
+from ..registry import Doc, Option, Rewriting
 from ..rewrites.accumulate import ACCUMULATE
 from ..rewrites.distribute import DISTRIBUTE
 from ..rewrites.factor import FACTOR
@@ -20,7 +20,6 @@ from ..rewrites.hoist import HOIST
 from ..rewrites.operands import OPERANDS
 from ..rewrites.rule import RewriteRule
 from ..rewrites.scatter import SCATTER
-from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from .phase import in_phases
 

@@ -18,10 +18,9 @@ from ...ir.node import Node
 from ..analysis.structure import extent, scanned_axes
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
-from ..registry import Doc, Golden, Option, always, check_workspace
+from ..registry import Doc, Golden, Option, Rewriting, always, check_workspace
 from ..rewrites import split_reduction, split_scan, split_scatter
 from ..rewrites.split_scatter import Scatter, alike, copied_type, privatisable
-from ..rewriting import Rewriting
 from ..schedule import Scheduled
 
 CHUNKS = (2, 4, 8, 16, 64)

@@ -16,10 +16,9 @@ from ..nests import Nest
 from ..opt import Opt, Opts, opt
 from ..plans import ONCE
 from ..registry import Doc, Golden, Option
-from ..ring import MOST, check_depths
 from ..schedule import Scheduled
-from ..staging import plan_stage
-from .golden_shapes import MATMUL
+from ..staging import MOST, check_depths, plan_stage
+from .axes import MATMUL
 
 TOGETHER = (128, 256, 512)
 """Blocks of a reduction whose panel is packed."""

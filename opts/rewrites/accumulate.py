@@ -1,6 +1,9 @@
-"""ACCUMULATE: a sum over rows is added to in memory, row by row, in the loop that goes through the rows already.
+"""A sum over rows is added to in memory, row by row, in the loop that goes through the rows already.
 
-What decides by how much a row counts, and what is stored of each row, comes in the same phase (`analysis.accumulated`); a second one
+The gradient of a loss reads the rows of a matrix twice: Σ_j x[i,j]·w[j] decides by how much row i counts, and Σ_i c[i]·x[i,j] adds up
+the rows. Each result of the second sum has a loop over the rows of its own, so all rows are read again, from wherever they lie by then.
+In the push form a row is added to totals in memory as soon as its factor is known: one pass (Belter et al. 2009, "Automating the
+generation of composed linear algebra kernels", fuse AᵀAx like this). What is stored of each row comes in the same phase; a second one
 does with the sums what the kernel does."""
 
 from __future__ import annotations
@@ -18,9 +21,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..analysis.guarded import guarded
-from ..analysis.totals import left, totals
-from ..kernel_parts import changed_store, loaded, needed, renamed, store_roots
+from .kernel_parts import changed_store, guarded, left, loaded, needed, renamed, store_roots, totals
 from .rule import Named, RewriteRule, together
 
 Rows = frozenset[tuple[Buffer, int]]

@@ -20,9 +20,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, make, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..analysis.products import SumOfProducts, product, products
+from ..analysis.contractions import SumOfProducts, product, products
 from ..analysis.structure import extent
-from ..kernel_parts import changed_item, changed_store, loaded, needed, store_roots
+from .kernel_parts import changed_item, changed_store, loaded, needed, store_roots
 from .rule import Named, RewriteRule
 
 PLAIN = frozenset({"load", "ref", "const", "axis", "sym", "neg", "cast"})

@@ -19,9 +19,9 @@ from ...ir.node import Node, axes_of, ref, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..access import strides_of
-from ..analysis.products import SumOfProducts, on, product, products
+from ..analysis.contractions import SumOfProducts, on, product, products
 from ..analysis.structure import extent
-from ..kernel_parts import loaded, needed, store_roots
+from ..rewrites.kernel_parts import loaded, needed, store_roots
 from .rule import Named, RewriteRule
 
 WIDE = 16

@@ -21,8 +21,8 @@ from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..access import strides_of
 from ..analysis.structure import extent
-from ..kernel_parts import loaded, needed, store_roots
 from ..nests import Nest, plain
+from ..rewrites.kernel_parts import loaded, needed, store_roots
 from .rule import RewriteRule
 
 

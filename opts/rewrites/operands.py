@@ -14,9 +14,9 @@ from ...ir.body import Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, ref
-from ..analysis.products import SumOfProducts, on, product, products
+from ..analysis.contractions import SumOfProducts, on, product, products
 from ..analysis.structure import extent
-from ..kernel_parts import needed, store_roots
+from .kernel_parts import needed, store_roots
 from .rule import Named, RewriteRule
 
 PLAIN = frozenset({"load", "ref", "const"})

@@ -1,8 +1,8 @@
-"""SCATTER: a sum of those elements whose key is the result's place is added up where the keys say, by a phase before the rest.
+"""A sum of those elements whose key is the result's place is added up where the keys say, by a phase before the rest.
 
-`Σ_i where(key[i] == v, x[i], 0)` for every v is a comparison of each key with each place; as a scatter each element is added once. The
-kernel may then read the totals as it reads the sum: a histogram that is made a table, or means of groups that their members are compared
-with. (A store with `combine` says the same of an output, which its own kernel cannot read.)"""
+`Σ_i where(key[i] == v, x[i], 0)` for every v is a comparison of each key with each place (`ir.sums_by_key`); as a scatter each element is added
+once. The kernel may then read the totals as it reads the sum: a histogram that is made a table, or means of groups that their members are
+compared with. (A store with `combine` says the same of an output, which its own kernel cannot read.)"""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const
 from ...ir.operators import cast, substitute
 from ...ir.sums_by_key import SumByKey, sums_by_key
-from ..analysis.totals import left, totals
-from ..kernel_parts import loaded, needed, renamed, store_roots
+from .kernel_parts import left, loaded, needed, renamed, store_roots, totals
 from .rule import Named, RewriteRule, together
 
 

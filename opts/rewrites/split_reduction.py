@@ -18,17 +18,15 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..analysis.guarded import guarded
 from ..analysis.structure import extent
 from ..defaults import added_phase, legal_prefix
-from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..nests import Nest, identity, plain
 from ..opt import Opt, Opts, opt
 from ..options.fuse import FUSE, siblings
-from ..registry import OPTIONS
-from ..rewriting import Rewriting
+from ..registry import OPTIONS, Rewriting
 from ..schedule import Scheduled
+from .kernel_parts import guarded, loaded
 
 WORK = "work"
 """What the workspace is called, unless the kernel calls something so."""

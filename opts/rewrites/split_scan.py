@@ -22,13 +22,13 @@ from ...ir.node import axis as make_axis
 from ...ir.operators import arith, substitute
 from ..analysis.structure import scanned_axes
 from ..defaults import added_phase
-from ..kernel_parts import loaded, needed
 from ..memory_limits import check_work
 from ..nests import identity
 from ..opt import Opt, opt
 from ..options.phase import concerns
-from ..rewriting import Rewriting
+from ..registry import Rewriting
 from ..schedule import Scheduled
+from .kernel_parts import loaded, needed
 
 
 @dataclass(frozen=True, slots=True)

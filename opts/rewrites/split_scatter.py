@@ -23,16 +23,14 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
-from ..analysis.guarded import guarded
+from ..analysis.write_order import kernel_ordered, meeting, own_dimensions, scatter_ordered, scatters
 from ..defaults import added_phase, fit
-from ..kernel_parts import loaded
-from ..meeting import kernel_ordered, meeting, own_dimensions, scatter_ordered, scatters
 from ..memory_limits import check_work
 from ..nests import Nest, flat, plain
 from ..opt import Opt, Opts, opt
-from ..registry import OPTIONS
-from ..rewriting import Rewriting
+from ..registry import OPTIONS, Rewriting
 from ..schedule import Scheduled
+from .kernel_parts import guarded, loaded
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...measure.inputs import require_operands
-from ...opts.decided_blocks import allowed_sizes, block_sizes, extent_of
-from ...opts.options.tile import cut_into
+from ...opts.legality import allowed_sizes, block_sizes, extent_of
+from ...opts.options.axes import cut_into
 from ...opts.registry import OPTIONS
 from ..api import tune
 from ..budget import parse_seconds

@@ -9,7 +9,7 @@ from tilewright.ir import KernelBuilder, float32, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
-from tilewright.opts.analysis.ragged import share
+from tilewright.opts.analysis.ragged import ragged_share
 
 TARGET = targets.named("avx2")
 
@@ -52,7 +52,7 @@ def test_half_of_the_rows_counts() -> None:
     def part(opts: str, kernel: Kernel) -> float:
         s = apply(kernel, parse(opts), TARGET)
         (nest,) = [n for n in s.nests if n.kind == "reduce"]
-        return share(s, nest)
+        return ragged_share(s, nest)
 
     assert 0.5 <= part("Uf8", means()) < 0.55
     assert 0.65 < part("Uf8 Ui2", means()) < 0.7

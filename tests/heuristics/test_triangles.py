@@ -7,7 +7,7 @@ from tilewright import heuristics, targets
 from tilewright.ir import KernelBuilder, float32, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
-from tilewright.opts.analysis import triangles
+from tilewright.opts.analysis import ragged
 
 TARGET = targets.named("avx2")
 M, N = 256, 128
@@ -28,12 +28,12 @@ def product(holds: str) -> Kernel:
 @pytest.mark.parametrize("opts", ["Um4 Un16 Rk4", "Um4 Un24", "Um2 Un8 Tn64 Pn"])
 def test_half_of_a_square_is_summed(holds: str, part: float, opts: str) -> None:
     s = apply(product(holds), parse(opts), TARGET)
-    assert triangles.share(s, s.nests[0]) == pytest.approx(part, abs=0.05)
+    assert ragged.triangle_share(s, s.nests[0]) == pytest.approx(part, abs=0.05)
 
 
 def test_a_loop_outside_of_the_rows_goes_through_all_of_them() -> None:
     s = apply(product("below"), parse("Um4 Un16 Mk<m"), TARGET)
-    assert triangles.share(s, s.nests[0]) == 1.0
+    assert ragged.triangle_share(s, s.nests[0]) == 1.0
 
 
 def test_a_triangle_takes_about_half_of_the_time() -> None:
@@ -44,4 +44,4 @@ def test_a_triangle_takes_about_half_of_the_time() -> None:
 def test_start_schedules_of_a_triangle_keep_their_steps_short_enough_for_limits() -> None:
     kernel = product("below")
     s = apply(kernel, heuristics.starts(kernel, TARGET, 1)[0], TARGET)
-    assert triangles.triangles(s, s.nests[0])
+    assert ragged.triangles(s, s.nests[0])

@@ -17,7 +17,7 @@ from tilewright.ir.node import COMMUTATIVE, make, walk
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.normal_form.canonical_text import canonical, loose, without_epilogue
 from tilewright.ir.rewriter import Rewriter
-from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.syntax import SYNTAX
 
 SMALL = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES}
 

@@ -23,7 +23,7 @@ from tilewright.ir import OptError, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
-from tilewright.opts.written.schedule_text import schedule_text
+from tilewright.opts.schedule_text import schedule_text
 from tilewright.program.listing import show
 from tilewright.program.program import Instr, Mem, statements
 

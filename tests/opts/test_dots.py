@@ -15,7 +15,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import canonical
 from tilewright.ir.operators import cast
 from tilewright.opts import actions, apply, dumps, nest_lines, opt, parse, short
-from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.syntax import SYNTAX
 from tilewright.targets import instructions
 
 V4 = targets.named("znver5")

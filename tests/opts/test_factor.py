@@ -15,7 +15,7 @@ from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.rewrites.factor import factored
-from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.syntax import SYNTAX
 from tilewright.targets import named
 
 CHAIN = einsum("ij,jk,kl->il", i=5, j=7, k=8, l=16)

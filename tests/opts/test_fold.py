@@ -17,7 +17,7 @@ from tilewright.ir.normal_form import canonical, normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
 from tilewright.opts.options.fold import foldable, folded
-from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.syntax import SYNTAX
 from tilewright.targets import named
 from written_attention import attention, capped, causal, normed_keys, padded, plain, sloped, window
 

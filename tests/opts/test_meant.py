@@ -6,7 +6,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.ir import OptError
 from tilewright.opts import apply, parse
-from tilewright.opts.written.meant import meant
+from tilewright.opts.short_form import meant
 
 AVX2 = targets.named("avx2")
 

@@ -21,7 +21,7 @@ from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.measure.checking.exact_sums import drift
 from tilewright.opts import Opts, apply
-from tilewright.opts.meeting import kernel_ordered
+from tilewright.opts.analysis.write_order import kernel_ordered
 from tilewright.opts.opt import opt
 from tilewright.program.program import For, Instr, statements
 

@@ -14,7 +14,7 @@ from tilewright.ir.node import walk
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import proposals
-from tilewright.opts.analysis.computed import all_contractions
+from tilewright.opts.analysis.contractions import all_contractions
 from tilewright.opts.rewrites.operands import operands
 from tilewright.targets import named
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import runpy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +21,14 @@ from tilewright.opts import Opt, Opts, Scheduled, actions, apply, dumps, opt, pa
 from tilewright.opts.builder import ScheduleBuilder
 from tilewright.opts.neighbourhood import Neighbourhood
 from tilewright.opts.options import OWN, TILE
-from tilewright.opts.registry import OPTIONS, Doc, Option, register, registered
-from tilewright.opts.rewriting import Rewriting
-from tilewright.opts.written.syntax import SYNTAX
-from tilewright.opts.written.tables import TABLES, filled, table
+from tilewright.opts.registry import OPTIONS, Doc, Option, Rewriting, register, registered
+from tilewright.opts.syntax import SYNTAX
 from tilewright.program.listing import show
 from tilewright.search.space import OptEngine, Space, mutate, places, variants
 
 ROOT = Path(__file__).resolve().parents[2]
+tables = runpy.run_path(str(ROOT / "scripts" / "option_tables.py"))
+TABLES, filled, table = tables["TABLES"], tables["filled"], tables["table"]
 TARGET = targets.named("znver5")
 KERNEL = normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}))
 
@@ -198,10 +199,10 @@ def test_names_and_letters_are_taken_once() -> None:
 
 
 def test_every_declaration_is_whole() -> None:
-    """Each option has a line of documentation, a colour and a file of its own; fields that name or may be left out are fields."""
+    """Each option has a line of documentation and a colour; fields that name or may be left out are fields."""
     for option in OPTIONS.values():
         assert option.docs and all(d.written.startswith(f"{option.name}(") for d in option.docs), option.name
-        assert option.kind in KINDS and (ROOT / "opts" / "options" / f"{option.name.lower()}.py").exists(), option.name
+        assert option.kind in KINDS, option.name
         fields = set(option.arg) if isinstance(option.arg, dict) else set()
         assert {*option.named_fields, *option.defaults, *option.choices} <= fields, option.name
 

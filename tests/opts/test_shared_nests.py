@@ -8,7 +8,7 @@ from tilewright import kernels
 from tilewright.ir import index as ix
 from tilewright.ir.node import axis, const
 from tilewright.ir.normal_form import normalise
-from tilewright.opts.fold_tiles import _counted
+from tilewright.opts.loop_tree import _counted
 from tilewright.opts.nests import build, flat
 
 

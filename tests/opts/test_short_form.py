@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.ir.errors import OptError
 from tilewright.opts import Opt, parse, short
 from tilewright.opts.registry import OPTIONS
-from tilewright.opts.written.syntax import Syntax
+from tilewright.opts.syntax import Syntax
 
 NAMES = st.one_of(
     st.sampled_from(["m", "n@out", "k.t2", "a0", "H", "out", "Hout", "kx3", "acc.f1", "b1", "C", "x", "m/n", "b@n", "n:", "8"]),

@@ -15,7 +15,7 @@ from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts.actions import actions
 from tilewright.opts.schedule import Scheduled
-from tilewright.opts.written.schedule_text import schedule_text
+from tilewright.opts.schedule_text import schedule_text
 from tilewright.program.listing import show
 
 BF16, F16, TF32, S8 = "mma.m16n8k16.bf16", "mma.m16n8k16.f16", "mma.m16n8k8.tf32", "mma.m16n8k32.s8"

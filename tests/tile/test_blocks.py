@@ -15,7 +15,7 @@ from tilewright.ir import OptError
 from tilewright.ir.kernel import DecidedBlocks, Kernel
 from tilewright.ir.normal_form import canonical, loose, normalise
 from tilewright.opts import apply, opt
-from tilewright.opts.decided_blocks import allowed_sizes, block_sizes, check_blocks, undecided
+from tilewright.opts.legality import allowed_sizes, block_sizes, check_blocks, undecided
 from tilewright.plan.identity import canonical_of
 
 AVX2 = targets.named("avx2")

@@ -21,7 +21,7 @@ from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.operators import substitute
 from tilewright.lower import lower
 from tilewright.opts import apply
-from tilewright.opts.decided_blocks import undecided
+from tilewright.opts.legality import undecided
 from tilewright.renderers import render
 from tilewright.tile import TileKernel
 from tilewright.tile.interpret import check, run

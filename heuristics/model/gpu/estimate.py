@@ -19,8 +19,8 @@ from ....ir.node import Node, axes_of
 from ....opts.axis_plan import Part
 from ....opts.nests import Nest
 from ....opts.plans import StagePlan, TensorPlan
-from ....opts.ring import tile_width
 from ....opts.schedule import Scheduled
+from ....opts.staging import tile_width
 from ....targets.tensor_rows import rate
 from ...gpu_machine import GIB, KIB, MIB
 from ...machine import DEFAULT, SLOW, Bandwidth, MachineModel

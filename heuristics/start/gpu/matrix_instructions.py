@@ -28,7 +28,7 @@ from ....opts.analysis.structure import extent, lane_axis, nests, shared_axes, s
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
-from ....opts.options.tensor_moves import fitting_rows, places
+from ....opts.options.tc import fitting_rows, product_axes
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
 from ....targets.tensor_rows import WGMMA_TYPES, TensorRow, wgmma_columns, wgmma_row
@@ -91,7 +91,7 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
     for nest in nests(kernel):
         lane = lane_axis(kernel, nest) if nest.kind == "reduce" else None
         best: tuple[float, TensorProduct] | None = None
-        for place, (m, n, k) in enumerate(places(nest)):
+        for place, (m, n, k) in enumerate(product_axes(nest)):
             if lane in (m, n) and n is not lane:
                 continue  # neighbouring threads store neighbours along n
             found = next(iter(fitting_rows(target, nest, m)), None)
@@ -300,7 +300,7 @@ def _products(kernel: Kernel, fold: Fold, target: Target, allowed: Set[str]) -> 
     row, names = shared_axes(kernel)[-1], {v.name for v in fold.block}
     out = []
     for nest in nests(kernel):
-        place = next(((m, n, k) for m, n, k in places(nest) if m is row), None) if nest.name in names else None
+        place = next(((m, n, k) for m, n, k in product_axes(nest) if m is row), None) if nest.name in names else None
         rows = fitting_rows(target, nest, row) if place is not None else []
         if place is None or not rows:
             continue

@@ -18,7 +18,7 @@ from tilewright.ir.node import Node
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, opt, parse
-from tilewright.opts.analysis.windows import best_order, covering
+from tilewright.opts.analysis.extremes import best_order, covering
 from tilewright.plan import best
 from tilewright.program.program import Instr, Program, bodies, statements
 from tilewright.targets import named

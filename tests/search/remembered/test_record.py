@@ -17,7 +17,7 @@ from tilewright.ir.errors import CacheError
 from tilewright.ir.normal_form import canonical, loose, normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt, parse
-from tilewright.opts.written.syntax import SYNTAX
+from tilewright.opts.syntax import SYNTAX
 from tilewright.search import Job, Space
 from tilewright.search.cache_recorder import CacheRecorder
 from tilewright.search.space import OptEngine

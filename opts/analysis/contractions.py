@@ -1,22 +1,77 @@
-"""Contractions whose operands are computed: decoded weights, an activation of an input, rows that an index picks, or any function of
-two inputs that are both used again and again, such as a squared difference.
+"""Sums of products, and contractions whose operands are computed.
 
-A contraction is what its loops share and not what it multiplies: along the lane axis one part of the expression stays as it is, and
-along the rows another, so that a register tile reads each of them once for many results."""
+Distributivity moves what does not depend on an axis out of the sum over it, and associativity brings factors together that depend on the
+same axes. A contraction is what its loops share and not what it multiplies: along the lane axis one part of the expression stays as it
+is, and along the rows another, so that a register tile reads each of them once for many results. Its operands may be decoded weights, an
+activation of an input, rows that an index picks, or a function of two inputs such as a squared difference."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
-from ...ir.body import Fold
+from ...ir.body import Fold, Reduce, Value
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, make
 from ..access import strides_of
-from ..nests import Nest
+from ..nests import Nest, plain
 from .structure import Contraction, contractions, extent, lane_axis, nests
+
+
+@dataclass(frozen=True, eq=False)
+class SumOfProducts:
+    """The sum `value` of a product of `factors` (pointwise values are inlined), in the order in which they are written."""
+
+    value: Value
+    factors: tuple[Node, ...]
+
+    @property
+    def sum(self) -> Reduce:
+        """The reduction that the value is."""
+        assert isinstance(self.value.expr, Reduce)
+        return self.value.expr
+
+
+@lru_cache(maxsize=64)
+def products(kernel: Kernel) -> tuple[SumOfProducts, ...]:
+    """Every sum of a kernel's body, not of its folds, with the factors of what it sums: one or more."""
+    bodies = {n.name: n.expr for n in plain(kernel) if isinstance(n, Nest) and n.kind == "reduce"}
+    return tuple(
+        SumOfProducts(v, tuple(factors(bodies[v.name], v.expr)))
+        for v in kernel.body
+        if isinstance(v, Value) and isinstance(v.expr, Reduce) and v.expr.combine == "add" and v.name in bodies
+    )
+
+
+def factors(expr: Node, sum: Reduce) -> list[Node]:
+    """What is multiplied to make `expr`, in the type that `sum` adds up: products in another type round or wrap otherwise."""
+    found, stack = [], [expr]
+    while stack:
+        n = stack.pop()
+        if n.op == "mul" and n.dtype is sum.dtype:
+            stack += reversed(n.src)
+        else:
+            found.append(n)
+    return found
+
+
+def product(of: Iterable[Node]) -> Node:
+    """The product of one or more factors, from the left."""
+    first, *rest = of
+    for n in rest:
+        first = make("mul", first.dtype, (first, n))
+    return first
+
+
+def on(factors: Iterable[Node], axis: Node) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(the factors that depend on an axis, the others)."""
+    every = tuple(factors)
+    return tuple(f for f in every if axis in axes_of(f)), tuple(f for f in every if axis not in axes_of(f))
+
 
 Read = tuple[Buffer, tuple[Node, ...]]
 

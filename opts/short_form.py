@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...ir.errors import OptError
-from ..old_options import OLD_FORMS
+from ..ir.errors import OptError
+from .old_options import OLD_FORMS
 from .syntax import FLAG, SYNTAX, Scalar, Syntax
 
 NONE = "(none)"
@@ -200,3 +200,16 @@ def example(syntax: Syntax) -> str:
 def is_json(text: str) -> bool:
     """Whether a text of options is JSON rather than in short form."""
     return text.lstrip().startswith(("[", "{"))
+
+
+def meant(letter: str, on: str, amount: object, known: Container[str]) -> str:
+    """A hint, '' where there is none: the option whose name begins as the word does that was read as an option of this letter on `on` (with
+    `amount`, if it is a number), and which is on one of the names `known`. The longest beginning counts."""
+    word = letter + on
+    for n in range(len(word) - 1, len(letter), -1):
+        begun, rest = word[:n], word[n:]
+        for other in SYNTAX.values() if rest in known and begun.isupper() else ():
+            if other.name.startswith(begun):
+                number = amount if isinstance(amount, int) and other.arg is int else ""
+                return f"; {other.name} is written {other.letter}{rest}{number}"
+    return ""

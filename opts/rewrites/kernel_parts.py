@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from ..ir.body import Fold, Reduce, Scan, Store, Value, values_of
-from ..ir.buffer import Buffer
-from ..ir.kernel import Kernel
-from ..ir.node import Node, axis, walk
-from ..ir.operators import substitute
+from ...ir.body import Fold, Reduce, Scan, Store, Value, values_of
+from ...ir.buffer import Buffer, load, load_parts
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, axis, walk
+from ...ir.operators import substitute
 
 Change = Callable[[Node], Node]
 
@@ -82,3 +82,34 @@ def with_axes(kernel: Kernel, table: dict[Node, Node]) -> Kernel:
 
     stores = tuple(replace(changed_store(s, go), axes=tuple(table[a] for a in s.axes)) for s in kernel.stores)
     return replace(kernel, body=tuple(map(item, kernel.body)), stores=stores)
+
+
+def guarded(expr: Node, axes: Set[Node], inside: Node) -> Node:
+    """`expr` with every load that varies along one of `axes` masked by `inside`, also those that say where others read."""
+    found: dict[Node, Node] = {}
+    for n in walk(expr):  # operands come first
+        if n.op == "load" and axes_of(n) & axes:
+            buffer, indices, mask = load_parts(n)
+            found[n] = load(
+                buffer, tuple(substitute(i, found) for i in indices), inside if mask is None else substitute(mask, found) & inside
+            )
+    return substitute(expr, found)
+
+
+def totals(value: str) -> str:
+    """The name of the buffer in which a sum is added up."""
+    return f"{value}.total"
+
+
+def left(kernel: Kernel, works: Mapping[str, Buffer], taken: Set[int] = frozenset()) -> Kernel:
+    """What is left of a kernel that loads its values `works` from buffers. `taken`: the stores that it lacks, by id."""
+
+    def loads(root: Node) -> Node:
+        table = {n: load(works[n.arg], tuple(loads(i) for i in n.src)) for n in walk(root) if n.op == "ref" and n.arg in works}
+        return substitute(root, table)
+
+    stores = tuple(changed_store(s, loads) for s in kernel.stores if id(s) not in taken)
+    later = tuple(changed_item(item, loads) for item in kernel.body if item.name not in works)
+    body = needed(later, (r for s in stores for r in store_roots(s)))
+    outputs = dict.fromkeys(s.buffer for s in stores)
+    return Kernel(kernel.name, body, stores, (*loaded((*kernel.inputs, *works.values()), body, stores), *outputs))

@@ -1,16 +1,20 @@
-"""Which matrix instruction could do a sum of products: what start schedules, the roofline, the actions of a search and the rules of TC ask."""
+"""Which instruction could do a sum of products: a matrix instruction, or one that takes two neighbours at a time.
+
+Start schedules, the roofline, the actions of a search, the rules of TC and `lower/passes/neighbour_sums.py` ask."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ...ir import index as ix
+from ...ir.body import Reduce
 from ...ir.buffer import load_parts
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, int8, int16, int32, uint8
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...targets import Target, instructions
 from ...targets.instructions import Instruction
+from ..access import stride
 from ..axis_plan import Part
 from ..nests import Nest, flat, plain
 from ..schedule import Scheduled
@@ -73,3 +77,31 @@ def inner_loops(s: Scheduled, nest: Nest) -> list[Part]:
     loops = s.loops(nest)
     last = max((i for i, p in enumerate(loops) if p.kind != "fold" and p.axis in nest.axes), default=-1)
     return loops[last + 1 :]
+
+
+NARROW = (int8, uint8, int16)
+"""Types whose numbers 16 signed bits hold."""
+
+
+def factors(nest: Nest, target: Target) -> tuple[Node, Node] | None:
+    """The loads of both factors, where a nest sums products of narrow integers in int32 and the target has the instruction."""
+    made = nest.value.expr if nest.value is not None else None
+    if not target.adds_neighbours or not isinstance(made, Reduce) or made.combine != "add" or made.dtype is not int32:
+        return None
+    if nest.expr.op != "mul":
+        return None
+    found = [n.src[0] for n in nest.expr.src if n.op == "cast" and n.src[0].op == "load" and n.src[0].dtype in NARROW]
+    return (found[0], found[1]) if len(found) == 2 and all(load_parts(n)[2] is None for n in found) else None
+
+
+def joined(s: Scheduled, nest: Nest, lane: Part | None, width: int) -> bool:
+    """Whether a schedule's vectors of products lie along the reduction, and are joined in twos."""
+    if lane is None or lane.axis not in nest.reduce_axes or lane.trips % (2 * width):
+        return False
+    found = factors(nest, s.target)
+    return found is not None and all(_consecutive(s, nest, n, lane) for n in found)
+
+
+def _consecutive(s: Scheduled, nest: Nest, load: Node, lane: Part) -> bool:
+    buffer, indices, _ = load_parts(load)
+    return stride(s, nest, buffer.name, indices, buffer.shape, lane) == 1

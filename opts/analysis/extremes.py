@@ -1,7 +1,12 @@
-"""Windows whose extremes are spelled out, and what neighbouring windows have in common: lowering does that once, and the model counts it once.
+"""Extremes: their places, windows that share parts of them, and sizes compared as whole numbers.
 
-A window is given as its steps (for each, which of its axis' steps it is) and as many elements. An element may be anything but
-a tuple that is equal where two windows have the same one."""
+The place of an extreme is the first index at which something equals its own maximum or minimum, written as a minimum of indices.
+
+Argmax in two reductions, best = max x[r] and at = min (r where x[r] = best), needs a second pass over what is compared. In the loop of
+the first, the place is kept beside the extreme and replaced where a better element comes: `FUSE` does that.
+
+Lowering computes once what the extremes of neighbouring windows have in common, and the model counts it once. A window is given as its
+steps (for each, which of its axis' steps it is) and as many elements: anything but a tuple that is equal where two windows have it."""
 
 from __future__ import annotations
 
@@ -9,9 +14,48 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import permutations
 from typing import TypeVar
 
+from ...ir.body import Combine, Reduce
+from ...ir.operators import substitute
+from ...targets import Target
 from ..nests import Nest
+from ..plans import ExtremePlace
 from ..schedule import Scheduled
-from .places import combine_of
+
+
+def combine_of(n: Nest) -> str:
+    """How a reduction combines; '' for other nests."""
+    return n.value.expr.combine if n.value is not None and isinstance(n.value.expr, Reduce) else ""
+
+
+def place_of(n: Nest, extreme: Nest) -> ExtremePlace | None:
+    """What a nest is the place of; None where it is not that of `extreme`. The number that stands for none must be no less than
+    any index."""
+    if combine_of(n) != "min" or combine_of(extreme) not in ("max", "min") or n.axes != extreme.axes:
+        return None
+    if len(n.reduce_axes) != 1 or len(extreme.reduce_axes) != 1 or n.expr.op != "where" or n.expr.src[0].op != "eq":
+        return None
+    (mine,), (axis,) = n.reduce_axes, extreme.reduce_axes
+    alike, index, end = n.expr.src
+    plain = index.src[0] if index.op == "cast" else index
+    size = mine.arg.extent
+    if plain is not mine or not index.dtype.is_int or not isinstance(size, int) or size < 1 or axis.arg.extent != size:
+        return None
+    if end.op != "const" or end.arg < size - 1:
+        return None
+    compared = substitute(extreme.expr, {axis: mine})
+    for a, b in (alike.src, alike.src[::-1]):
+        if a is compared and b.op == "ref" and b.arg == extreme.name and b.src == extreme.axes:
+            return ExtremePlace(extreme.name, substitute(index, {mine: axis}), int(end.arg))
+    return None
+
+
+def by_bits(n: Nest, target: Target, combine: Combine | str) -> bool:
+    """Whether a reduction takes the largest of float32 sizes on a target whose instruction for the larger of two floats drops what is no
+    number: that for whole numbers does not."""
+    expr = n.expr
+    known = combine == "max" and expr.op == "abs" and expr.dtype.is_float and expr.dtype.size == 4
+    return known and not target.keeps_nan and "sse41" in target.features
+
 
 E = TypeVar("E")
 Step = Mapping[str, int]

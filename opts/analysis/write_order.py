@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..ir.body import Store
-from ..ir.checks.written_once import writes
-from ..ir.index import parts
-from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of, walk
-from ..targets import Target
+from ...ir.body import Store
+from ...ir.checks.written_once import writes
+from ...ir.index import parts
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, walk
+from ...targets import Target
 
 
 def scatter_ordered(s: Store) -> set[Node]:

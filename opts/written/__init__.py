@@ -1,1 +1,0 @@
-"""Options and schedules as text: what people write, and what they are shown."""
