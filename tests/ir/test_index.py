@@ -1,21 +1,50 @@
 """Index arithmetic against Python, by enumerating every point of small axes."""
 
+from __future__ import annotations
+
 import itertools
 import operator
 import pickle
+from collections.abc import Callable
+from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
+from checks import check_compiled, check_floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.ir import KernelBuilder, KernelError, axis, const, dtype, sym
+from tilewright import targets
+from tilewright.ir import (
+    Kernel,
+    KernelBuilder,
+    KernelError,
+    Node,
+    absolute,
+    axis,
+    cast,
+    clip,
+    const,
+    dtype,
+    float32,
+    floor,
+    int64,
+    maximum,
+    minimum,
+    sym,
+    where,
+)
 from tilewright.ir import index as ix
 from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.node import Node, make, walk
+from tilewright.ir.integer_ranges import float_range
+from tilewright.ir.node import make, walk
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.operators import integer, substitute
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, statements
 
 AXES = {"i": 3, "j": 4, "k": 5}
 SYMBOL = (1, 4)
@@ -280,3 +309,127 @@ def test_polynomials_of_data_are_not_multiplied_out():
     for kernel in (kb.build(), normalise(kb.build())):
         assert (evaluate(kernel, {"x": data})["y"] == (p * q - r * s) * (p + q) * (r - 7)).all()
     assert ix.mul(ix.add(i, const(3)), ix.add(i, const(1))).op == "sum", "places are"
+
+
+# Choices by a place that are remainders or extremes: the same numbers, and written as what they are.
+
+
+N = 10
+WRITTEN: list[tuple[Callable[[Node], Any], Callable[[Node], Node]]] = [
+    (lambda i: where(i.eq(0), N - 1, i - 1), lambda i: ix.mod(i + (N - 1), N)),
+    (lambda i: where(i > 0, i - 1, N - 1), lambda i: ix.mod(i + (N - 1), N)),
+    (lambda i: where(i.ne(0), i - 1, N - 1), lambda i: ix.mod(i + (N - 1), N)),
+    (lambda i: where(i - 1 < 0, i - 1 + N, i - 1), lambda i: ix.mod(i + (N - 1), N)),
+    (lambda i: where((i + 1).eq(N), 0, i + 1), lambda i: ix.mod(i + 1, N)),
+    (lambda i: where(i < 3, i + 7, i - 3), lambda i: ix.mod(i + 7, N)),
+    (lambda i: where(i.eq(0), 0, i - 1), lambda i: ix.minmax("max", i - 1, const(0))),
+    (lambda i: where(i.eq(0), 1, i - 1), lambda i: ix.minmax("max", i - 1, 1 - i)),
+    (lambda i: where(i.eq(N - 1), N - 2, i + 1), lambda i: ix.minmax("min", i + 1, 2 * N - 3 - i)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WRITTEN)))
+def test_borders_are_written_one_way(case: int) -> None:
+    as_choice, as_border = WRITTEN[case]
+    i = axis("i", N)
+    assert as_choice(i) is as_border(i)
+
+
+@pytest.mark.parametrize("make", [lambda i: where(i.eq(3), N - 1, i - 1), lambda i: where(i.eq(0), 5, i - 1)])
+def test_other_choices_stay(make: Callable[[Node], Node]) -> None:
+    assert make(axis("i", N)).op == "where"
+
+
+COMPARED = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
+LINES = st.tuples(st.sampled_from([0, 1, -1]), st.integers(-11, 11))
+
+
+@given(st.integers(2, 9), st.sampled_from(sorted(COMPARED)), st.tuples(LINES, LINES, LINES, LINES))
+def test_a_choice_is_the_same_at_every_place(extent: int, op: str, lines: Any) -> None:
+    i = axis("i", extent)
+    left, right, a, b = (ix.add(ix.mul(i, const(slope)), const(c)) for slope, c in lines)
+    cond = ix.compare(op, left, right)
+    chosen = where(cond, a, b)
+    if chosen.op == "where" or cond.op == "const":
+        return
+    for place in range(extent):
+        at = {i: place}
+        holds = COMPARED[op](ix.evaluate(left, at), ix.evaluate(right, at))
+        assert ix.evaluate(chosen, at) == ix.evaluate(a if holds else b, at)
+
+
+def test_wraps_of_wraps_are_one() -> None:
+    i = axis("i", N)
+    assert ix.mod(ix.mod(i + 1, N) + (N - 1), N) is i
+    assert ix.mod(ix.mul(ix.mod(i + 1, 2 * N), const(3)) + 4, N) is ix.mod(ix.mul(i, const(3)) + 7, N)
+
+
+def test_wraps_of_what_may_be_any_number_stay() -> None:
+    """The largest number of 64 bits, wrapped and one more: the sum without the first wrap would not fit."""
+    kb = KernelBuilder("wrapped")
+    i = kb.axis("i", 4)
+    p, x = kb.input("p", (4,), int64), kb.input("x", (7,), float32)
+    kb.store("y", float32, (4,), (i,), x[(cast(p[i], index) % 7 + 1) % 7])
+    places = np.array([2**63 - 1, -(2**63), 5, 6])
+    got = evaluate(kb.build(), {"p": places, "x": np.arange(7, dtype=np.float32)}, {})["y"]
+    assert got.tolist() == [(int(v) % 7 + 1) % 7 for v in places]
+
+
+# Intervals of floats have all values that expressions take, and places computed of floats go by way of int32 wh
+
+
+RANGES_FLOAT_RANGES: dict[str, tuple[Callable[[Node, Node], Node], tuple[float, float]]] = {
+    "read": (lambda x, i: x, (-2.5, 4.0)),
+    "clipped": (lambda x, i: clip(x * x * x, 0.0, 9.5), (0.0, 9.5)),
+    "one side": (lambda x, i: maximum(x / 3.0, -1.0), (-1.0, inf)),
+    "rounded": (lambda x, i: floor(x), (-3.0, 4.0)),
+    "sum": (lambda x, i: x + 1.5, (-1.0, 5.5)),
+    "difference": (lambda x, i: x - x, (-6.5, 6.5)),
+    "product": (lambda x, i: x * -2.0, (-8.0, 5.0)),
+    "size": (lambda x, i: absolute(x), (0.0, 4.0)),
+    "choice": (lambda x, i: where(x > 0.0, minimum(x, 2.0), -7.0), (-7.0, 2.0)),
+    "places": (lambda x, i: cast(i, "float32") * 0.5, (0.0, 31.5)),
+    "unknown": (lambda x, i: x / x, (-inf, inf)),
+}
+
+
+def computed(f: Callable[[Node, Node], Node]) -> Kernel:
+    kb = KernelBuilder("computed")
+    i = kb.axis("n", 64)
+    x = kb.input("x", (64,), dtype("float32"), range=(-2.5, 4.0))
+    kb.store("y", dtype("float32"), (64,), (i,), f(x[i], i))
+    return kb.build()
+
+
+@pytest.mark.parametrize("name", RANGES_FLOAT_RANGES)
+def test_intervals(name: str) -> None:
+    f, wanted = RANGES_FLOAT_RANGES[name]
+    kernel = computed(f)
+    low, high = float_range(kernel.stores[0].expr)
+    assert (low, high) == wanted
+    x = np.linspace(-2.5, 4.0, 64).astype(np.float32)
+    y = evaluate(kernel, {"x": x})["y"]
+    y = y[np.isfinite(y)]
+    assert (low <= y).all() and (y <= high).all()
+
+
+def interpolated(limited: bool) -> Kernel:
+    """A table of 20 numbers read between its elements, at places that floats say."""
+    kb = KernelBuilder("interpolated")
+    i = kb.axis("n", 37)
+    t, at = kb.input("t", (20,), dtype("float32")), kb.input("at", (37,), dtype("float32"), range=(-4.0, 30.0))
+    place = clip(at[i], 0.0, 18.0) if limited else at[i] / 2.0 + 2.0
+    low = floor(place)
+    p = cast(low, "int64") if limited else minimum(maximum(cast(low, "int64"), 0), 18)
+    kb.store("y", dtype("float32"), (37,), (i,), t[p] + (t[p + 1] - t[p]) * (place - low))
+    return kb.build()
+
+
+@pytest.mark.parametrize(("limited", "through"), [(True, True), (False, False)])
+def test_places_go_by_way_of_int32_where_they_are_known_to_fit(limited: bool, through: bool) -> None:
+    kernel, opts, target = interpolated(limited), parse("Un8"), targets.named("haswell")
+    found = [s for p in lower(apply(kernel, opts, target)).phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "cast"]
+    turned = {str(s.out.dtype) for s in found if s.out is not None and s.out.lanes > 1 and s.args[0].dtype.is_float}
+    assert turned == ({"int32"} if through else {"int64"})
+    check_floats(kernel, opts, target)
+    check_compiled(kernel, opts)

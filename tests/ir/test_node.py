@@ -1,14 +1,22 @@
 """Expression nodes: interning, promotion, folding, traversal, and what they refuse."""
 
+from __future__ import annotations
+
 import gc
 import math
 import pickle
 import weakref
 
+import numpy as np
 import pytest
+from checks import twin_of
+from tilewright import targets
 from tilewright.ir import (
     Buffer,
+    Kernel,
+    KernelBuilder,
     KernelError,
+    Node,
     absolute,
     axis,
     bfloat16,
@@ -22,15 +30,25 @@ from tilewright.ir import (
     float64,
     int8,
     int32,
+    int64,
     maximum,
     minimum,
     sqrt,
     sym,
     where,
 )
+from tilewright.ir import index as ix
 from tilewright.ir.buffer import load
+from tilewright.ir.cost import cost
+from tilewright.ir.evaluation import evaluate, evaluate_error
+from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.node import axes_of, make, walk
-from tilewright.ir.operators import substitute
+from tilewright.ir.node_text import LONGEST, order_key
+from tilewright.ir.normal_form import canonical, loose
+from tilewright.ir.operators import depth, substitute
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.renderers import render
 
 I, J = axis("m", 4), axis("n", 8)
 X = Buffer("x", float32, (4, 8))
@@ -205,3 +223,103 @@ def test_axes_are_met_in_an_order_that_no_address_decides() -> None:
     for order in (made, made[::-1], made[5:] + made[:5]):
         assert ordered_axes(make("prod", index, (*order, made[3]))) == tuple(order)
     assert ordered_axes(made[2]) == (made[2],)
+
+
+# Expressions whose text is very long, since what is shared is written out each time: they are shown in part, an
+
+
+def test_what_is_shared_again_and_again_is_shown_in_part() -> None:
+    kb = KernelBuilder("rounds")
+    i = kb.axis("n", 8)
+    v: Node = kb.input("x", (8,), float32)[i]
+    for _ in range(200):  # its text would have 2 ** 200 terms
+        v = v * v + v
+    assert len(repr(v)) < LONGEST + 100 and repr(v).endswith("…")
+
+
+def test_terms_that_begin_alike_for_long_are_told_apart() -> None:
+    kb = KernelBuilder("places")
+    i = kb.axis("n", 8)
+    x = kb.input("a_rather_long_name_of_an_input_whose_elements_are_places_in_another", (2000, 8), int64)
+
+    def smallest(last: int) -> Node:
+        out = x[last, i]
+        for k in range(300):
+            out = ix.minmax("min", x[k, i], out)
+        return out
+
+    one, other = smallest(1000), smallest(1001)
+    assert one is not other and repr(one) == repr(other)
+    assert order_key(one) != order_key(other)
+    assert ix.add(one, other) is ix.add(other, one)
+
+
+# Expressions of thousands of operators one inside the other, and sums of many inputs: no stage recurses as deep
+
+
+N = 64
+
+
+def chain(length: int, inner: str = "x") -> Kernel:
+    k = KernelBuilder("chain")
+    i = k.axis("i", N)
+    value: Node = k.input(inner, (N,), float32)[i]
+    for at in range(length):
+        value = [value + 0.25, value * 1.0625, exp(value - 4.0)][at % 3]
+    k.store("y", float32, (N,), (i,), value)
+    return k.build()
+
+
+def total(inputs: list[str]) -> Kernel:
+    k = KernelBuilder("total")
+    i = k.axis("i", N)
+    first, *rest = [k.input(name, (N,), float32)[i] for name in inputs]
+    for x in rest:
+        first = x + first
+    k.store("y", float32, (N,), (i,), first)
+    return k.build()
+
+
+@pytest.mark.slow
+def test_a_chain_of_1500() -> None:
+    kernel = chain(1500)
+    assert canonical(kernel).hash == canonical(chain(1500, "other")).hash != canonical(chain(1499)).hash
+    assert set(loose(kernel)) == {"extents", "epilogue"}
+    assert len(kernel_text(kernel)) > 1500 and cost(kernel).elementary == N * 500
+    x = np.linspace(-1, 1, N, dtype=np.float32)
+    want = evaluate(kernel, {"x": x})["y"]
+    assert np.isfinite(want).all() and evaluate_error(kernel, {"x": x}) is not None
+    target = targets.named("avx2")
+    scheduled = apply(kernel, parse([["UPCAST", "i", 8]]), target)
+    assert render(lower(scheduled), target).text.count("llvm.fma") > 500
+    twin_of(lower(scheduled, expand=False), kernel, {})
+
+
+def test_a_deep_expression_is_walked_without_recursion() -> None:
+    kernel = chain(3000)
+    (root,) = (s.expr for s in kernel.stores)
+    (i,) = axes_of(root)
+    assert depth(root) > 3000
+    moved = substitute(root, {i: const(3)})
+    assert axes_of(moved) == set() and depth(moved) == depth(root)
+    assert repr(moved).count("exp(") == 1000
+
+
+def test_lowering_in_parts_keeps_one_instruction_an_operator() -> None:
+    """What is evaluated early is not evaluated again, and additions still fuse with products."""
+    target = targets.named("avx2")
+    text = render(lower(apply(total([f"x{n}" for n in range(200)]), (), target)), target).text
+    assert text.count("fadd") == 199
+
+
+def test_a_sum_of_many_inputs_has_one_name_in_any_order_of_parameters() -> None:
+    names = [f"x{n}" for n in range(64)]
+    assert canonical(total(names)).hash == canonical(total(names[::-1])).hash
+
+
+def test_equal_operands_are_both_written() -> None:
+    k = KernelBuilder("twice")
+    i = k.axis("i", N)
+    x = k.input("x", (N,), float32)[i]
+    k.store("y", float32, (N,), (i,), x + x)
+    assert "add float32 n1 n1" in canonical(k.build()).text

@@ -11,7 +11,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow, shared_axis
 from tilewright import targets
-from tilewright.ir import KernelBuilder, KernelError, bool_, cast, const, dtype, exp, float32, int32, int64, maximum, sym, where
+from tilewright.ir import KernelBuilder, KernelError, bfloat16, bool_, cast, const, dtype, exp, float32, int32, int64, maximum, sym, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import MASKED, walk
@@ -174,3 +174,38 @@ def test_text() -> None:
     i = kb.axis("m", 8)
     v = kb.value("v", (i,), cast(i, float32))
     assert repr(v.masked(i > 0, i - 1)) == "(v[(m + -1)] if (0 < m) else 0)"
+
+
+# Components that are stored one by one become one store.
+
+
+def apart(step: int = 2, count: int = 2, first: int = 0, dtype: object = float32) -> Kernel:
+    kb = KernelBuilder("apart")
+    i, j = kb.axis("m", 3), kb.axis("n", 4)
+    x = kb.input("x", (3, 8), float32)
+    for c in reversed(range(count)):
+        kb.store("y", dtype, (3, 4 * step), (i, j), x[i, 2 * j + c % 2] + float(c), (i, step * j + first + c))
+    return kb.build()
+
+
+def together() -> Kernel:
+    kb = KernelBuilder("together")
+    i, j, c = kb.axis("m", 3), kb.axis("n", 4), kb.axis("part", 2)
+    x = kb.input("x", (3, 8), float32)
+    kb.store("y", float32, (3, 8), (i, j, c), where(c.eq(0), x[i, 2 * j] + 0.0, x[i, 2 * j + 1] + 1.0), (i, 2 * j + c))
+    return kb.build()
+
+
+def test_both_ways_of_writing_are_one_kernel() -> None:
+    made = apart()
+    assert [a.arg.name for a in made.stores[0].axes] == ["m", "n", "part"] and len(made.stores) == 1
+    assert canonical(made).hash == canonical(together()).hash
+
+
+def test_what_is_rounded_is_rounded_once() -> None:
+    assert apart(dtype=bfloat16).stores[0].expr.src[0].dtype is float32
+
+
+@pytest.mark.parametrize(("step", "count", "first"), [(3, 2, 0), (17, 17, 0), (4, 2, 1), (4, 2, 2)], ids=str)
+def test_parts_that_are_no_whole_groups_stay_apart(step: int, count: int, first: int) -> None:
+    assert len(apart(step, count, first).stores) == count
