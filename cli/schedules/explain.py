@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import CacheMiss
+from ...ir.errors import CacheMiss, UsageError
 from ...measure.roofline import share
 from ..terminal.live import LogAbove
 from ..terminal.style import bytes_text, console, duration, factor, opts_text, soft_wrapped, table
-from .opts_argument import ForTarget, cached, chosen, device_of
+from .opts_argument import ForTarget, cached, chosen, device_of, target_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -63,6 +63,49 @@ def to_json(found: Sequence[GpuEstimate]) -> list[dict[str, Any]]:
     return [asdict(e) for e in found]
 
 
+# starts -----------------------------------------------------------------------------------------------------
+SHOWN = 8
+"""Start schedules that are listed."""
+
+
+def _starts(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
+    """Print which start rules apply, what each proposes first and what the model says of it, and the start schedules that are chosen."""
+    from ...cache.keys import allowed
+    from ...heuristics import estimate, proposals, quick_starts, starts
+    from ...opts import apply
+
+    target, effects = place.target, allowed(args.allow or ())
+    found = proposals(kernel, target, place.threads, effects)
+    rule_of = {p.opts: name for name, each in reversed(found.items()) for p in each}
+    chosen_ = {
+        how: [
+            {"opts": o, "seconds": estimate(apply(kernel, o, target), place.threads), "rule": rule_of.get(o, "")}
+            for o in choose(kernel, target, place.threads, effects)[:SHOWN]
+        ]
+        for how, choose in (("ranked", starts), ("quick", quick_starts))
+    }
+    if args.format == "json":
+        rules = {name: [{"opts": [o.json for o in p.opts], "seconds": p.seconds} for p in each] for name, each in found.items()}
+        plain = {how: [r | {"opts": [o.json for o in r["opts"]]} for r in rows] for how, rows in chosen_.items()}
+        print(json.dumps({"target": target.name, "threads": place.threads, "rules": rules, **plain}, indent=1))
+        return 0
+    out = console()
+    t = table(f"start rules that apply to {kernel.name} for {target.name}", "rule", ">proposals", ">the model expects", "its best")
+    for name, each in found.items():
+        t.add_row(name, str(len(each)), duration(each[0].seconds), opts_text(each[0].opts))
+    out.print(t)
+    for how, rows in chosen_.items():
+        t = table(f"{how} start schedules", ">the model expects", "schedule", "rule")
+        for r in rows:
+            t.add_row(
+                duration(r["seconds"]),
+                opts_text(r["opts"]),
+                r["rule"] or ("phases, or a rule with additions" if r["opts"] else "no options"),
+            )
+        out.print(t)
+    return 0
+
+
 # explain ----------------------------------------------------------------------------------------------------
 INTERRUPTED = 130
 UNCLEAR = 0.1
@@ -79,6 +122,10 @@ def run(args: Namespace) -> int:
     from ..functions.tracing import kernel_of
 
     kernel = normalise(kernel_of(args))
+    if args.starts:
+        return _starts(kernel, target_of(args), args)
+    if args.target:
+        raise UsageError("--target is for --starts; what options are worth is measured here")
     place = device_of(args)
     device, threads = place.device, place.threads
     assert device is not None

@@ -7,13 +7,12 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..cache.query import shape_of
 from ..terminal.style import KINDS, console, duration, legend, opts_text, soft_wrapped
-from .opts_argument import ForTarget, chosen
+from .opts_argument import chosen, target_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,7 +38,7 @@ def run(args: Namespace) -> int:
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     written = kernel_of(args)
     kernel = normalise(written)
-    place = place_of(args)
+    place = target_of(args)
     target = place.target
     if args.diff:
         from .difference import difference
@@ -81,21 +80,6 @@ def run(args: Namespace) -> int:
     else:
         out.print(source.text, markup=False, soft_wrap=True)
     return 0
-
-
-def place_of(args: Namespace) -> ForTarget:
-    """What the schedule is shown for: the device, or a target that need not be here."""
-    from ... import targets
-
-    if not args.target:
-        from ...devices import get
-
-        device = get(args.device)
-        return ForTarget(device.target, args.threads or device.threads, device)
-    target = targets.named(args.target)
-    if args.device == "cpu:c" and target.lang == "llvm":
-        target = replace(target, lang="c")
-    return ForTarget(target, args.threads or target.cores, None)
 
 
 def nest_text(scheduled: Scheduled) -> Text:
