@@ -18,12 +18,12 @@ from . import strategy as strategies
 from .budget import Budget, Meter
 from .interrupts import Deadline, SignalWatch, late_s, release
 from .kernel_task import KernelTask
-from .machine_limits import DoubtedLimits, know_limits
+from .machine_limits import RemeasuredLimits, know_limits
 from .progress import Progress, shown
 from .result import INTERRUPTED, Job, Result
 from .task import MODES, Measuring, Mode, OnInterrupt, Task, TuneRequest
 from .tuning_run import TuningRun
-from .warm_start import known
+from .warm_start import earlier_measurements
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -217,11 +217,11 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
             more |= {"values": aim.logs} if aim.front and strategy.startswith("optuna:") else {}
             chosen = strategies.create(strategy, space, seed=request.random_seed, **more)
         try:
-            known_here = known(cache, task.key, task.canonical)
-            doubted = DoubtedLimits(task, recorder, measurer, request.budget) if request.measuring is None else None
+            known_here = earlier_measurements(cache, task.key, task.canonical)
+            remeasured = RemeasuredLimits(task, recorder, measurer, request.budget) if request.measuring is None else None
             earlier = None if found is None else found.effort
             meter = Meter(request.budget, request.started)
-            more = {"known": known_here, "earlier": earlier, "doubted": doubted}
+            more = {"known": known_here, "earlier": earlier, "remeasured": remeasured}
             return task.worded(TuningRun(space, measurer, chosen, starts, job, meter, show, recorder, **more).run())
         finally:
             if chosen is not None:

@@ -22,7 +22,7 @@ from . import result as results
 from .budget import SPENT, second_check
 from .finals import GRACE_S, Decision, Finalist, FrontMember, SecondChecks, decide
 from .interrupts import Deadline
-from .warm_start import Effort
+from .warm_start import SearchEffort
 
 if TYPE_CHECKING:
     from ..ir.errors import TilewrightError
@@ -64,17 +64,17 @@ def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Resu
     )
 
 
-def effort(so_far: RunState, meter: Meter, earlier: Effort, ended: Ended) -> Effort:
+def effort(so_far: RunState, meter: Meter, earlier: SearchEffort, ended: Ended) -> SearchEffort:
     """How thorough all searches of this key were, this one included."""
     budget, spent = meter.budget, meter.elapsed
     if ended.why.startswith(SPENT) and budget.seconds is not None:
         spent = max(spent, budget.seconds)
     gave_up = budget.patience if ended.why.startswith("no gain") and budget.patience else 0
     cut = ended.interrupted or ended.fault is not None
-    return earlier.then(Effort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut))
+    return earlier.then(SearchEffort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut))
 
 
-def provisional(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision) -> None:
+def provisional(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: SearchEffort, decision: Decision) -> None:
     """Record the answer so far of a search that goes on: were it killed now, this would be its answer."""
     won = decision.winner
     assert won is not None
@@ -108,7 +108,7 @@ def _start(so_far: RunState, decision: Decision) -> tuple[Schedule | None, float
     return (None, None) if start is None else (start.measurement.opts, start.measurement.t_min)
 
 
-def _final(won: Finalist, so_far: RunState, decision: Decision, effort: Effort) -> dict[str, Any]:
+def _final(won: Finalist, so_far: RunState, decision: Decision, effort: SearchEffort) -> dict[str, Any]:
     """What a winner's row says beside its measurement."""
     is_start = _start(so_far, decision)[0] == won.measurement.opts
     gain = 1.0 if is_start else None if decision.ratio is None else 1 / decision.ratio
@@ -116,7 +116,9 @@ def _final(won: Finalist, so_far: RunState, decision: Decision, effort: Effort) 
     return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json}
 
 
-def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision, ended: Ended) -> Result:
+def conclude(
+    job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: SearchEffort, decision: Decision, ended: Ended
+) -> Result:
     """Record what the finals found, the winner last, and make the result."""
     for m in decision.failed:
         so_far.count(m)
@@ -209,7 +211,9 @@ _DUELS_S, _DUELS = 0.6, 0.01
 class Checkpoints:
     """Those of one search. `checks`: its second checks, which the end of the search needs too."""
 
-    def __init__(self, measurer: CandidateMeasurer, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: Effort) -> None:
+    def __init__(
+        self, measurer: CandidateMeasurer, so_far: RunState, recorder: Recorder, meter: Meter, job: Job, earlier: SearchEffort
+    ) -> None:
         self._measurer, self._so_far, self._recorder, self._meter = measurer, so_far, recorder, meter
         self._job, self._earlier = job, earlier
         self.checks = SecondChecks(measurer.confirm, meter.clock)

@@ -66,7 +66,7 @@ class Finalist:
     built: Any
     measurement: Measurement
     instead: float | None = None
-    """What is compared in the place of the time (`aims.Aim.decides`)."""
+    """What is compared in the place of the time (`objective.SearchObjective.decides`)."""
 
     @property
     def t(self) -> float:

@@ -15,7 +15,7 @@ from ..opts.opt import parse
 from . import strategy as strategies
 from .budget import written
 from .cache_recorder import CacheRecorder
-from .objective import Aim
+from .objective import SearchObjective
 from .result import Job, Result
 from .run_state import Start
 from .space import OptEngine, Space
@@ -167,7 +167,7 @@ class KernelTask:
             reference=self.reference,
             deadline_s=request.deadline_s,
             build_deadline_s=request.build_deadline_s,
-            energy=Aim(self.key.objective).energy,
+            energy=SearchObjective(self.key.objective).energy,
         )
 
     def recorder(self, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:

@@ -2,7 +2,7 @@
 
 `python -m tilewright.search.machine_limits READ_FD WRITE_FD PARENT_PID` is that process. It keeps what it finds, as `Device.limits` does.
 Limits that were measured while the machine was busy show when a result is faster than they allow; then they are measured again, once a
-search (`DoubtedLimits`)."""
+search (`RemeasuredLimits`)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _LONGEST = 5.0
 """So many times longer it may take before it is ended."""
 
 
-class DoubtedLimits:
+class RemeasuredLimits:
     """Those of one search, whose rows say what the machine's limits are."""
 
     def __init__(self, task: Task, recorder: CacheRecorder, measurer: CandidateMeasurer, budget: Budget) -> None:

@@ -33,7 +33,7 @@ F = TypeVar("F", bound="Finalist")
 
 
 @dataclass(frozen=True)
-class Aim:
+class SearchObjective:
     """The objective, as `cache.objectives.objective` writes it."""
 
     text: str = TIME
@@ -140,7 +140,7 @@ class Aim:
 
 def check(objective: str | Sequence[str], strategy: str, study: str | None, limit: Budget) -> None:
     """Raise UsageError where a strategy, a study or a limit has no meaning for an objective."""
-    aim = Aim(named(objective))
+    aim = SearchObjective(named(objective))
     if aim.text == TIME:
         return
     if limit.stop_at is not None:
@@ -151,10 +151,10 @@ def check(objective: str | Sequence[str], strategy: str, study: str | None, limi
         raise UsageError("a study holds times: leave --study out, or search for the time alone")
 
 
-def measurable(objective: str, device: Device, elsewhere: bool) -> Aim:
+def measurable(objective: str, device: Device, elsewhere: bool) -> SearchObjective:
     """The aim of a search that is about to measure, `elsewhere` than on this machine's own device. Raises UsageError, or DeviceError
     where energy cannot be read."""
-    aim = Aim(objective)
+    aim = SearchObjective(objective)
     if aim.energy and elsewhere:
         raise UsageError("energy is measured on this machine's own devices only, not on a fleet's: search for the time there")
     if aim.energy:

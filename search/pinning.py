@@ -63,7 +63,7 @@ def pin(task: KernelTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 
         cache.ensure_writable()
         code = dict(m.build([opts, untuned]))
         measured = _right(m, code[0])
-        gain, start_s = _beside(m, code)
+        gain, start_s = _compared(m, code)
         recorder = task.recorder(cache, space, task.job(STRATEGY, request))
         before = pinned(cache, task.key)
         final = {PINNED: True, "confirmed": True, "checks": list(measured.checks), "gain": gain, "paired": gain is not None}
@@ -89,7 +89,7 @@ def _right(m: Measurer, code: Built | Measurement) -> Measurement:
     return replace(found, checks=tuple(dict.fromkeys((*found.checks, *again.checks))))
 
 
-def _beside(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
+def _compared(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
     """(how many times faster than the start schedule, the start schedule's seconds) of the first schedule; None where that is not known."""
     from ..ir.errors import MeasureError
     from ..measure import Measurement

@@ -82,7 +82,7 @@ _LEARNT = 15
 """Builds that tell what an instruction takes."""
 
 
-class Bulky:
+class DeferredBuilds:
     """What is put off in one search of `seconds` (None: no limit)."""
 
     def __init__(self, space: Space, seconds: float | None) -> None:
@@ -94,17 +94,17 @@ class Bulky:
     def learn(self, opts: Schedule, built: Any) -> None:
         """What a build took, if it was one (and not an object from the store)."""
         seconds = sum(float(getattr(built, name, 0.0)) for name in ("lower_s", "render_s", "build_s"))
-        bulk = self._bulk(opts) if self._limit_s is not None and getattr(built, "build_s", 0.0) > 0.0 else 0.0
-        if bulk > 0.0:
-            self._paces.append(seconds / bulk)
+        size = self._code_size(opts) if self._limit_s is not None and getattr(built, "build_s", 0.0) > 0.0 else 0.0
+        if size > 0.0:
+            self._paces.append(seconds / size)
 
     def sift(self, fresh: Sequence[State], keep: Collection[Schedule] = (), best: Schedule | None = None) -> list[State]:
         """Those to build now, in order. Those to `keep` are never put off, nor what is not much longer than `best`."""
         if self._limit_s is None:
             return list(fresh)
         most = self._limit_s / self._pace_s
-        most = max(most, GROWTH * (self._bulk(best) if best is not None else 0.0))
-        now = [s for s in fresh if s.opts in keep or self._bulk(s.opts) <= most]
+        most = max(most, GROWTH * (self._code_size(best) if best is not None else 0.0))
+        now = [s for s in fresh if s.opts in keep or self._code_size(s.opts) <= most]
         self._later += [s for s in fresh if s not in now]
         return now
 
@@ -115,15 +115,15 @@ class Bulky:
 
     def resume(self, pipe: Pipeline, count: int) -> bool:
         """Hand up to `count` of those that were put off to the builders, the shortest first; False where there are none."""
-        self._later.sort(key=lambda s: self._bulk(s.opts))
+        self._later.sort(key=lambda s: self._code_size(s.opts))
         back, self._later = self._later[:count], self._later[count:]
         pipe.submit([s.opts for s in back])
         return bool(back)
 
-    def _bulk(self, opts: Schedule) -> float:
+    def _code_size(self, opts: Schedule) -> float:
         found = self._lengths.get(opts)
         if found is None:
-            found = self._lengths[opts] = self._space.bulk(opts)
+            found = self._lengths[opts] = self._space.code_size(opts)
         return found
 
 

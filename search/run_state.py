@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache.objectives import TIME
 from ..opts.opt import short
 from .finals import Finalist
-from .objective import KEPT, Aim
+from .objective import KEPT, SearchObjective
 from .strategy import seconds
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from .space import Schedule, State
 
 
-TIMES = Aim()
+TIMES = SearchObjective()
 
 
 class RunState:
     """`by_hash`: the result of every schedule under way (None) or done, by structural hash; `by_sha`: by source."""
 
-    def __init__(self, aim: Aim = TIMES) -> None:
+    def __init__(self, aim: SearchObjective = TIMES) -> None:
         """`aim`: what the search makes small."""
         self.aim = aim
         self.counts: Counter[str] = Counter()

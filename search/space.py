@@ -51,19 +51,31 @@ class TemplateLike(Protocol):
 
 
 class Engine(Protocol):
-    """The five things a search needs to know about a kernel on a target."""
+    """What a search needs to know about a kernel on a target. `Space` calls it, and remembers the answers."""
 
-    def starts(self) -> Sequence[Schedule]: ...
+    def starts(self) -> Sequence[Schedule]:
+        """Start schedules, best guess first; some may be illegal."""
+        ...
 
-    def apply(self, opts: Schedule) -> Any: ...
+    def apply(self, opts: Schedule) -> Any:
+        """The schedule applied, which has a `hash` and `effects` (`Applied`). Raises OptError where it is illegal."""
+        ...
 
     def actions(self, applied: Any) -> Sequence[Schedule]:
         """What may be appended; may hold some that turn out illegal (checking all of them is most of a search's own time)."""
         ...
 
-    def estimate(self, applied: Any) -> float: ...
+    def estimate(self, applied: Any) -> float:
+        """The model's time, in seconds."""
+        ...
 
-    def templates(self) -> Sequence[Any]: ...
+    def code_size(self, applied: Any) -> float:
+        """About how many instructions it writes, 0 where that is not known: long code is built late."""
+        ...
+
+    def templates(self) -> Sequence[Any]:
+        """Parameterised schedules (`TemplateLike`)."""
+        ...
 
 
 class State:
@@ -128,10 +140,9 @@ class Space:
     def _estimated(self, opts: Schedule) -> float:
         return self.engine.estimate(self.engine.apply(opts))
 
-    def bulk(self, opts: Schedule) -> float:
+    def code_size(self, opts: Schedule) -> float:
         """About how many instructions a legal schedule writes, 0 where the engine cannot say."""
-        ask: Callable[[Any], float] | None = getattr(self.engine, "bulk", None)
-        return 0.0 if ask is None else ask(self.engine.apply(opts))
+        return self.engine.code_size(self.engine.apply(opts))
 
     def reason(self, opts: Schedule) -> str:
         """Why `state(opts)` is None."""
@@ -207,7 +218,7 @@ class OptEngine:
 
         return heuristics.estimate(applied, self.threads, self.limits)
 
-    def bulk(self, applied: Any) -> float:
+    def code_size(self, applied: Any) -> float:
         from .. import heuristics
 
         return heuristics.bulk(applied)

@@ -13,7 +13,7 @@ from ..opts.opt import parse
 from . import strategy as strategies
 from .budget import GLANCE, Budget
 from .progress import Progress, Silent
-from .warm_start import Effort
+from .warm_start import SearchEffort
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
@@ -115,9 +115,9 @@ class CachedAnswer:
     checked: bool = True
 
     @property
-    def effort(self) -> Effort | None:
+    def effort(self) -> SearchEffort | None:
         """How thorough the search behind it was, where it says so."""
-        return Effort.of(self.row)
+        return SearchEffort.of(self.row)
 
     def covers(self, wanted: Budget | None) -> bool:
         """Whether that search was as thorough as is `wanted`. One that says nothing of it counts as thorough."""

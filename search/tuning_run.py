@@ -16,18 +16,18 @@ from .cache_recorder import NoRecord
 from .conclusion import Checkpoints, Deciding, Ended, conclude, snapshot
 from .finals import Decision
 from .interrupts import Deadline, OutOfTime, hold
-from .objective import Aim
-from .pipeline import Bulky, CandidateCost, Pipeline
+from .objective import SearchObjective
+from .pipeline import CandidateCost, DeferredBuilds, Pipeline
 from .run_state import Asked, RunState, Start
 from .strategy import BUSY, Strategy, ask, asker
-from .warm_start import NOTHING, Effort, Known
+from .warm_start import NOTHING, EarlierMeasurements, SearchEffort
 
 if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .cache_recorder import Recorder
     from .candidate_measurer import CandidateMeasurer
-    from .machine_limits import DoubtedLimits
+    from .machine_limits import RemeasuredLimits
     from .progress import Progress
     from .result import Job, Result
     from .space import Schedule, Space, State
@@ -59,21 +59,21 @@ class TuningRun:
         progress: Progress,
         recorder: Recorder | None = None,
         *,
-        known: Known = NOTHING,
-        earlier: Effort | None = None,
-        doubted: DoubtedLimits | None = None,
+        known: EarlierMeasurements = NOTHING,
+        earlier: SearchEffort | None = None,
+        remeasured: RemeasuredLimits | None = None,
     ) -> None:
         """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key
-        measured; `earlier`: how thorough they were. `doubted`: measures the machine's limits again."""
+        measured; `earlier`: how thorough they were. `remeasured`: measures the machine's limits again."""
         self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
-        self.known, self.earlier, self.doubted = known, earlier or Effort(), doubted
-        self.aim = Aim(job.objective)
+        self.known, self.earlier, self.remeasured = known, earlier or SearchEffort(), remeasured
+        self.aim = SearchObjective(job.objective)
         self.so_far = RunState(self.aim)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "start"), None)
         self._recalled = False
-        self._bulky = Bulky(space, meter.budget.seconds)
+        self._deferred = DeferredBuilds(space, meter.budget.seconds)
         self._asked: dict[Schedule, Asked] = {}
         self._cost = CandidateCost()
         self._early: dict[Schedule, Measurement] = {}
@@ -134,7 +134,7 @@ class TuningRun:
                 idle = 0 if new else idle + (asked or BATCH)
             if not pipe.pending:
                 over = self.strategy is None or self.strategy.done or idle > 2 * BATCH  # else it may have a shorter idea
-                if not over or not self._bulky.resume(pipe, BUSY * self.measurer.width):
+                if not over or not self._deferred.resume(pipe, BUSY * self.measurer.width):
                     if self.strategy is None:
                         return "the start schedules are measured"
                     if self.strategy.done or idle > 20 * BATCH:
@@ -210,7 +210,7 @@ class TuningRun:
                 self.so_far.first_hash = state.hash if opts == self.so_far.first else self.so_far.first_hash
                 fresh.append(state)
         given = {o for o, by in origins.items() if by == "stored" or o == self.so_far.first}  # what is known to be good, whatever it takes
-        now = self._bulky.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
+        now = self._deferred.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
         if not origins:
             now.sort(key=lambda s: s.estimate)
         counts = len(now), len(fresh) - len(now), len(schedules) - len(fresh)
@@ -225,7 +225,7 @@ class TuningRun:
         batch: list[Any] = []
         twins: list[tuple[Schedule, str]] = []
         for opts, built in taken:
-            self._bulky.learn(opts, built)
+            self._deferred.learn(opts, built)
             if isinstance(built, Measurement):
                 self._conclude(built, self._asked[opts].by)
                 self.meter.generation(1, self.so_far.best_s)
@@ -277,7 +277,7 @@ class TuningRun:
         self.progress.candidate(m)
         if self.so_far.improves(m, by, self.meter.elapsed):
             log.info("best so far: %.6g us, %s", 1e6 * (m.t_min or 0.0), short(m.opts))
-            self.job = self.job if self.doubted is None else self.doubted.looked_at(m, self.job, self.so_far)
+            self.job = self.job if self.remeasured is None else self.remeasured.looked_at(m, self.job, self.so_far)
             self.progress.best(snapshot(self.job, self.so_far, m, self.meter.elapsed))
 
     # deciding -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache.ranking import Standing, energy_of, scratch_of
 from ..ir.errors import OptError
 from .budget import Budget
-from .objective import Aim
+from .objective import SearchObjective
 from .strategy import seconds
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _ENOUGH = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class SearchEffort:
     """All searches of one key with one version of the tool together: `seconds` of search and `candidates` that were
     tried. `complete`: there was nothing left to try. `patience`: generations without a gain after which the last one
     gave up, 0 where it did not. `interrupted`: the last one was."""
@@ -42,7 +42,7 @@ class Effort:
     interrupted: bool = False
 
     @classmethod
-    def of(cls, row: Row) -> Effort | None:
+    def of(cls, row: Row) -> SearchEffort | None:
         """What a row says of it; None where it says nothing (it was written before rows did, or by hand)."""
         said = row.facts.get("effort")
         if not isinstance(said, Mapping):
@@ -60,9 +60,9 @@ class Effort:
         """Plain data."""
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
-    def then(self, more: Effort) -> Effort:
+    def then(self, more: SearchEffort) -> SearchEffort:
         """This one, and `more` after it."""
-        return Effort(
+        return SearchEffort(
             self.seconds + more.seconds,
             self.candidates + more.candidates,
             self.complete or more.complete,
@@ -132,7 +132,7 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
     from . import result as results
 
     facts = row.facts
-    effort = Effort.of(row)
+    effort = SearchEffort.of(row)
     note = "" if standing is None else NOTES.get(standing, "")
     said = [f"found in the cache (measured {row.when}", f"after {effort}" if effort else "", note]
     start_opts = facts.get("start_opts")
@@ -190,7 +190,7 @@ NEAR = 1.15
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierMeasurements:
     """Measurements of earlier searches, by schedule."""
 
     by_opts: Mapping[Schedule, Measurement]
@@ -225,10 +225,10 @@ class Known:
         ]
 
 
-NOTHING = Known({})
+NOTHING = EarlierMeasurements({})
 
 
-def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
+def earlier_measurements(cache: Cache, key: Key, canonical: Canonical) -> EarlierMeasurements:
     """What the cache holds of `key`, measured here, with the code of today."""
     from ..cache import tool_version
 
@@ -236,14 +236,14 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
         kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version()
     )
     found = {}
-    aim = Aim(key.objective)
+    aim = SearchObjective(key.objective)
     for row in rows[-NEWEST:]:
         if not row.imported and (m := _measurement(row, canonical, aim)) is not None and (m.t_min is None or aim.able(m)):
             found[m.opts] = aim.scored(m)  # oldest first: the newest stays
-    return Known(found, aim.front)
+    return EarlierMeasurements(found, aim.front)
 
 
-def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None:
+def _measurement(row: Row, canonical: Canonical, aim: SearchObjective) -> Measurement | None:
     from ..cache.ranking import energy_of, scratch_of, value_of
     from ..measure import Measurement, Outcome
     from ..measure.outcome import EnergyUse

@@ -106,6 +106,9 @@ class ParameterEngine:
     def estimate(self, applied: Configured) -> float:
         return 1e-3
 
+    def code_size(self, applied: Configured) -> float:
+        return 0.0
+
     def templates(self) -> Sequence[ParameterTemplate]:
         return [self._template] if self.spec.parameters else []
 

@@ -153,7 +153,7 @@ class DeviceTestCase:
         sets: list[list[int]] = []
         keep: list[Any] = []
         for _ in range(2):
-            arrays = [np.zeros([int(e) for e in p.shape], p.dtype.np) for p in run.signature.params]  # type: ignore[arg-type]
+            arrays = [np.zeros([int(e) for e in p.shape], p.dtype.np) for p in run.signature.params]
             keep.append(arrays)
             if memory is None:
                 sets.append([a.ctypes.data for a in arrays])

@@ -59,12 +59,12 @@ class RendererTestCase:
         for n in range(WALKS):
             rng, opts = random.Random(f"{kernel.name} {n}"), tuple[object, ...]()
             for _ in range(STEPS):
-                more = proposals(apply(kernel, opts, self.target))  # type: ignore[arg-type]
+                more = proposals(apply(kernel, opts, self.target))
                 if not more:
                     break
                 step = rng.choice(list(more))
                 try:
-                    apply(kernel, (*opts, *step), self.target)  # type: ignore[arg-type]
+                    apply(kernel, (*opts, *step), self.target)
                 except TilewrightError:
                     continue
                 opts = (*opts, *step)

@@ -76,6 +76,9 @@ class Recording:
     def estimate(self, applied: RecordedEntry) -> float:
         return applied.estimate
 
+    def code_size(self, applied: RecordedEntry) -> float:
+        return 0.0
+
     def templates(self) -> Sequence[RecordedTemplate]:
         names = dict.fromkeys(e.template for e in self.entries if e.template is not None)
         return [RecordedTemplate(n, [e for e in self.entries if e.template == n]) for n in names]

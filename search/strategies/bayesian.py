@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 from .gaussian_process import MOST, Encoder, Process
-from .point_search import OverChoices, at_once
+from .point_search import PointSearch, at_once
 from .points import jump
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class Offer:
         """Whether all its neighbours are among the candidates."""
         return point == self.walked
 
-    def beside(self, point: ChoicePoint, value: float, held: tuple[int, int] | None) -> int | None:
+    def best_neighbour(self, point: ChoicePoint, value: float, held: tuple[int, int] | None) -> int | None:
         """The neighbour of a point that is expected to improve most on its `value`, with the value `held` of a parameter."""
         import numpy as np
 
@@ -297,7 +297,7 @@ ROUNDS, CLIMBED = 2, 4
 """How often the neighbours of the most promising candidates, and of how many of them, become candidates too."""
 
 
-class ModelledChoices(OverChoices):
+class ModelledChoices(PointSearch):
     """Expected improvement (Jones, Schonlau and Welch, "Efficient Global Optimization of Expensive Black-Box Functions",
     1998) of the logarithm of the time under a Gaussian process, over points drawn evenly and the neighbours of the
     best ones, times the chance that a point is valid (Gelbart, Snoek and Adams, "Bayesian Optimization with Unknown
@@ -370,7 +370,7 @@ class ModelledChoices(OverChoices):
             return False
         if not offer.knows(here):
             return False  # its neighbours are among the candidates from the next time on
-        step = offer.beside(here, values[here], walk.held)
+        step = offer.best_neighbour(here, values[here], walk.held)
         if step is None:
             walk.end()
             return False
@@ -397,7 +397,7 @@ class ModelledChoices(OverChoices):
             tops = [offer.candidates[i] for i in offer.promising(min(values[p] for p in values), CLIMBED)]
             more: dict[ChoicePoint, None] = {}
             for p in tops:
-                more.update(dict.fromkeys(self._points.beside(p)))
+                more.update(dict.fromkeys(self._points.neighbours(p)))
             there = set(offer.candidates) | set(self._pending.values())
             new = [p for p in more if p not in there and self._new(p) and not self._points.illegal(p)]
             if not new:
@@ -415,11 +415,11 @@ class ModelledChoices(OverChoices):
     def _candidates(self, f: Family) -> list[ChoicePoint]:
         found: dict[ChoicePoint, None] = {}
         for p in [p for p in self._ranked() if p.template == f.index][:AROUND]:
-            found.update(dict.fromkeys(self._points.beside(p)))
+            found.update(dict.fromkeys(self._points.neighbours(p)))
             found.update(dict.fromkeys(jump(f, p, self._rng) for _ in range(JUMPS)))
         found.update(dict.fromkeys(self._points.draw(f, self._rng) for _ in range(DRAWN)))
         if (here := self._descent.here) is not None and here.template == f.index:
-            found.update(dict.fromkeys(self._points.beside(here)))
+            found.update(dict.fromkeys(self._points.neighbours(here)))
         under_way = set(self._pending.values())
         return [p for p in found if p not in under_way and self._new(p) and not self._points.illegal(p)]
 

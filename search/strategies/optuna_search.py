@@ -18,7 +18,7 @@ from ...ir.errors import OptError
 from ..strategy import Measured, Strategy, seconds
 from .nearest_instance import Fitter, nearest
 from .optuna_samplers import SamplerKind, kind, make, quiet
-from .optuna_study import FAILURES, TEMPLATE, Kept
+from .optuna_study import FAILURES, TEMPLATE, StudyTrial
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -107,7 +107,7 @@ Values = Callable[[Any], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTrial:
+class TrialOutcome:
     """What came of a schedule: its outcome, seconds (infinity unless ok or slow), and the measurement where it was made in this session."""
 
     outcome: str
@@ -143,7 +143,7 @@ class OptunaTrials:
         """What `optuna.create_study` takes."""
         return {"direction": "minimize"} if self._values is None else {"directions": ["minimize", "minimize"]}
 
-    def verdict(self, known: KnownTrial) -> TrialVerdict:
+    def verdict(self, known: TrialOutcome) -> TrialVerdict:
         """A trial's end."""
         if known.seconds < math.inf:
             values = self._logs(known)
@@ -154,12 +154,12 @@ class OptunaTrials:
             return TrialVerdict("PRUNED", (), False) if self._kind.prunes else TrialVerdict("COMPLETE", worst, False)
         return TrialVerdict("FAIL" if known.outcome in FAILURES else "PRUNED", (), False)
 
-    def _logs(self, known: KnownTrial) -> tuple[float, ...]:
+    def _logs(self, known: TrialOutcome) -> tuple[float, ...]:
         if self._values is None:
             return (math.log(known.seconds),)
         return tuple(self._values(known.measured))
 
-    def finish(self, study: Any, trial: Any, known: KnownTrial) -> None:
+    def finish(self, study: Any, trial: Any, known: TrialOutcome) -> None:
         """Tell how an asked trial ended."""
         from optuna.trial import TrialState
 
@@ -171,7 +171,7 @@ class OptunaTrials:
                 trial.report(v.values[0], 0)
             study.tell(trial, list(v.values) if v.state == "COMPLETE" else None, state=TrialState[v.state])
 
-    def add(self, study: Any, layout: Layout, point: Point, known: KnownTrial) -> None:
+    def add(self, study: Any, layout: Layout, point: Point, known: TrialOutcome) -> None:
         """A finished trial of an earlier session, in this sampler's terms."""
         from optuna.trial import TrialState, create_trial
 
@@ -228,7 +228,7 @@ class OptunaSearch(Strategy):
         self._study: Any = None
         self._waiting: dict[str, list[Any]] = {}
         self._points: dict[str, Point] = {}
-        self._known: dict[str, KnownTrial] = {}
+        self._known: dict[str, TrialOutcome] = {}
         self._kept: set[str] = set()
         self._queue: deque[Point] = deque()
         self._first: list[Schedule] = []
@@ -248,7 +248,7 @@ class OptunaSearch(Strategy):
             state = self._state(point)
             again = False
             if state is None:
-                self._trials.finish(self._study, trial, KnownTrial("illegal", math.inf))
+                self._trials.finish(self._study, trial, TrialOutcome("illegal", math.inf))
             elif state.hash in self._known:
                 self._trials.finish(self._study, trial, self._known[state.hash])
                 self._keep(state)
@@ -269,7 +269,7 @@ class OptunaSearch(Strategy):
         state = self.space.state(opts)
         if state is None:
             return
-        known = self._known[state.hash] = KnownTrial(str(measurement.outcome), seconds(measurement), measurement)
+        known = self._known[state.hash] = TrialOutcome(str(measurement.outcome), seconds(measurement), measurement)
         for trial in self._waiting.pop(state.hash, []):
             self._trials.finish(self._study, trial, known)
         self._keep(state)
@@ -296,7 +296,7 @@ class OptunaSearch(Strategy):
         if self._kind.guided:
             self._queue.extend(self._favourites())
 
-    def _resume(self, loaded: Sequence[Kept]) -> list[Point]:
+    def _resume(self, loaded: Sequence[StudyTrial]) -> list[Point]:
         """Tell the trials of earlier sessions; returns those to be drawn again for samplers that learn only from trials of their own."""
         right: dict[str, tuple[float, Point, Schedule]] = {}
         for kept in sorted(loaded, key=lambda k: k.outcome == "illegal"):
@@ -306,9 +306,9 @@ class OptunaSearch(Strategy):
                 # what is legal may have changed since; then it is not known, and is asked for where the sampler wants it
                 if state is None:
                     self._kept.add(repr(point))
-                    self._trials.add(self._study, self._layout, point, KnownTrial("illegal", math.inf))
+                    self._trials.add(self._study, self._layout, point, TrialOutcome("illegal", math.inf))
                 continue
-            known = KnownTrial(kept.outcome, math.inf if kept.seconds is None else kept.seconds)
+            known = TrialOutcome(kept.outcome, math.inf if kept.seconds is None else kept.seconds)
             self._kept.add(state.hash)
             self._known.setdefault(state.hash, known)
             self._trials.add(self._study, self._layout, point, known)
@@ -383,7 +383,9 @@ class OptunaSearch(Strategy):
             self._points.setdefault(state.hash, point)
         elif keep and self._keeper is not None and repr(point) not in self._kept:
             self._kept.add(repr(point))
-            self._keeper.add(Kept(name, params, "illegal", None, {"why": why[:500], **({"opts": _json(opts)} if opts is not None else {})}))
+            self._keeper.add(
+                StudyTrial(name, params, "illegal", None, {"why": why[:500], **({"opts": _json(opts)} if opts is not None else {})})
+            )
         return state
 
     def _keep(self, state: State) -> None:
@@ -397,7 +399,7 @@ class OptunaSearch(Strategy):
             value = getattr(known.measured, theirs, None)  # a recorded measurement has fewer fields
             if value:
                 attrs[ours] = str(value)[:500]
-        self._keeper.add(Kept(*point, known.outcome, known.seconds if known.seconds < math.inf else None, attrs))
+        self._keeper.add(StudyTrial(*point, known.outcome, known.seconds if known.seconds < math.inf else None, attrs))
         self._keeper.flush()
 
 

@@ -239,7 +239,7 @@ EACH_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StudyTrial:
     """One finished trial: a template with choices, what came of it, and its time in seconds (None unless ok or slow).
     `attrs` are for people."""
 
@@ -266,8 +266,8 @@ class StudyKeeper:
         self.name = f"{name[:400]} {hashlib.sha256(repr(sorted(spaces.items())).encode()).hexdigest()[:6]}"
         self.flops = int(about.get("flops", 0))
         self._clock = clock
-        self._measured: list[Kept] = []
-        self._illegal: list[Kept] = []
+        self._measured: list[StudyTrial] = []
+        self._illegal: list[StudyTrial] = []
         self._retry_at = 0.0
         self._error = ""
         self._file = file_of(url)
@@ -276,13 +276,13 @@ class StudyKeeper:
         with quiet(), explained(f"cannot open the study {self.place}"):
             self._storage, self._study = together(lambda: open_study(url, self.name, about))
 
-    def load(self) -> list[Kept]:
+    def load(self) -> list[StudyTrial]:
         """The trials of earlier sessions, oldest first. What is not one of ours, or makes no sense, is left out."""
         with quiet(), explained(f"cannot read the study {self.place}"):
             trials = self._study.get_trials(deepcopy=False)
         return [kept for t in trials if (kept := self._read(t)) is not None]
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: StudyTrial) -> None:
         """One more finished trial, written when there is time (`flush`, `close`); those that were measured first."""
         (self._illegal if kept.outcome == "illegal" else self._measured).append(kept)
 
@@ -336,7 +336,7 @@ class StudyKeeper:
         return False
 
     # one trial ------------------------------------------------------------------------------------------------------
-    def _trial(self, kept: Kept) -> Any:
+    def _trial(self, kept: StudyTrial) -> Any:
         from optuna.distributions import CategoricalDistribution
         from optuna.trial import TrialState, create_trial
 
@@ -356,7 +356,7 @@ class StudyKeeper:
             user_attrs={"outcome": kept.outcome, **rate, **kept.attrs},
         )
 
-    def _read(self, trial: Any) -> Kept | None:
+    def _read(self, trial: Any) -> StudyTrial | None:
         outcome, name = trial.user_attrs.get("outcome"), trial.params.get(TEMPLATE)
         template = self._templates.get(name) if isinstance(name, str) else None
         if template is None or outcome not in OUTCOMES:
@@ -367,7 +367,7 @@ class StudyKeeper:
         t = trial.value if outcome == "ok" else trial.intermediate_values.get(0) if outcome == "slow" else None
         if outcome in ("ok", "slow") and not (isinstance(t, float) and 0 < t < float("inf")):
             return None
-        return Kept(template.name, params, outcome, t, dict(trial.user_attrs))
+        return StudyTrial(template.name, params, outcome, t, dict(trial.user_attrs))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def at_once(told: int) -> int:
     return max(1, told // 10)
 
 
-class OverChoices(Strategy):
+class PointSearch(Strategy):
     """A search whose schedules are instances of templates. The first are drawn evenly (see `first`): a walk or a
     model that starts from one point knows only its surroundings. Start schedules, and the instances nearest to them,
     count among these. After that `_next` says what to ask for.
@@ -113,7 +113,7 @@ class OverChoices(Strategy):
 
     def _spread(self) -> ChoicePoint | None:
         """A point drawn evenly, of `SPREAD` the one that shares the fewest values with those that were asked for."""
-        return self._points.apart(self._rng, [*self._times, *self._pending.values()], SPREAD)
+        return self._points.spread(self._rng, [*self._times, *self._pending.values()], SPREAD)
 
     def _take(self, point: ChoicePoint | None, out: list[Schedule]) -> State | None:
         """Ask for a point's schedule where it is legal and new; its state then, else None."""
@@ -172,7 +172,7 @@ ANNEAL_STUCK = 12
 """Moves in a row that were not taken, after which the walk goes back to the best."""
 
 
-class Anneal(OverChoices):
+class Anneal(PointSearch):
     """Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 1983), from the best of the first
     points, on relative times, cooling evenly in the logarithm over the search's expected length."""
 
@@ -218,7 +218,7 @@ class Anneal(OverChoices):
 POPULATION = 12
 
 
-class Genetic(OverChoices):
+class Genetic(PointSearch):
     """Steady state: the fastest `POPULATION` points are the parents. A child takes each value from one of two winners of
     tournaments, and is moved on a step half of the time; one that exists already always is."""
 

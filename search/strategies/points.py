@@ -151,13 +151,13 @@ class ChoicePoints:
                 return point
         return None
 
-    def apart(self, rng: Random, known: Sequence[ChoicePoint], draws: int) -> ChoicePoint | None:
+    def spread(self, rng: Random, known: Sequence[ChoicePoint], draws: int) -> ChoicePoint | None:
         """A legal point drawn evenly; of several `draws` the one least like any of the `known` ones. What is drawn first
         then shows more of each parameter's values."""
         drawn = [p for p in (self.uniform(rng) for _ in range(draws if known else 1)) if p is not None]
         return min(drawn, key=lambda p: max((self.alike(p, q) for q in known), default=0.0), default=None)
 
-    def beside(self, point: ChoicePoint) -> Iterator[ChoicePoint]:
+    def neighbours(self, point: ChoicePoint) -> Iterator[ChoicePoint]:
         """Points with one other value, legal or not: near values of each parameter first."""
         f = self.family(point)
         steps = max((len(v) for v in f.values), default=0)

@@ -16,7 +16,7 @@ from ..strategy import Measured, Strategy, seconds
 from .bayesian import ModelledChoices
 from .beam import Beam
 from .optuna_search import Tpe
-from .point_search import SPREAD, Genetic, OverChoices, at_once, first
+from .point_search import SPREAD, Genetic, PointSearch, at_once, first
 from .points import ChoicePoints
 from .sampling import UniformChoices
 from .walks import Evolve, RandomWalk
@@ -76,7 +76,7 @@ class Portfolio(Strategy):
         self._left = first(math.inf) if points else 0
         self._arms: dict[str, Strategy] = {}
         for i, arm in enumerate(arms if arms is not None else FROM_NOTHING if nothing else ARMS):
-            more = {"points": points} if points is not None and issubclass(arm, OverChoices) else {}
+            more = {"points": points} if points is not None and issubclass(arm, PointSearch) else {}
             self._arms[arm.name] = arm(space, seed=seed + i, start=start, **more)
         self._prior = PRIOR if not nothing else PRIOR_INFORMED if self._informed else PRIOR_FROM_NOTHING
         self._least = MODELLED if nothing and not self._informed else 0.0

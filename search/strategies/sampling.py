@@ -41,7 +41,7 @@ class UniformChoices(Strategy):
     def ask(self, n: int) -> list[Schedule]:
         out: list[Schedule] = []
         while len(out) < n and not self.done:
-            point = self._points.apart(self._rng, self._drawn, self._spread)
+            point = self._points.spread(self._rng, self._drawn, self._spread)
             state = None if point is None else self._points.state(point)
             if state is None or state.hash in self._asked:
                 self._dry += 1 if state is not None else REPEATS

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cli.report.svg import ROOM, labels
-from tilewright.search.strategies.optuna_study import Kept, StudyKeeper
+from tilewright.search.strategies.optuna_study import StudyKeeper, StudyTrial
 
 from .conftest import Tune, row
 
@@ -104,8 +104,8 @@ def keep_study(url: str, name: str = "matmul") -> None:
     """Twelve finished trials and one that failed, of a study about `name`."""
     keeper = StudyKeeper(url, f"study of {name}", [Blocks()], {"kernel": name, "dtype": "float32", "device": "cpu", "threads": 2})
     for i, (copies, unroll) in enumerate([*product((1, 2, 4), (1, 2))] * 2):
-        keeper.add(Kept("blocks", {"copies": copies, "unroll": unroll, "fixed": 8}, "ok", 1e-6 * (copies + unroll + i / 100)))
-    keeper.add(Kept("blocks", {"copies": 1, "unroll": 1, "fixed": 16}, "crash"))
+        keeper.add(StudyTrial("blocks", {"copies": copies, "unroll": unroll, "fixed": 8}, "ok", 1e-6 * (copies + unroll + i / 100)))
+    keeper.add(StudyTrial("blocks", {"copies": 1, "unroll": 1, "fixed": 16}, "crash"))
     keeper.close()
 
 

@@ -91,6 +91,9 @@ class Matmulish:
         """Knows about registers and cores, nothing of staging or cache blocks."""
         return 0.7 * self._compute(done.opts)
 
+    def code_size(self, applied: Done) -> float:
+        return 0.0
+
     def templates(self) -> list[Template]:
         if not self.with_templates:
             return []

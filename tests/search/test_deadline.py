@@ -251,7 +251,7 @@ def test_other_threads_and_no_limit_have_none() -> None:
 
 
 def test_a_first_answer_is_not_waited_for_longer_than_the_margin() -> None:
-    from test_run import Bench, Ticker
+    from test_tuning_run import Bench, Ticker
 
     clock = Ticker()
     b = Bench(Budget(3.0), clock=clock)

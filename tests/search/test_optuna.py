@@ -28,7 +28,7 @@ from tilewright.search.strategies import optuna_study as optuna_opening
 from tilewright.search.strategies import optuna_study as optuna_study
 from tilewright.search.strategies.nearest_instance import Fitter, distance, nearest
 from tilewright.search.strategies.optuna_samplers import KINDS
-from tilewright.search.strategies.optuna_study import Kept, StudyKeeper
+from tilewright.search.strategies.optuna_study import StudyKeeper, StudyTrial
 
 HERE = [k for k, v in KINDS.items() if all(find_spec(p) for p in v.needs)]
 Schedule = tuple[Opt, ...]
@@ -283,7 +283,7 @@ def test_strangers_in_a_study_are_left_out(tmp_path: Path) -> None:
     k._study.enqueue_trial({"template": "gemm"})
     assert k.load() == []
     add(create_trial(params=params, distributions=kinds, value=0.5, user_attrs={"outcome": "ok"}))
-    assert k.load() == [Kept("gemm", {"m": 8, "n": 8, "at": "n"}, "ok", 0.5, {"outcome": "ok"})]
+    assert k.load() == [StudyTrial("gemm", {"m": 8, "n": 8, "at": "n"}, "ok", 0.5, {"outcome": "ok"})]
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
 
 
@@ -296,7 +296,7 @@ def test_other_templates_are_another_study(tmp_path: Path) -> None:
     (t,) = where.templates()
     other = type(t)(t.name, {**t.params, "m": (2, 5)}, t.make)
     k = StudyKeeper(url, "gemm on fake", [other], {})
-    k.add(Kept("gemm", {"m": 5, "n": 2, "at": "-"}, "ok", 1.0))
+    k.add(StudyTrial("gemm", {"m": 5, "n": 2, "at": "-"}, "ok", 1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         k.close()

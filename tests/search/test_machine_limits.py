@@ -16,7 +16,7 @@ from tilewright.measure.outcome import Measurement
 from tilewright.search import machine_limits
 from tilewright.search.budget import Budget
 from tilewright.search.kernel_task import KernelTask
-from tilewright.search.machine_limits import DoubtedLimits
+from tilewright.search.machine_limits import RemeasuredLimits
 from tilewright.search.run_state import RunState
 from tilewright.search.space import OptEngine, Space
 from tilewright.search.task import TuneRequest
@@ -53,7 +53,7 @@ def put_together(tmp_path: Path) -> tuple[KernelTask, Any, Any]:
 def test_limits_are_measured_again_once_where_a_result_passes_them(slow_limits: Any, tmp_path: Path) -> None:
     task, job, recorder = put_together(tmp_path)
     m = Measurement((), FakeMeasurer.outcomes(()), job.roofline_s / 1.5, None, 5)
-    so_far, looked = RunState(), DoubtedLimits(task, recorder, FakeMeasurer(lambda opts: 1.0), Budget(10.0))
+    so_far, looked = RunState(), RemeasuredLimits(task, recorder, FakeMeasurer(lambda opts: 1.0), Budget(10.0))
     just = dataclasses.replace(m, t_min=job.roofline_s / 1.04)
     assert looked.looked_at(just, job, so_far) is job, "within the spread nothing is doubted"
     fresh = looked.looked_at(m, job, so_far)
@@ -78,7 +78,7 @@ def test_builders_stand_still_meanwhile_and_trouble_is_told(slow_limits: Any, tm
     measurer = type("M", (FakeMeasurer,), {"exclusive": lambda self: Slots(None).exclusive()})(lambda opts: 1.0)
     so_far = RunState()
     m = Measurement((), FakeMeasurer.outcomes(()), job.roofline_s / 3, None, 5)
-    assert DoubtedLimits(task, recorder, measurer, Budget(10.0)).looked_at(m, job, so_far) is job
+    assert RemeasuredLimits(task, recorder, measurer, Budget(10.0)).looked_at(m, job, so_far) is job
     assert held == ["hold", "release"] and "could not be measured" in next(iter(so_far.notes))
 
 

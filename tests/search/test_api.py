@@ -1,6 +1,8 @@
-"""What a caller allows: effects in the key, the bound of lower precision, the commands that say so again."""
+"""The interface of `tune`: what a caller allows, and how seldom garbage is collected meanwhile."""
 
 from __future__ import annotations
+
+import gc
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from tilewright.ir.evaluation import evaluate_error
 from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
 from tilewright.measure.checking.verify import expectations, reference_kernel
 from tilewright.measure.inputs import generate
+from tilewright.search.api import OBJECTS, seldom_collected
 from tilewright.search.kernel_task import KernelTask
 from tilewright.search.task import TuneRequest
 from tilewright.targets import tensor_rows
@@ -96,3 +99,16 @@ def test_long_sums_of_one_sign_may_be_cut_where_tensor_cores_make_them() -> None
     assert (np.abs(acc - value) <= 4 * 2.0**-23 * scale).all()
     assert (np.abs(a[:, 16:] @ b[16:] - value) > 4 * 2.0**-23 * scale).all()
     assert cut_sums(kernels.make("matmul", {"m": 16, "n": 8, "k": 512}, "float16")).name == "matmul"
+
+
+@pytest.mark.parametrize(("before", "inside"), [((700, 10, 10), OBJECTS), ((0, 10, 10), 0), ((2 * OBJECTS, 10, 10), 2 * OBJECTS)])
+def test_thresholds_come_back_and_a_wish_stands(before: tuple[int, int, int], inside: int) -> None:
+    found = gc.get_threshold()
+    gc.set_threshold(*before)
+    try:
+        with pytest.raises(ValueError, match="stop"), seldom_collected():
+            assert gc.get_threshold()[0] == inside
+            raise ValueError("stop")
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*found)

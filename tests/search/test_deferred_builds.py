@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from synthetic import Matmulish
-from test_run import Bench, Scripted
+from test_tuning_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Start
-from tilewright.search.pipeline import BUILD_SHARE, GROWTH, PRIOR_S, Bulky
+from tilewright.search.pipeline import BUILD_SHARE, GROWTH, PRIOR_S, DeferredBuilds
 from tilewright.search.space import State
 
 Schedule = tuple[Opt, ...]
@@ -24,9 +24,9 @@ def state(n: int) -> State:
     return State(wide(n), str(n), lambda _: 1.0)
 
 
-def bulky(seconds: float | None = 10.0) -> Bulky:
-    space: Any = SimpleNamespace(bulk=lambda opts: float(opts[0].amount))
-    return Bulky(space, seconds)
+def deferred(seconds: float | None = 10.0) -> DeferredBuilds:
+    space: Any = SimpleNamespace(code_size=lambda opts: float(opts[0].amount))
+    return DeferredBuilds(space, seconds)
 
 
 def most(seconds: float) -> int:
@@ -53,7 +53,7 @@ def built(seconds: float, cached: bool = False) -> Any:
 
 
 def test_long_code_is_put_off_and_comes_back_shortest_first() -> None:
-    limit, later = most(10.0), bulky()
+    limit, later = most(10.0), deferred()
     long = [state(limit * k) for k in (5, 2, 3)]
     assert lengths(later.sift([state(limit), long[0], state(1), *long[1:]])) == [limit, 1], "the others keep their order"
     queue: Any = Queue()
@@ -63,19 +63,19 @@ def test_long_code_is_put_off_and_comes_back_shortest_first() -> None:
 
 
 def test_what_is_used_without_tuning_and_what_is_like_the_best_is_built_at_once() -> None:
-    limit, later = most(10.0), bulky()
+    limit, later = most(10.0), deferred()
     assert lengths(later.sift([state(9 * limit)], keep={wide(9 * limit)})) == [9 * limit]
     near, far = int(GROWTH * 4 * limit), int(GROWTH * 4 * limit) + 1
     assert lengths(later.sift([state(near), state(far)], best=wide(4 * limit))) == [near]
 
 
 def test_without_a_limit_on_seconds_nothing_is_put_off() -> None:
-    later = bulky(None)
+    later = deferred(None)
     assert lengths(later.sift([state(10**9)])) == [10**9]
 
 
 def test_builds_teach_what_an_instruction_takes() -> None:
-    limit, later = most(10.0), bulky()
+    limit, later = most(10.0), deferred()
     for n in range(1, 4):
         later.learn(wide(100 * n), built(4 * PRIOR_S * 100 * n))
     later.learn(wide(100), built(0.0, cached=True))  # from the store: says nothing
@@ -83,7 +83,7 @@ def test_builds_teach_what_an_instruction_takes() -> None:
 
 
 def test_dear_builds_count_more_than_cheap_ones() -> None:
-    limit, later = most(10.0), bulky()
+    limit, later = most(10.0), deferred()
     for n in range(1, 9):
         later.learn(wide(100), built((4 if n > 5 else 0.5) * PRIOR_S * 100))
     assert lengths(later.sift([state(limit // 5), state(limit // 2)])) == [limit // 5]
@@ -91,7 +91,7 @@ def test_dear_builds_count_more_than_cheap_ones() -> None:
 
 def test_a_search_builds_long_code_last_but_builds_it(monkeypatch: Any) -> None:
     length = {8: 1, 16: 10 * most(1000.0), 4: 1, 2: 1}
-    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    monkeypatch.setattr(Matmulish, "code_size", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]))
     for budget in (Budget(1000.0), Budget(None, 9)):
         b = Bench(budget, lambda s: Scripted(s, [wide(16), wide(4)], [wide(2)]))
         b.run.run()
@@ -103,7 +103,7 @@ def test_a_search_builds_long_code_last_but_builds_it(monkeypatch: Any) -> None:
 
 def test_a_strategy_that_has_a_shorter_idea_is_asked_before_long_code_is_built(monkeypatch: Any) -> None:
     length = {8: 1, 16: 10 * most(1000.0), 4: 1}
-    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    monkeypatch.setattr(Matmulish, "code_size", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]))
     b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(16)], [], [wide(4)], []))
     b.run.run()
     assert [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:3] == [8, 4, 16]
@@ -112,7 +112,7 @@ def test_a_strategy_that_has_a_shorter_idea_is_asked_before_long_code_is_built(m
 def test_what_is_known_to_be_good_is_not_put_off(monkeypatch: Any) -> None:
     """Of a search that ends before its strategy has no more ideas: the schedule to start from, and what a cache remembers."""
     length = {8: 1, 16: 10 * most(1000.0), 4: 1}
-    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    monkeypatch.setattr(Matmulish, "code_size", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]))
     for origin, first in (("stored", {8, 16}), ("start", {8, 4})):
         b = Bench(Budget(1000.0), lambda s: Scripted(s, [wide(4)]))
         b.run.starts = [Start(wide(8)), Start(wide(16), origin)]
@@ -123,7 +123,7 @@ def test_what_is_known_to_be_good_is_not_put_off(monkeypatch: Any) -> None:
 def test_long_code_does_not_count_as_nothing_new(monkeypatch: Any) -> None:
     """A strategy that asked for much that was put off, and then for nothing, is asked again."""
     length = {8: 1, 16: 10 * most(1000.0), 4: 1}
-    monkeypatch.setattr(Matmulish, "bulk", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]), raising=False)
+    monkeypatch.setattr(Matmulish, "code_size", lambda _, done: float(length[Matmulish._amount(done.opts, "n")]))
     b = Bench(Budget(1000.0), lambda s: Scripted(s, 300 * [wide(16)], [], [wide(4)], []))
     b.run.run()
     assert [Matmulish._amount(o, "n") for batch in b.batches for o in batch][:3] == [8, 16, 4]

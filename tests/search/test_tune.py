@@ -1,4 +1,4 @@
-"""`tilewright.tune` on the cpu device: a real search of a small matmul, the cache afterwards, modes, interrupts."""
+"""`tune` on this machine: what it finds, keeps and answers, also for kernels whose extents are all 1."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tilewright.cache as caches
 from tilewright import kernels
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.normal_form import normalise
+from tilewright.measure.checking.verify import expectations
+from tilewright.measure.inputs import generate
 from tilewright.opts import parse
+from tilewright.plan import Artefacts, best
 from tilewright.search import Result, machine_limits, tune
 
 pytestmark = pytest.mark.alone  # what one search finds, in the time it has, is what many of them are about
@@ -203,3 +209,33 @@ def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_pa
     assert first.roofline_pct and first.roofline_pct > 0 and asked == [pytest.approx(2.25)]
     again = tune("matmul", budget="15s", **about)
     assert again.origin == "cached" and again.roofline_pct and len(asked) == 1
+
+
+def ones(name: str) -> dict[str, int]:
+    # a window of one element has no room for padding
+    return {n: 0 if n == "pad" else 1 for n in kernels.get(name).shape_names}
+
+
+def made(name: str) -> Kernel:
+    return normalise(kernels.make(name, ones(name)))
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_operands_and_references_have_the_kernels_shapes(name: str) -> None:
+    kernel = made(name)
+    for whole in (False, True):
+        values = generate(kernel, {}, 0, whole)
+        assert [values[b.name].shape for b in kernel.inputs] == [b.shape for b in kernel.inputs]
+        expected = expectations(kernel, values, {}, whole)
+        assert [expected[b.name].shape for b in kernel.outputs] == [b.shape for b in kernel.outputs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["softmax", "matmul", "sum_all", "argmax", "embedding_grad"])
+def test_they_are_tuned_and_called(name: str, tmp_path: Path) -> None:
+    found = tune(name, ones(name), trials=2, cache=tmp_path / "cache.db", threads=1)
+    assert found.found and found.verified
+    compiled = best(name, ones(name), cache=tmp_path / "cache.db", store=Artefacts(tmp_path / "store"), threads=1)
+    assert compiled.origin == "exact"
+    values = [np.zeros(b.shape, b.dtype.np) for b in compiled.kernel.inputs]
+    compiled(*values)

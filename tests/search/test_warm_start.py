@@ -13,7 +13,7 @@ from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt
 from tilewright.search import Budget, tune
 from tilewright.search.budget import GLANCE
-from tilewright.search.warm_start import Effort, Known
+from tilewright.search.warm_start import EarlierMeasurements, SearchEffort
 
 SHAPE = {"m": 32, "n": 32, "k": 32}
 A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m", 2),)
@@ -22,32 +22,32 @@ A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m"
 @pytest.mark.parametrize(
     ("effort", "budget", "covered"),
     [
-        (Effort(20, 100), Budget(20.0), True),
-        (Effort(19.5, 100), Budget(20.0), True),
-        (Effort(20, 100), Budget(60.0), False),
-        (Effort(2, 1), Budget(None, 1), True),
-        (Effort(2, 1), Budget(None, 2), False),
-        (Effort(2, 1), Budget(1.0, 100), True),  # either limit would have ended it
-        (Effort(1, 5, complete=True), Budget(3600.0), True),
-        (Effort(1, 5, patience=3), Budget(60.0, patience=2), True),
-        (Effort(1, 5, patience=3), Budget(60.0, patience=4), False),
-        (Effort(0.5, 1), GLANCE, False),
-        (Effort(0.5, 20), GLANCE, True),
-        (Effort(30, 3), GLANCE, True),
-        (Effort(5, 50, interrupted=True), None, False),
-        (Effort(5, 1), None, True),
+        (SearchEffort(20, 100), Budget(20.0), True),
+        (SearchEffort(19.5, 100), Budget(20.0), True),
+        (SearchEffort(20, 100), Budget(60.0), False),
+        (SearchEffort(2, 1), Budget(None, 1), True),
+        (SearchEffort(2, 1), Budget(None, 2), False),
+        (SearchEffort(2, 1), Budget(1.0, 100), True),  # either limit would have ended it
+        (SearchEffort(1, 5, complete=True), Budget(3600.0), True),
+        (SearchEffort(1, 5, patience=3), Budget(60.0, patience=2), True),
+        (SearchEffort(1, 5, patience=3), Budget(60.0, patience=4), False),
+        (SearchEffort(0.5, 1), GLANCE, False),
+        (SearchEffort(0.5, 20), GLANCE, True),
+        (SearchEffort(30, 3), GLANCE, True),
+        (SearchEffort(5, 50, interrupted=True), None, False),
+        (SearchEffort(5, 1), None, True),
     ],
 )
-def test_what_a_search_covers(effort: Effort, budget: Budget | None, covered: bool) -> None:
+def test_what_a_search_covers(effort: SearchEffort, budget: Budget | None, covered: bool) -> None:
     assert effort.covers(budget) == covered
 
 
 def test_searches_add_up() -> None:
-    both = Effort(10, 40, interrupted=True).then(Effort(5, 30, patience=2))
-    assert both == Effort(15, 70, patience=2)
+    both = SearchEffort(10, 40, interrupted=True).then(SearchEffort(5, 30, patience=2))
+    assert both == SearchEffort(15, 70, patience=2)
     assert (
         str(both) == "70 candidates in 15 s of search"
-        and str(Effort(2, 1, interrupted=True)) == "1 candidate in 2 s of search, interrupted"
+        and str(SearchEffort(2, 1, interrupted=True)) == "1 candidate in 2 s of search, interrupted"
     )
 
 
@@ -56,13 +56,13 @@ def m(opts: Any, t: float | None, outcome: Outcome = Outcome.ok) -> Measurement:
 
 
 def test_failures_and_slow_ones_are_not_measured_again_near_ones_are() -> None:
-    known = Known({A: m(A, 1.0), B: m(B, 1.1), C: m(C, 2.0), (): m((), None, Outcome.wrong)})
+    known = EarlierMeasurements({A: m(A, 1.0), B: m(B, 1.1), C: m(C, 2.0), (): m((), None, Outcome.wrong)})
     assert [known.settled(o) is not None for o in (A, B, C, ())] == [False, False, True, True]
     assert known.settled((opt("UPCAST", "m", 16),)) is None
 
 
 def test_old_times_are_told_at_todays_speed() -> None:
-    known = Known({A: m(A, 1.0), B: m(B, 1.5), C: m(C, 2.0)})
+    known = EarlierMeasurements({A: m(A, 1.0), B: m(B, 1.5), C: m(C, 2.0)})
     assert [(x.opts, x.t_min) for x in known.today({A: m(A, 3.0)})] == [(B, 4.5), (C, 6.0)]
 
 
@@ -82,7 +82,7 @@ def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
     assert run(location, trials=25).origin == "cached"
     assert run(location).origin == "cached", "whoever names no budget is content with a search"
     with caches.open(location) as c:
-        told = [Effort.of(r) for r in c.rows(verified=True) if not r.provisional]
+        told = [SearchEffort.of(r) for r in c.rows(verified=True) if not r.provisional]
     assert [e.candidates for e in told if e] == [1, 26]
 
 

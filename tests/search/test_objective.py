@@ -20,7 +20,7 @@ from tilewright.opts.opt import Opt, parse, short
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create, tune
 from tilewright.search.budget import Meter
 from tilewright.search.finals import Finalist
-from tilewright.search.objective import Aim
+from tilewright.search.objective import SearchObjective
 
 Schedule = tuple[Opt, ...]
 
@@ -77,7 +77,7 @@ def searched(what: str, strategy: str = "beam", trials: int = 60) -> tuple[Resul
     where, engine = space()
     measurer, book = Frugal(engine.seconds), Book()
     starts = [Start(s) for s in where.starts()]
-    values = {"values": Aim(what).logs} if what in FRONTS and strategy.startswith("optuna:") else {}
+    values = {"values": SearchObjective(what).logs} if what in FRONTS and strategy.startswith("optuna:") else {}
     chosen = create(strategy, where, start=[s.opts for s in starts], **values)
     job = Job("matmulish", {"m": 64}, "float32", "fake", 2, strategy, objective=what)
     found = TuningRun(where, measurer, chosen, starts, job, Meter(Budget(None, trials)), Silent(), book).run()
@@ -159,11 +159,11 @@ def finalist(t: float, joules: float | None = None, scratch: int = 0, name: str 
 
 
 def test_a_front_of_noisy_figures_has_no_two_that_are_as_good() -> None:
-    aim = Aim("time,energy")
+    aim = SearchObjective("time,energy")
     found = [finalist(1.0, 10.0), finalist(1.01, 5.0), finalist(2.0, 4.95), finalist(3.0, 2.0), finalist(4.0)]
     assert [f.t for f in aim.members(found)] == [1.01, 3.0]
     assert [f.t for f in aim.members(found, exact=True)] == [1.0, 1.01, 2.0, 3.0]
-    assert [f.t for f in Aim("time,scratch").members([finalist(1.0, scratch=64), finalist(1.5, scratch=63)])] == [1.0, 1.5]
+    assert [f.t for f in SearchObjective("time,scratch").members([finalist(1.0, scratch=64), finalist(1.5, scratch=63)])] == [1.0, 1.5]
 
 
 def test_what_has_no_meaning_for_an_objective_is_refused() -> None:
