@@ -63,7 +63,7 @@ def wanted(check: bool | None) -> bool:
 
 
 def passed(use: FirstUse) -> bool:
-    """Whether a program may answer. One that computes wrong results is recorded and told of. Raises VerifyError where that is the last
+    """Whether a program may answer. One that computes wrong results is recorded, with a warning. Raises VerifyError where that is the last
     schedule there is."""
     if use.plan.origin not in UNMEASURED:
         return True
@@ -121,5 +121,5 @@ def _record(use: FirstUse, detail: str) -> None:
     )
     try:
         use.cache.record([row])
-    except CacheError as e:  # it is told all the same, and this process does not use it
+    except CacheError as e:  # the warning comes all the same, and this process does not use it
         warnings.warn(f"that a schedule of {use.kernel.name} is wrong could not be recorded: {e}", CacheWarning, stacklevel=3)

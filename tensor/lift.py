@@ -62,7 +62,7 @@ def one_device(devices: list[str]) -> str:
 
 @cache
 def _values_of(function: Callable[..., Any]) -> tuple[Signature, frozenset[str]]:
-    """A function's signature, and which of its parameters are values beside tensors, as their annotations say."""
+    """A function's signature, and which of its parameters are operands of tensors, as their annotations say."""
     found = signature(function)
     words = ("Operand", "Scalar", "float", "Key", "Any")
     return found, frozenset(n for n, p in found.parameters.items() if any(w in str(p.annotation) for w in words))
@@ -77,7 +77,7 @@ def _sizes_known(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of nodes as one of tensors. Errors are told the user's line."""
+    """`function` of nodes as one of tensors. Errors get the user's line."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -101,7 +101,7 @@ def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]
 
 
 def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
-    """A binary operator of tensors; NotImplemented beside what is no array and no number."""
+    """A binary operator of tensors; NotImplemented where the other operand is no array and no number."""
     call = lifted(function)
 
     def method(self: Any, other: Any) -> Any:

@@ -74,7 +74,7 @@ class Arguments:
 
 
 def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:
-    """Take a call's arguments apart. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
+    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
     leaves, structure = flatten((args, kwargs))
     tensors: list[Tensor] = []
     numbers: list[int | float] = []

@@ -1,4 +1,4 @@
-"""A captured function, compiled: what a call does with its tensors beside running the kernels."""
+"""A captured function, compiled: what a call does with its tensors before and after its kernels run, and the report about it."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def _program(p: CompiledFunction, measure: bool) -> str:
         said = f"{k.origin}, {k.standing}" if k.standing and k.standing != "verified" else k.origin
         rows.append((k.name, str(k.calls), k.opts, said, *(_timed(k, p, limits) if measure else ())))
     memory = p.plan.memory
-    used = f"intermediates {mb(memory.peak)} in one arena, {mb(memory.total)} apart"
+    used = f"intermediates {mb(memory.peak)} in one arena, {mb(memory.total)} without sharing"
     updated = sum(s.fresh is None for s in p.plan.states)
     states = f"; {updated} of {len(p.plan.states)} updated tensors in place" if p.plan.states else ""
     hosted = sum(c.host is not None for c in p.calls)

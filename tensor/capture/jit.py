@@ -161,7 +161,7 @@ class _Family:
         self.programs: dict[tuple[Any, ...], list[CompiledFunction]] = {}
 
     def key(self, numbers: Sequence[int | float]) -> tuple[Any, ...]:
-        """What tells programs apart."""
+        """What distinguishes programs."""
         found = tuple(map(exact_number, numbers))
         if self.first is None:
             self.first = found

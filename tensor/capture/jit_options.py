@@ -19,7 +19,7 @@ SHAPES: tuple[str, ...] = get_args(NewShapes)
 
 
 class JitSettings(TypedDict, total=False):
-    """What `jit` may be told by name."""
+    """The options of `jit`, by name."""
 
     tune: TuneMode
     shapes: NewShapes

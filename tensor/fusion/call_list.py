@@ -237,7 +237,7 @@ def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKer
 
 
 def _memory(n: TensorNode) -> int:
-    """What tells arrays apart: leaves on one memory are one array."""
+    """What distinguishes arrays: leaves on one memory are one array."""
     return id(n.data) if n.data is not None else id(n)
 
 

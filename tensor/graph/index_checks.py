@@ -35,7 +35,7 @@ class IndexMark(RangeMark):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells checks apart."""
+        """What distinguishes checks."""
         return self.what, self.name, self.dim, self.size, self.negative
 
     def look(self, values: Any, line: Line) -> None:
@@ -108,7 +108,7 @@ class _Row:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells calls apart. (Lines do not: whoever runs another graph's call has its own to look.)"""
+        """What distinguishes calls. (Lines do not: whoever runs another graph's call has its own lines.)"""
         return self.by.key, self.dtype.name, self.symbolic
 
     @property

@@ -125,7 +125,7 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     for n in reversed(shape[1:]):
         if isinstance(n, SymbolicSize):
             raise UsageError(
-                f"a reshape would divide an index by the symbolic size {n!r}: keep that dimension apart, or first of those merged"
+                f"a reshape would divide an index by the symbolic size {n!r}: keep that dimension separate, or make it the first of those merged"
             )
         out.append(ix.mod(flat, n) if n else _ZERO)
         flat = ix.floordiv(flat, n) if n else _ZERO
@@ -144,7 +144,7 @@ def reshape(source: Shape, shape: Shape) -> IndexMap:
 
 
 def _regrouped(source: Shape, shape: Shape, axes: Indices) -> Indices:
-    """Source indices, dimension groups of equal size apart, so that (a, b·c) ↔ (a·b, c) mixes no more than it must."""
+    """Source indices, by groups of dimensions of equal size, so that (a, b·c) ↔ (a·b, c) mixes no more than it must."""
     out: list[Node] = []
     i = j = 0
     while i < len(source) or j < len(shape):

@@ -142,7 +142,7 @@ class Scattered:
 @dataclass(frozen=True)
 class HostCall:
     """A function of NumPy arrays to one NumPy array of the node's shape and type; `key` says which (for reports and
-    for telling calls apart)."""
+    for what distinguishes calls)."""
 
     name: str
     function: Callable[..., Any]
@@ -156,7 +156,7 @@ class HostCall:
 
 
 class Mark:
-    """What sets a cast to its own type apart from its source. Each is equal to itself only, so it is no part of keys of
+    """What distinguishes a cast to its own type from its source. Each is equal to itself only, so it is no part of keys of
     graphs."""
 
     __slots__ = ("name",)
@@ -252,7 +252,7 @@ def range_of(n: TensorNode) -> tuple[int, int] | None:
 
 
 def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DType) -> TensorNode:
-    """The node with these fields. (Numbers are told apart by type and text: True is not 1, -0.0 is not 0.0.)"""
+    """The node with these fields. (Numbers differ by type and text: True is not 1, -0.0 is not 0.0.)"""
     key = (op, tuple(map(id, src)), (type(arg), repr(arg)) if op == "const" else arg, shape, dtype)
     table = _scope.table
     found = table.get(key)

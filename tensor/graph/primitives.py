@@ -210,7 +210,7 @@ install(elementwise)
 
 # movement ---------------------------------------------------------------------------------------------------------
 def view(x: TensorNode, by: IndexMap) -> TensorNode:
-    """`x` seen through an index map. Chains of maps become one, but a reshape stays apart from what is none."""
+    """`x` seen through an index map. Chains of maps become one, but reshapes are not merged with other maps."""
     if by.identity:
         return x
     if x.op == "view" and (x.arg.reshape == by.reshape or x.arg.units or by.units):
@@ -281,5 +281,7 @@ def host(call: HostCall, src: tuple[TensorNode, ...], shape: Shape, dtype: DType
     """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes."""
     if call.name != "copy" and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
         shapes = " and ".join(str(list(s.shape)) for s in src)
-        raise UsageError(f"{call.name} of {shapes}: NumPy's own code serves no symbolic sizes; capture a function of it apart")
+        raise UsageError(
+            f"{call.name} of {shapes}: NumPy's own code does not work with symbolic sizes; capture it in a function of its own"
+        )
     return make("host", src, call, shape, dtype)

@@ -1,7 +1,7 @@
 """Types of results: the promotion rules of the array API standard, with floats of 16 and 8 bits as storage types.
 
 Mixed integers and floats (which the standard leaves open) give the float. A Python number takes the kind it has and
-otherwise the type of the array beside it: `x_float32 * 2.5` stays float32."""
+otherwise the type of the other operand: `x_float32 * 2.5` stays float32."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _floats(a: DType, b: DType) -> DType:
 
 
 def of_scalar(value: Scalar, like: DType) -> DType:
-    """The type a Python number takes beside an array of type `like`."""
+    """The type that a Python number takes in an operation with an array of type `like`."""
     if isinstance(value, bool):
         return like
     if isinstance(value, (int, SymbolicSize)):

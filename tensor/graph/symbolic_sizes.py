@@ -105,7 +105,7 @@ class SymbolicSize(_Base):
     def __index__(self) -> int:
         raise UsageError(
             f"{self!r} is a symbolic size, which has no value while a function is captured: it can be a size, a bound of a slice, or "
-            f"a number beside a tensor, but no Python number{at(user_line())}"
+            f"an operand of a tensor, but no Python number{at(user_line())}"
         )
 
     def __int__(self) -> int:

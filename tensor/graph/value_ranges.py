@@ -28,7 +28,7 @@ class RangeMark(Mark):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells marks apart."""
+        """What distinguishes marks."""
         return self.name, self.low, self.high
 
     def __eq__(self, other: object) -> bool:

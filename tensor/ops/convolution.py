@@ -160,7 +160,7 @@ def _check(name: str, x: TensorNode, weight: TensorNode, bias: TensorNode | None
 
 
 def _contracted(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int) -> TensorNode:
-    """Σ over channels and taps, groups apart."""
+    """Σ over channels and taps, for each group."""
     rank, batch = len(w.sizes), x.shape[0]
     outs, inner = weight.shape[0] // groups, weight.shape[1]
     seen = windows(x, w)

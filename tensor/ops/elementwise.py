@@ -40,7 +40,7 @@ def broadcast_shape(name: str, *shapes: Shape) -> Shape:
 
 
 def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[TensorNode]:
-    """Operands of one shape and one type. A Python number takes the type of the arrays beside it, and is rounded to it."""
+    """Operands of one shape and one type. A Python number takes the type of the arrays, and is rounded to it."""
     nodes = [o for o in operands if isinstance(o, TensorNode)]
     if dtype is None:
         dtype = _common(operands, nodes)

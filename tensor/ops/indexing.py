@@ -208,7 +208,7 @@ def getitem(x: TensorNode, key: Any) -> TensorNode:
 
 
 def indexed(x: TensorNode, key: IndexKey) -> TensorNode:
-    """`getitem` of a key that was taken apart."""
+    """`getitem` of a parsed key."""
     part = view(x, maps.strided(x.shape, key.picks))
     if not key.loaded:
         whole = reshape(part, tuple(1 if d is None else part.shape[d] for d in key.layout))

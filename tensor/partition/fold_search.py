@@ -18,7 +18,7 @@ from .heads import is_contraction, is_head
 from .store_rules import FLOPS_PER_BYTE
 
 MOST_STATE = 512
-"""Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""
+"""Elements that a row of an absorbing contraction may hold in addition to the absorbed ones: they are a tile's state."""
 ROWS = 32
 """Rows that a product's reductions must leave (a mean of all its elements leaves one): a fold's tiles go along the reduced
 dimensions, so lanes, register tiles and threads have nothing but rows."""

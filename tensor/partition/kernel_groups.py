@@ -1,4 +1,4 @@
-"""From a graph to kernels in order: heads first, then everything else, then what one kernel can store beside."""
+"""From a graph to kernels in order: heads first, then everything else, then what a kernel can store in addition."""
 
 from __future__ import annotations
 

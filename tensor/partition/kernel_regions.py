@@ -153,7 +153,7 @@ class Regions:
         host.rows += [r for r in guest.rows if r not in host.rows]
 
     def _misfit(self, n: TensorNode, use: KernelUse) -> Rule | None:
-        """Why a kernel cannot compute this reduction beside what else it does; None: it can."""
+        """Why a kernel cannot compute this reduction in addition to its other work; None: it can."""
         region = use.region
         if region.head is not None and not (region.folded and id(n.src[0]) in self.plan.inside):
             return Rule.head_reader

@@ -31,7 +31,7 @@ Observer = Callable[[Event], None]
 
 
 class CallWatch:
-    """`observer`: who is to be told of every call, or None."""
+    """`observer`: what every call is reported to, or None."""
 
     __slots__ = ("observer",)
 
@@ -43,9 +43,9 @@ WATCH = CallWatch()
 
 
 @contextmanager
-def observing(told: Observer) -> Iterator[None]:
-    """`told` hears of every event while this is open, on whatever thread. An inner one replaces the outer one."""
-    before, WATCH.observer = WATCH.observer, told
+def observing(observer: Observer) -> Iterator[None]:
+    """Report every event to `observer` while this is open, on whatever thread. An inner one replaces the outer one."""
+    before, WATCH.observer = WATCH.observer, observer
     try:
         yield
     finally:
@@ -55,10 +55,10 @@ def observing(told: Observer) -> Iterator[None]:
 @contextmanager
 def timed(kind: str, name: str, device: str = "", subject: Any = None, threads: int = 0) -> Iterator[None]:
     """Tell the observer how long the block took; nothing where there is none, or where the block raises."""
-    told = WATCH.observer
-    if told is None:
+    observer = WATCH.observer
+    if observer is None:
         yield
         return
     start = time.perf_counter()
     yield
-    told(Event(kind, name, start, time.perf_counter() - start, device, subject, threads))
+    observer(Event(kind, name, start, time.perf_counter() - start, device, subject, threads))
