@@ -71,7 +71,8 @@ class Opt:
         syntax = SYNTAX[self.op]
         given: list[tuple[str, Scalar]] = [(syntax.amount, self.arg)] if isinstance(self.arg, int) else list(self.arg or ())
         if isinstance(syntax.arg, Mapping):
-            given.sort(key=lambda pair: [*syntax.arg].index(pair[0]))
+            declared = list(syntax.arg)
+            given.sort(key=lambda pair: declared.index(pair[0]))
         words = [self.on] * (syntax.on != "grid" or not given or self.on != "grid")
         words += [str(v) for k, v in given if k == syntax.amount] + [f"{k}={v}" for k, v in given if k != syntax.amount]
         return f"{self.op}({', '.join(words)})"

@@ -21,8 +21,8 @@ TABLES = {"every device": False, "groups of threads": True}
 
 def table(groups: bool) -> str:
     """A Markdown table of how options are written and what they mean, in the registry's order."""
-    lines = [d for option in OPTIONS.values() for d in option.docs if d.groups == groups]
-    rows = [f"| `{_cell(d.written)}` | {_cell(d.meaning)} |" for d in lines]
+    lines = [(option.name.lower(), d) for option in OPTIONS.values() for d in option.docs if d.groups == groups]
+    rows = [f"| [`{_cell(d.written)}`](options/{page}.md) | {_cell(d.meaning)} |" for page, d in lines]
     return "\n".join(["| option | meaning |", "|---|---|", *rows])
 
 

@@ -171,6 +171,13 @@ def test_public_folders_have_a_page_of_the_api() -> None:
     assert all((DOCS / f"api/{folder}.md").is_file() and f"api/{folder}.md" in listed for folder in public)
 
 
+def test_pages_of_options_are_what_the_command_makes() -> None:
+    pages = module(DOCS / "make_option_pages.py").made()
+    assert {*pages} == {*(DOCS / "options").glob("*.md")}
+    for path, text in pages.items():
+        assert path.read_text() == text, f"{name(path)}: run `python docs/make_option_pages.py` and read the difference"
+
+
 def test_the_changelog_knows_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)

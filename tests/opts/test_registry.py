@@ -170,8 +170,10 @@ def test_the_command_line_colours_and_explains_it(pair: Option) -> None:
 
 
 def test_the_tables_hold_it(pair: Option) -> None:
-    assert "| `PAIR(axis, count, at)` | pairs \\| of copies |" in table(groups=False)
-    assert "| `PAIR(axis)` | by threads |" in table(groups=True) and "PAIR" not in table(groups=True).replace("PAIR(axis)", "")
+    assert "| [`PAIR(axis, count, at)`](options/pair.md) | pairs \\| of copies |" in table(groups=False)
+    assert "| [`PAIR(axis)`](options/pair.md) | by threads |" in table(groups=True) and "PAIR" not in table(groups=True).replace(
+        "PAIR(axis)", ""
+    )
 
 
 def test_an_option_that_rewrites_the_kernel() -> None:
