@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import tilewright
+from parts.machine_file import from_json, to_json
 from tilewright import devices
 from tilewright.devices.base import Device
 from tilewright.heuristics.machine import DEFAULT
-from tilewright.heuristics.machine_file import from_json, to_json
 from tilewright.ir import Kernel, KernelBuilder, Node, exp, float32, log, sqrt
 from tilewright.ir.functions import erf, tanh
 from tilewright.lower import lower

@@ -179,8 +179,8 @@ def main() -> None:
     os.environ.pop("TILEWRIGHT_TARGET", None)
     if args.target != "native":
         os.environ["TILEWRIGHT_TARGET"] = args.target
+    from parts.machine_file import load
     from parts.ranking_cases import CASES
-    from tilewright.heuristics.machine_file import load
 
     machine = load(args.machine) if args.machine else None
     found = spaces(args.recorded) if args.recorded else (measured(c, args.schedules) for c in CASES if re.search(args.only, c.id))

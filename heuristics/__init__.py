@@ -1,8 +1,9 @@
 """What to try first: start schedules, parameterised templates, and the cost models that rank candidates."""
 
-from .counted import counted
-from .counted.terms import CpuTerms, cpu_terms
-from .model import GpuEstimate, bulk, estimate, gpu_estimates
+from .counted import counted_terms as counted
+from .counted.counted_terms import CpuTerms, cpu_terms
+from .model import GpuEstimate, estimate, gpu_estimates
+from .model import code_length as code_size
 from .start import Proposal, StartRule, Template, proposals, quick_starts, starts, templates
 
 __all__ = [
@@ -11,7 +12,7 @@ __all__ = [
     "Proposal",
     "StartRule",
     "Template",
-    "bulk",
+    "code_size",
     "counted",
     "cpu_terms",
     "estimate",

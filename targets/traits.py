@@ -1,7 +1,7 @@
 """What is particular about processors, as rows: which ones have it, and where that is known from.
 
 A trait changes the code that is made, so it is a fact about instructions, not a rate; rates are in `table.RATES` for GPUs and in
-`heuristics.processors` for processors. A new processor is a row here and there."""
+`heuristics.machine` for processors. A new processor is a row here and there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The counted model: seconds of a schedule from the Program that it is lowered to."""
 
-from .counted import count, counted, of_program
+from .counted_terms import count, counted, of_program
 
 __all__ = ["count", "counted", "of_program"]

@@ -30,16 +30,13 @@ from ...opts.options.cache import prefetches
 from ...opts.options.early_exit import early_exit
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel
-from ..processors import machine_of
-from ..sets import SetUse, set_use
-from .compute import compute_cycles
-from .dots import weave
-from .gpu.estimate import estimate_gpu
-from .one_body import one_body
-from .pages import copy_cycles, jump_cycles
-from .shifted import kept_reads, kept_writes, together
-from .trips import trips
+from ..cache_sets import SetUse, set_use
+from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel, machine_of
+from .arithmetic import compute_cycles, weave
+from .gpu.gpu_estimate import estimate_gpu
+from .loop_bodies import one_body, trips
+from .page_jumps import copy_cycles, jump_cycles
+from .shared_work import kept_reads, kept_writes, together
 
 # traffic ----------------------------------------------------------------------------------------------------
 # Cycles to bring a nest's data through the caches, and to fill staged tiles.

@@ -1,16 +1,39 @@
-"""What the loads of a nest's body take, with their data in the first cache."""
+"""What the loads of a nest's body take, with their data in the first cache; also those at places that are numbered by groups of neighbours."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd, prod
 
+from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, walk
+from ...ir.node import axis as make_axis
+from ...ir.operators import substitute
 from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
-from .body import Body
-from .near_lanes import near_lanes
+from .loop_bodies import Body
+
+
+def lanes_in_groups(buffer: Buffer, indices: tuple[Node, ...], axis: Node, width: int) -> int | None:
+    """Among how many neighbours in memory the lanes of a vector along `axis` find their elements: 1 where all read the same one. None where
+    they may be anywhere."""
+    spans = [_span(i, axis, width) if axis in axes_of(i) else 1 for i in indices]
+    return spans[-1] if spans and all(s == 1 for s in spans[:-1]) else None
+
+
+@lru_cache
+def _span(i: Node, axis: Node, width: int) -> int | None:
+    if all(n.op not in ("div", "mod") for n in walk(i)) or not isinstance(axis.arg.extent, int):
+        return None
+    block, lane = make_axis("block of lanes", -(-axis.arg.extent // width)), make_axis("lane of a vector", width)
+    terms, _ = ix.parts(substitute(i, {axis: ix.linear({block: width, lane: 1}, 0)}))
+    within = {t: k for t, k in terms.items() if lane in axes_of(t)}
+    if any(axes_of(t) != {lane} for t in within) or any(n.op == "load" for t in within for n in walk(t)):
+        return None
+    low, high = ix.bounds(ix.linear(within, 0))
+    return high - low + 1
 
 
 def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
@@ -21,7 +44,7 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
         mask = None
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
-    near = near_lanes(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
+    near = lanes_in_groups(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
     if near is not None and near <= core.near_vectors * body.width:
         arith, gathered = arith + (k if near > 1 else 0), False
     step = deinterleaved_step(s, body.nest, n, lane) if lane is not None else None

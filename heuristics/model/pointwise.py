@@ -17,9 +17,8 @@ from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ..machine import Core
-from .body import Body, BodyWork
-from .evaluated import evaluated
-from .trips import trips
+from .code_length import evaluated
+from .loop_bodies import Body, BodyWork, trips
 
 # scans ------------------------------------------------------------------------------------------------------
 # What a scan costs beside its elements: combinations, prefixes of vectors, and states in memory.

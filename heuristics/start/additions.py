@@ -22,10 +22,9 @@ from ...opts.options.cache import PREFETCH, STREAM, has_streams, rows_stay
 from ...opts.options.early_exit import early_exits
 from ...opts.schedule import Scheduled
 from ...targets import Target
-from ..machine import DEFAULT
-from ..model.compute import accumulators
-from ..model.one_body import one_body
-from ..processors import machine_of
+from ..machine import DEFAULT, machine_of
+from ..model.arithmetic import accumulators
+from ..model.loop_bodies import one_body
 from .trials import Trials
 from .unrolled import looked_up
 

@@ -24,7 +24,7 @@ from ...opts.options.halo import tiled
 from ...opts.options.phase import phased
 from ...targets import Target
 from .additions import far_bytes
-from .rule import StartFacts, StartRule, Template
+from .start_rule import StartFacts, StartRule, Template
 
 TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
 """Register tiles: cache lines along the lanes, rows. (Pieces of lines that several rows store past the caches in turns are slow.)"""

@@ -1,6 +1,6 @@
 """Start schedules: good answers with no search, from the kernel's structure and the target.
 
-Three choices are made from one table of rules (`table.py`). `starts` has the model rank a sample of every rule that applies, in tens or
+Three choices are made from one table of rules (`start_rules.py`). `starts` has the model rank a sample of every rule that applies, in tens or
 hundreds of milliseconds. `quick_starts` asks about few guesses of the first rules, in a few milliseconds (`benchmarks/jit_start.py` records
 what that costs, in time and in quality). `templates` are the rules with their numbers left open, the spaces that samplers draw from."""
 
@@ -22,17 +22,16 @@ from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..contraction_order import much_cheaper, order_opts
 from ..machine import DEFAULT
-from ..model.gpu.chip import chip_of
-from ..model.gpu.estimate import estimate_gpu
-from ..model.gpu.occupancy import statements, thread_registers
+from ..model.gpu.gpu_estimate import estimate_gpu
+from ..model.gpu.occupancy import chip_of, statements, thread_registers
 from .additions import finished, joined_places, streamed, with_early_exits
 from .contractions import ask_contractions, constant_starts, contraction_template
-from .decided_blocks import blocked_starts, fitted
-from .phases import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
+from .fitted_to_blocks import blocked_starts, fitted
+from .phase_schedules import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
 from .register_tiles import tiny_copies
-from .rows import better_lanes
-from .rule import EXACT, Numbers, StartFacts, Template
-from .table import (
+from .row_schedules import better_lanes
+from .start_rule import EXACT, Numbers, StartFacts, Template
+from .start_rules import (
     CONTRACTIONS,
     CPU_RULES,
     CPU_TEMPLATES,

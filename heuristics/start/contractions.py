@@ -25,8 +25,8 @@ from ...opts.opt import Opt, Opts, opt
 from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
-from ..model.extremes import is_noted
-from .rule import Numbers, StartFacts, StartRule, Template
+from ..model.shared_work import is_noted
+from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
 

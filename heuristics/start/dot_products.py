@@ -20,8 +20,8 @@ from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from ..model.near_lanes import near_lanes
-from .rule import Numbers, StartFacts, StartRule
+from ..model.loads import lanes_in_groups
+from .start_rule import Numbers, StartFacts, StartRule
 
 # rows against rows ----------------------------------------------------------------------------------------------------
 WIDE = ((8, 3), (6, 4), (8, 2), (4, 4))
@@ -63,7 +63,7 @@ class RowsAgainstRows(StartRule):
 def _lies_along(nest: Nest, axis: Node, lanes: int) -> bool:
     """Whether at least two reads vary with a reduced axis, and lanes along it find what they read side by side."""
     found = [(b, i, strides_of(b, i).get(axis)) for b, i in _reads(nest, axis)]
-    return len(found) > 1 and all(step == 1 or (step is None and near_lanes(b, i, axis, lanes) is not None) for b, i, step in found)
+    return len(found) > 1 and all(step == 1 or (step is None and lanes_in_groups(b, i, axis, lanes) is not None) for b, i, step in found)
 
 
 def _two_axes(nest: Nest, along: Node) -> list[Node]:

@@ -18,7 +18,7 @@ from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
-from .rule import Numbers, StartFacts, StartRule, Template
+from .start_rule import Numbers, StartFacts, StartRule, Template
 
 # tiny axes ------------------------------------------------------------------------------------------------------------
 TINY = 4

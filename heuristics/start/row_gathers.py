@@ -13,7 +13,7 @@ from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from .rule import Numbers, StartFacts, StartRule
+from .start_rule import Numbers, StartFacts, StartRule
 
 SPARE = 4
 """Registers that are not for a row's sums."""

@@ -13,7 +13,7 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.split import scan_name
-from .rule import StartFacts, StartRule
+from .start_rule import StartFacts, StartRule
 
 TURNED = 4
 """Steps of rows that are transposed in registers, so that each lane has a row."""

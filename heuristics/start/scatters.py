@@ -21,7 +21,7 @@ from ...opts.options.own import ownable
 from ...opts.options.split import LEAST_POINTS as LEAST
 from ...opts.rewrites.split_scatter import Scatter, alike, privatisable
 from ...targets import Target
-from .rule import Numbers, StartFacts, StartRule, Template
+from .start_rule import Numbers, StartFacts, StartRule, Template
 
 # blocks of rows -------------------------------------------------------------------------------------------------------
 

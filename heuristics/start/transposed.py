@@ -14,9 +14,9 @@ from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM
 from ...targets import Target
+from ..cache_sets import set_use
 from ..machine import DEFAULT
-from ..sets import set_use
-from .rule import StartFacts, StartRule
+from .start_rule import StartFacts, StartRule
 
 LINE = 64
 """Bytes of a cache line."""

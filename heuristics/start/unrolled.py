@@ -14,8 +14,8 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from .register_tiles import TINY, tiny_copies
-from .rows import fused_families
-from .rule import Numbers, StartFacts, StartRule
+from .row_schedules import fused_families
+from .start_rule import Numbers, StartFacts, StartRule
 
 # steps that lie far apart ---------------------------------------------------------------------------------------------
 STEPS = 16

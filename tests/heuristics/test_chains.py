@@ -10,7 +10,7 @@ from checks import check_compiled
 from tilewright.heuristics import starts, templates
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model import estimate
-from tilewright.heuristics.model.compute import compute_cycles
+from tilewright.heuristics.model.arithmetic import compute_cycles
 from tilewright.heuristics.start import quick_starts
 from tilewright.ir import KernelBuilder, OptError, clip, exp, float32
 from tilewright.opts import apply, parse

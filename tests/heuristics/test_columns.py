@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright.heuristics import estimate, quick_starts, starts
-from tilewright.heuristics.model.alike import times_computed
+from tilewright.heuristics.model.shared_work import times_computed
 from tilewright.ir import KernelBuilder, exp, float32, sqrt, where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import counted
-from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
-from tilewright.heuristics.counted.reuse import Reuse, sizes_of
-from tilewright.heuristics.counted.tree import LoopNode, tree
-from tilewright.heuristics.counted.units import share_of_one
-from tilewright.heuristics.counted.work import several_terms
-from tilewright.heuristics.sets import SetUse, set_use
+from tilewright.heuristics.cache_sets import SetUse, set_use
+from tilewright.heuristics.counted.cache_reuse import Reuse, sizes_of
+from tilewright.heuristics.counted.execution_units import share_of_one
+from tilewright.heuristics.counted.linear_forms import Forms, LinearForm, Variable
+from tilewright.heuristics.counted.program_loops import LoopNode, tree
+from tilewright.heuristics.counted.program_work import several_terms
 from tilewright.ir import KernelBuilder, float32, int32, int64, where
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel

@@ -6,7 +6,7 @@ import pytest
 from checks import check_compiled
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, starts
-from tilewright.heuristics.model.near_lanes import near_lanes
+from tilewright.heuristics.model.loads import lanes_in_groups
 from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.dot_products import RowsAgainstRows
 from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
@@ -82,6 +82,7 @@ def test_what_lanes_find_near_each_other_is_not_gathered() -> None:
 def test_spans_of_lanes() -> None:
     k, w = axis("k", 256), Buffer("w", dtype("uint8"), (256,))
     spans = {
-        name: near_lanes(w, (i,), k, 8) for name, i in (("half", k // 2), ("group", k // 64), ("wrapped", (k + 1) % 256), ("odd", k // 3))
+        name: lanes_in_groups(w, (i,), k, 8)
+        for name, i in (("half", k // 2), ("group", k // 64), ("wrapped", (k + 1) % 256), ("odd", k // 3))
     }
     assert spans == {"half": 4, "group": 1, "wrapped": None, "odd": None}

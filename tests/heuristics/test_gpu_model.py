@@ -8,9 +8,9 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.devices.limits import Limits, Rates
 from tilewright.heuristics import estimate, gpu_estimates
-from tilewright.heuristics.gpu_machine import Gpu
-from tilewright.heuristics.model.gpu.chip import chip_of
-from tilewright.heuristics.model.gpu.warp import passes, sectors
+from tilewright.heuristics.machine import Gpu
+from tilewright.heuristics.model.gpu.occupancy import chip_of
+from tilewright.heuristics.model.gpu.thread_accesses import passes, sectors
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opt, apply, opt
 from tilewright.opts.schedule import Scheduled

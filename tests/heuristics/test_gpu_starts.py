@@ -9,7 +9,7 @@ from cuda_build import needs_nvrtc
 from tilewright import kernels, targets
 from tilewright.heuristics import gpu_estimates, quick_starts, starts
 from tilewright.heuristics.machine import DEFAULT
-from tilewright.heuristics.model.gpu.access import accesses
+from tilewright.heuristics.model.gpu.thread_accesses import accesses
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
-from tilewright.heuristics.start.phases import across, again, kept
+from tilewright.heuristics.start.phase_schedules import across, again, kept
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form import normalise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import targets
 from tilewright.heuristics import estimate
-from tilewright.heuristics.model.one_body import one_body
+from tilewright.heuristics.model.loop_bodies import one_body
 from tilewright.ir import Kernel, KernelBuilder, exp, float32
 from tilewright.opts import apply, opt
 from tilewright.opts.schedule import Scheduled

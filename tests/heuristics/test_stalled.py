@@ -6,7 +6,7 @@ import pytest
 from tilewright import targets
 from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.machine import DEFAULT
-from tilewright.heuristics.model.compute import stalled
+from tilewright.heuristics.model.arithmetic import stalled
 from tilewright.ir import Kernel, KernelBuilder, float32
 from tilewright.opts import apply, parse
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_random_steps
 from tilewright.heuristics import starts
-from tilewright.heuristics.start.phases import joined, pushes
+from tilewright.heuristics.start.phase_schedules import joined, pushes
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from ....ir.buffer import load_parts
 from ....ir.dtypes import index
-from ....ir.node import axes_of
+from ....ir.node import Node, axes_of
 from ....opts.nests import Nest
 from ....opts.schedule import Scheduled
-from ...gpu_machine import Gpu
-from ...machine import SLOW
-from .chip import Chip
-from .kept import kept_arrays
+from ....targets import Target
+from ....targets.table import rates_of
+from ...machine import SLOW, Bandwidth, Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One GPU. `memory`: bytes a cycle, of all multiprocessors together; `l2`: bytes a cycle of each while all ask;
+    `float32`: operations a multiprocessor's threads do in a cycle; `latency` and `l2_latency`: cycles; sizes in
+    bytes."""
+
+    costs: Gpu
+    cores: int
+    clock: float
+    memory: float
+    l2: float
+    float32: float
+    latency: float
+    l2_latency: float
+    l1: int
+    l2_size: int
+    shared: int
+    threads: int
+    groups: int
+
+    @property
+    def needed(self) -> float:
+        """Bytes that have to be under way on a multiprocessor to keep the memory busy (Little's law: rate ×
+        latency)."""
+        return self.memory * self.latency / self.cores
+
+
+def chip_of(target: Target, costs: Gpu, limits: Bandwidth | None = None) -> Chip:
+    """The GPU of `target`: with the bandwidth that was measured, else what its driver or its data sheet says of it."""
+    r = rates_of(target)
+    memory = limits.bandwidth(1) if limits is not None else r.memory * costs.reached
+    shared = max(r.shared, target.shared + costs.reserved) if target.shared else r.shared
+    return Chip(
+        costs, target.cores, r.clock, memory / r.clock, min(r.l2, r.l2_all / max(1, target.cores)), r.float32,
+        r.latency * r.clock, r.l2_latency * r.clock, target.l1, target.l2, shared, r.threads, r.groups,
+    )  # fmt: skip
 
 
 def thread_registers(s: Scheduled, chip: Chip) -> float:
@@ -95,3 +135,64 @@ def statements(s: Scheduled, g: Gpu) -> float:
         if n.kind == "reduce":
             total += prod(p.trips for p in regs)
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class KeptArray:
+    """One array: `shared` bytes for the group, or `private` bytes for each thread; `accesses`: how many of its elements
+    a thread reads and writes in its life; `registers`: those of a small one whose places are all known."""
+
+    shared: float
+    private: float
+    accesses: float
+    registers: float = 0.0
+
+
+@lru_cache
+def kept_arrays(s: Scheduled) -> Mapping[str, KeptArray]:
+    """The values of a schedule that are kept in arrays, by name."""
+    out: dict[str, KeptArray] = {}
+    readers: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
+    for n in s.nests:
+        for r in n.refs:
+            readers.setdefault(r.arg, []).append((n, r.src))
+    for n in s.nests:
+        for name, axes in n.made.items():
+            if name not in s.tree.registers and name in readers and not any(n.empty for n, _ in readers[name]):
+                out[name] = _kept(s, n, (name, axes), readers[name])
+    return out
+
+
+def _kept(s: Scheduled, maker: Nest, what: tuple[str, tuple[Node, ...]], readers: list[tuple[Nest, tuple[Node, ...]]]) -> KeptArray:
+    _, axes = what
+    opened = {p.name for p in s.loops(maker)}
+    for n, _ in readers:
+        opened &= {p.name for p in s.loops(n)}
+    inside = [p for a in axes for p in s.parts(a) if p.name not in opened and (p.kind != "thread")]
+    elements = prod(max(1, p.trips) for p in inside)
+    size = maker.expr.dtype.size
+    written = _visits(s, maker, frozenset(maker.reduce_axes))
+    read = sum(_visits(s, n) for n, _ in readers)
+    threads = prod(s.plans[a].threads for a in axes)
+    if threads > 1 and not _own(s, axes, readers):
+        return KeptArray(size * elements * threads, 0.0, written + read)
+    if all(p.register for p in inside):  # every index is known, so a compiler keeps the elements in registers
+        return KeptArray(0.0, 0.0, 0.0, elements)
+    return KeptArray(0.0, size * elements, written + read)
+
+
+def _visits(s: Scheduled, n: Nest, without: Set[Node] = frozenset()) -> float:
+    """How many points of its axes a thread goes through, but for some."""
+    parts = [p for p in (*s.loops(n), *s.registers(n)) if p.kind != "grid" and p.axis not in without]
+    return float(prod(max(1, p.trips) for p in parts))
+
+
+def _own(s: Scheduled, axes: tuple[Node, ...], readers: list[tuple[Nest, tuple[Node, ...]]]) -> bool:
+    """Whether every reader wants what its own thread made."""
+    for _, src in readers:
+        for a, i in zip(axes, src, strict=True):
+            if s.plans[a].threads > 1 and (
+                i.op != "axis" or i.arg.family != a.arg.family or i not in s.plans or s.plans[i].threads != s.plans[a].threads
+            ):
+                return False
+    return True

@@ -13,7 +13,7 @@ from ....opts.analysis.structure import extent, read_elsewhere, shared_axes
 from ....opts.defaults import points
 from ....opts.opt import Opt, Opts, opt
 from ....opts.options.phase import phased
-from ..rule import StartFacts, StartRule
+from ..start_rule import StartFacts, StartRule
 
 UNROLLED = 9
 """Taps of a window that are unrolled."""

@@ -32,7 +32,7 @@ from ....opts.options.tc import fitting_rows, product_axes
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
 from ....targets.tensor_rows import WGMMA_TYPES, TensorRow, wgmma_columns, wgmma_row
-from ..rule import Numbers, StartFacts, StartRule, Template
+from ..start_rule import Numbers, StartFacts, StartRule, Template
 
 ANY = frozenset({"REASSOC", "DOWNCONVERT"})
 """Effects that a matrix instruction may have."""

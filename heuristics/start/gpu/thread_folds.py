@@ -15,7 +15,7 @@ from ....ir.node import Node, axes_of
 from ....opts.analysis.structure import extent, shared_axes, stageable_values
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
-from ..rule import StartFacts, StartRule
+from ..start_rule import StartFacts, StartRule
 
 HELD = 32
 """Accumulators of a row that one thread has at most."""

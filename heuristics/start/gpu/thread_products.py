@@ -15,7 +15,7 @@ from ....opts.analysis.structure import Contraction, contractions, extent, share
 from ....opts.defaults import family_name
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
-from ..rule import Numbers, StartFacts, StartRule, Template
+from ..start_rule import Numbers, StartFacts, StartRule, Template
 from .matrix_instructions import by_matrix_instructions
 from .thread_rows import FEW, shared_rows
 

@@ -15,8 +15,8 @@ from ....opts.defaults import points as thread_points
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
 from ....targets import Target
-from ..rule import Numbers, StartFacts, StartRule, Template
 from ..scatters import thread_copies
+from ..start_rule import Numbers, StartFacts, StartRule, Template
 from .thread_folds import folds
 
 LANES = 4

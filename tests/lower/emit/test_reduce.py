@@ -9,7 +9,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import interp, kernels, targets
 from tilewright.heuristics import quick_starts, starts
-from tilewright.heuristics.model.windows import window_work
+from tilewright.heuristics.model.shared_work import window_work
 from tilewright.ir import KernelBuilder, OptError, absolute, exp, float32, float64, int32, isnan, uint8, where
 from tilewright.ir.body import Combine
 from tilewright.ir.dtypes import DType

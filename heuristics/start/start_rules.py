@@ -8,23 +8,23 @@ from __future__ import annotations
 from .chains import StencilChains
 from .contractions import Contractions
 from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledGroups
-from .folds import WeightedFolds
 from .gpu.grid_chains import GridChains
 from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProducts
 from .gpu.thread_folds import ThreadFolds
 from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
-from .interleaved import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
-from .ragged import RaggedRows
+from .neighbour_groups import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
+from .ragged_rows import RaggedRows
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
 from .row_gathers import SumsAlongGatheredRows, SumsOfGatheredRows
-from .rows import Columns, EachAxis, FewColumns, Rows
-from .rule import StartRule
+from .row_schedules import Columns, EachAxis, FewColumns, Rows
 from .scans import Scans
 from .scatters import OwnedRows, PrivateCopies, ScatteredRows
+from .sliding_windows import UnrolledWindows, Windows
+from .start_rule import StartRule
 from .transposed import Transposed
 from .unrolled import ShortRows, ShortSums, UnrolledSteps
-from .windows import UnrolledWindows, Windows
+from .weighted_folds import WeightedFolds
 
 GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()

@@ -1,10 +1,11 @@
-"""Cycles that a nest computes on one core, with its data in the first cache."""
+"""Cycles that a nest computes on one core, with its data in the first cache; those of matrix instructions too."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
+from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of
@@ -13,19 +14,59 @@ from ...opts.analysis.ragged import masks, ragged_share
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.early_exit import early_exit
+from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
-from ..machine import Core, MachineModel
-from .alike import times_computed
-from .body import Body, BodyWork
-from .dots import dot_work
-from .evaluated import added, evaluated
-from .extremes import beside, slow_work
+from ..machine import Core, Dots, MachineModel
+from .code_length import added, evaluated
 from .loads import load_work, placed_by_data
-from .one_body import one_body
+from .loop_bodies import Body, BodyWork, one_body, trips, unforeseen
 from .pointwise import StoreWork, pointwise, stored
-from .shifted import vectors_loaded
-from .trips import trips, unforeseen
-from .windows import window_work
+from .shared_work import extreme_work, slow_work, times_computed, vectors_loaded, window_work
+
+
+def dot_work(s: Scheduled, nest: Nest, dot: DotPlan, copies: Mapping[str, int], costs: Dots) -> tuple[float, float]:
+    """(arithmetic instructions but for the accumulating ones, loads) of the innermost body. `copies`: of each register part."""
+    words, vectors = (_times(s, nest, x, copies) for x in (dot.a, dot.b))
+    buffer, indices, _ = load_parts(dot.a)
+    staged = s.stages.get(buffer.name)
+    each = 1.0
+    if not _grouped(s, staged, indices, dot.k):
+        each = costs.gathered * dot.row.k
+    elif staged is None and s.plans[dot.k].masked:
+        each = costs.masked
+    return words * (costs.shifted if dot.shift and staged is None else costs.broadcast), words * each + vectors
+
+
+def _times(s: Scheduled, nest: Nest, x: Node, copies: Mapping[str, int]) -> int:
+    axes, out = axes_of(*x.src), 1
+    for p in s.registers(nest):
+        if p.axis in axes and p.kind != "dot":
+            out *= copies[p.name]
+    return out
+
+
+def _grouped(s: Scheduled, staged: StagePlan | None, indices: tuple[Node, ...], k: Node) -> bool:
+    """Whether neighbours along the reduce axis are neighbours where the operand is read."""
+    if staged is not None and staged.order == "panel":
+        return True
+    part = s.plans[k].parts[-1]
+    steps = [s.terms(i).get(part.var, 0) for i in indices]
+    return steps[-1] == 1 and not any(steps[:-1])
+
+
+def weave(s: Scheduled, plan: StagePlan, costs: Dots) -> float | None:
+    """Cycles an element to fill a panel whose elements lie in groups; None for other tiles."""
+    if plan.order != "panel" or not plan.parts or plan.parts[-1][0].kind != "dot":
+        return None
+    dot = plan.parts[-1][0]
+    last = ix.parts(plan.index[-1])[0]
+    if last.get(dot.var) == 1:
+        return costs.grouped / dot.trips
+    outside = next((p for p, _ in reversed(plan.parts) if p.register and p is not dot), None)
+    if outside is not None and last.get(outside.var) == 1:
+        return costs.woven
+    return costs.single
+
 
 # stalled ----------------------------------------------------------------------------------------------------
 # What reads cost of vectors that were stored a moment ago, at other places: a load gets its bytes from one store that
@@ -138,7 +179,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
-    compared, flags = beside(s, core, group, steps // together, body.count(space))
+    compared, flags = extreme_work(s, core, group, steps // together, body.count(space))
     windows = [window_work(s, n, body.regs, body.copies, (lane, body.width)) for n in group] if dot is None else [None]
     if None in windows:
         arith += compared

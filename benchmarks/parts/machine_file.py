@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..ir.errors import UsageError
-from .machine import DEFAULT, MachineModel
+from tilewright.heuristics.machine import DEFAULT, MachineModel
+from tilewright.ir.errors import UsageError
 
 
 def to_json(machine: MachineModel) -> dict[str, dict[str, Any]]:

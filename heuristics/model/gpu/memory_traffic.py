@@ -12,8 +12,8 @@ from ....ir.node import Node, axes_of
 from ....opts.axis_plan import Part
 from ....opts.nests import Nest
 from ....opts.schedule import Scheduled
-from .access import ThreadAccess, varies, warp_sectors
-from .chip import Chip
+from .occupancy import Chip
+from .thread_accesses import ThreadAccess, varies, warp_sectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...program.program import Instr, Program, statements, touched
+from ..cache_sets import SetUse, set_use
 from ..machine import DEFAULT
-from ..sets import SetUse, set_use
-from .forms import Variable
-from .tree import LoopNode, Touch, Tree
+from .linear_forms import Variable
+from .program_loops import LoopNode, Touch, Tree
 
 FAR_APART = 1 << 62
 Place = tuple[str, int]

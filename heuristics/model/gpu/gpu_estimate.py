@@ -22,15 +22,11 @@ from ....opts.plans import StagePlan, TensorPlan
 from ....opts.schedule import Scheduled
 from ....opts.staging import tile_width
 from ....targets.tensor_rows import rate
-from ...gpu_machine import GIB, KIB, MIB
-from ...machine import DEFAULT, SLOW, Bandwidth, MachineModel
-from ..trips import trips
-from .access import accesses, loop_trips, place, tile_terms, warp_passes, warp_sectors
-from .chip import Chip, chip_of
-from .kept import kept_arrays
-from .occupancy import resident_groups, thread_registers
-from .traffic import GroupFetch, direct, footprint, grid_of, memory_bytes
-from .warp import passes
+from ...machine import DEFAULT, GIB, KIB, MIB, SLOW, Bandwidth, MachineModel
+from ..loop_bodies import trips
+from .memory_traffic import GroupFetch, direct, footprint, grid_of, memory_bytes
+from .occupancy import Chip, chip_of, kept_arrays, resident_groups, thread_registers
+from .thread_accesses import accesses, loop_trips, passes, place, tile_terms, warp_passes, warp_sectors
 
 # work -------------------------------------------------------------------------------------------------------
 # What one group does: warp instructions, cycles of shared memory and of matrix instructions, and how long it waits.

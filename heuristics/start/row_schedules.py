@@ -21,7 +21,7 @@ from ...opts.options.cache import PREFETCH, STREAM, prefetching
 from ...opts.options.fuse import by_family, with_rows
 from ..machine import SLOW
 from .row_gathers import gathers
-from .rule import Numbers, StartFacts, StartRule, Template
+from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
 POINTS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.heuristics import bulk, starts
+from tilewright.heuristics import code_size, starts
 from tilewright.ir import KernelBuilder, float32, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
@@ -16,7 +16,7 @@ AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
 
 
 def of(kernel: Kernel, *opts: list[object]) -> float:
-    return bulk(apply(kernel, parse(list(opts)), AVX2))
+    return code_size(apply(kernel, parse(list(opts)), AVX2))
 
 
 def looked_up() -> Kernel:
@@ -48,10 +48,10 @@ def test_what_is_gathered_takes_an_instruction_a_lane() -> None:
 def test_phases_are_added_up() -> None:
     softmax = normalise(kernels.make("softmax", {"m": 8, "n": 64}))
     found = next(s for o in starts(softmax, AVX2, 2) if (s := apply(softmax, o, AVX2)).nests)
-    assert bulk(found) > 0
+    assert code_size(found) > 0
     cumsum = normalise(kernels.make("cumsum", {"m": 2, "n": 64}))
     split = apply(cumsum, parse([["SPLIT", "n", 4]]), AVX2)
-    assert bulk(split) == sum(map(bulk, split.phases))
+    assert code_size(split) == sum(map(code_size, split.phases))
 
 
 @pytest.mark.slow
@@ -62,11 +62,11 @@ def test_longer_is_longer(name: str) -> None:
     lines = {}
     for opts in starts(kernel, AVX2, 1)[:8]:
         s = apply(kernel, opts, AVX2)
-        lines[bulk(s)] = len(render(lower(s), AVX2).text.splitlines())
+        lines[code_size(s)] = len(render(lower(s), AVX2).text.splitlines())
     pairs = [(a, b) for a in lines for b in lines if b > 3 * a]
     assert all(lines[b] > lines[a] for a, b in pairs), lines
 
 
 def test_gpus_have_it_too() -> None:
     matmul = normalise(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}))
-    assert bulk(apply(matmul, starts(matmul, SM80, 1)[0], SM80)) > 0
+    assert code_size(apply(matmul, starts(matmul, SM80, 1)[0], SM80)) > 0

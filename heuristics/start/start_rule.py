@@ -1,7 +1,7 @@
 """What a start rule is: where it applies, which numbers it leaves open, and the schedule that they make.
 
 A rule is one object. The ranked choice asks the model about a sample of its numbers, the quick choice about the likeliest of these, and
-a sampler's template is the same rule with its numbers left open. `table.py` has the rules in their order."""
+a sampler's template is the same rule with its numbers left open. `start_rules.py` has the rules in their order."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...program.facts import Facts, Rule, lifted
 from ...program.ops import READS, WRITES
 from ...program.program import For, If, Instr, Mem, Phase, Program, Stmt, Val, bodies
-from .forms import Forms, LinearForm, Variable
+from .linear_forms import Forms, LinearForm, Variable
 
 # samples ----------------------------------------------------------------------------------------------------
 # Numbers that scalars of a Program have at a few points of its loops: how often a condition holds, how long a loop with

@@ -15,7 +15,7 @@ from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from .row_gathers import gathers
-from .rule import StartFacts, StartRule
+from .start_rule import StartFacts, StartRule
 
 RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""

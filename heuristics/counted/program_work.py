@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...program.program import Val
-from .tree import LoopNode, carried, distinct
-from .units import Units
-from .uses import Uses
+from .execution_units import Units, Uses
+from .program_loops import LoopNode, carried, distinct
 
 NEVER = float("-inf")
 _OPERANDS = frozenset({"load", "splat", "cast", "const", "shuffle", "bitcast", "gather"})

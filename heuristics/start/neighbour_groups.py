@@ -20,7 +20,7 @@ from ...opts.opt import Opts, opt
 from ...opts.options.cache import STREAM
 from ...targets import Target
 from .additions import far_bytes
-from .rule import Numbers, StartFacts, StartRule, Template
+from .start_rule import Numbers, StartFacts, StartRule, Template
 
 SHORT = 16
 """Steps of the longest reduction that is unrolled."""

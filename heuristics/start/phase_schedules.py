@@ -29,9 +29,9 @@ from ...opts.rewrites.operands import regrouped as is_regrouped
 from ...targets import Target
 from ..contraction_order import order_opts
 from .contractions import best_contractions
-from .folds import weighted
-from .rule import points
+from .start_rule import points
 from .trials import Trials
+from .weighted_folds import weighted
 
 # joined ---------------------------------------------------------------------------------------------------------------
 EACH = 3

@@ -24,7 +24,7 @@ from ...opts.defaults import fit, waste
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
-from .rule import StartFacts, StartRule
+from .start_rule import StartFacts, StartRule
 
 TILES = (64, 32, 16, 128, 256)
 """Elements of the folded axis in a tile: short tiles fit narrow windows, and long ones are merged less often."""

@@ -12,8 +12,8 @@ from ...opts.analysis.structure import extent, lane_axis
 from ...opts.defaults import fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from .rows import fused_families
-from .rule import Numbers, StartFacts, StartRule
+from .row_schedules import fused_families
+from .start_rule import Numbers, StartFacts, StartRule
 
 STEPS = 7
 """Steps of a row of a window that are unrolled."""
