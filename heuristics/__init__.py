@@ -1,9 +1,8 @@
 """What to try first: start schedules, parameterised templates, and the cost models that rank candidates."""
 
-from .counted import counted_terms as counted
+from .counted import counted
 from .counted.counted_terms import CpuTerms, cpu_terms
-from .model import GpuEstimate, estimate, gpu_estimates
-from .model import code_length as code_size
+from .model import GpuEstimate, code_size, estimate, gpu_estimates
 from .start import Proposal, StartRule, Template, proposals, quick_starts, starts, templates
 
 __all__ = [
