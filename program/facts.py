@@ -7,8 +7,9 @@ them: `Intervals` of int64 values, and `Spread`, how values differ between the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -26,35 +27,39 @@ Rule = Callable[[Any, Instr], Any]
 
 
 class DefUse:
-    """The values of a Program. `made`: the instruction that makes each; `count`: how often each is read; `reader`: an instruction that reads
-    it. They are as of the last `look`."""
+    """The values of a Program, each question answered by one walk when it is first asked. After a change, `look` asks again."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.made: dict[Val, Instr] = {}
-        self.count: Counter[Val] = Counter()
-        self.reader: dict[Val, Instr] = {}
         self._last = 0
-        self.look()
 
     def look(self) -> None:
-        """Count again, after the Program was changed."""
-        self.made.clear()
-        self.count.clear()
-        self.reader.clear()
-        for phase in self.program.phases:
-            for s in statements(phase.body):
-                read = operands(s)
-                self.count.update(read)
-                for v in defined(s):
-                    self._last = max(self._last, v.id)
-                if isinstance(s, Instr):
-                    self.reader.update(dict.fromkeys(read, s))
-                    if s.out is not None:
-                        self.made[s.out] = s
+        """Forget what was found: the Program was changed."""
+        for name in ("made", "count", "reader"):
+            self.__dict__.pop(name, None)
+
+    def _statements(self) -> Iterator[Stmt]:
+        return (s for phase in self.program.phases for s in statements(phase.body))
+
+    @cached_property
+    def made(self) -> dict[Val, Instr]:
+        """The instruction that makes each value."""
+        return {s.out: s for s in self._statements() if isinstance(s, Instr) and s.out is not None}
+
+    @cached_property
+    def count(self) -> Counter[Val]:
+        """How often each value is read."""
+        return Counter(v for s in self._statements() for v in operands(s))
+
+    @cached_property
+    def reader(self) -> dict[Val, Instr]:
+        """The last instruction that reads each value."""
+        return {v: s for s in self._statements() if isinstance(s, Instr) for v in s.args}
 
     def fresh(self, dtype: DType, lanes: int, depth: int) -> Val:
         """A new value."""
+        if not self._last:
+            self._last = max((v.id for s in self._statements() for v in defined(s)), default=0)
         self._last += 1
         return Val(self._last, dtype, lanes, depth)
 
@@ -73,6 +78,9 @@ class DefUse:
         return s.attr if s is not None and s.op == "const" and type(s.attr) is int else None
 
 
+_NOT_ASKED: Any = object()
+
+
 class Facts(Generic[F]):
     """One domain. `known` holds what is known from the beginning (of what a phase, a loop or memory gives), and what was asked;
     `made` the instruction behind every value."""
@@ -85,9 +93,10 @@ class Facts(Generic[F]):
 
     def of(self, v: Val) -> F:
         """The fact of a value."""
-        if v not in self.known:
-            self.known[v] = self.derive(v)
-        return self.known[v]
+        found: F = self.known.get(v, _NOT_ASKED)
+        if found is _NOT_ASKED:
+            found = self.known[v] = self.derive(v)
+        return found
 
     def derive(self, v: Val) -> F:
         """The fact of a value that was not asked before."""
@@ -102,8 +111,13 @@ class Facts(Generic[F]):
 
     def operands(self, s: Instr) -> list[F] | None:
         """The facts of all operands, where each of them is known."""
-        found = [self.of(a) for a in s.args]
-        return None if any(f is None for f in found) else found
+        found = []
+        for a in s.args:
+            fact = self.of(a)
+            if fact is None:
+                return None
+            found.append(fact)
+        return found
 
 
 def lifted(f: Callable[..., F | None]) -> Rule:

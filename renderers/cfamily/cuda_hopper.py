@@ -11,7 +11,7 @@ from typing import Any
 
 from ...ir.dtypes import DType, uint32
 from ...program.hopper import WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
-from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, bodies, statements
+from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, bodies, operands, statements
 from ...targets.target import Target
 from ...targets.tensor_rows import TensorRow, wgmma_named
 from .c_emitter import atom
@@ -246,7 +246,7 @@ class HopperEmitter(TensorText):
         self._accumulators = accumulators(phase) if phase.asynchronous else frozenset()
         self._arrays: dict[int, str] = {}
         """The array that an accumulator is, by the value's id."""
-        self._uses = uses(phase) if phase.asynchronous else Counter()
+        self._uses = Counter(v.id for s in statements(phase.body) for v in operands(s))
         self._ahead = ahead(phase) if phase.asynchronous else {}
         self._ready: dict[int, tuple[str | None, str | None]] = {}
         """By product: the array it adds to and that of its fragment, where its fence has made them."""
@@ -404,17 +404,6 @@ def ahead(phase: Phase) -> dict[int, list[Instr]]:
                 some = found[id(s)] = []
             elif s.op == "wgmma":
                 some.append(s)
-    return found
-
-
-def uses(phase: Phase) -> Counter[int]:
-    """How often each value is used, by id."""
-    found: Counter[int] = Counter()
-    for s in statements(phase.body):
-        if isinstance(s, Instr):
-            found.update(v.id for v in s.args)
-        elif isinstance(s, For):
-            found.update(v.id for v in (*s.init, *s.yields))
     return found
 
 
