@@ -15,7 +15,7 @@ from .buffer import Buffer
 from .checks.misuse import NotIndexed, index_of, mask_of
 from .dtypes import DType
 from .errors import KernelError
-from .node import MASKED, Expr, Node, as_node, axes_of, const, make, placeholder, ref, walk
+from .node import MASKED, Expr, Node, as_node, const, make, placeholder, ref, walk
 
 IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}
 Combine = Literal["add", "mul", "max", "min", "and", "or", "xor"]
@@ -213,11 +213,6 @@ class KernelBody:
             yield from s.indices
             if s.mask is not None:
                 yield s.mask
-
-
-def free_axes(roots: Iterable[Expr]) -> set[Node]:
-    """Axes that some expressions depend on."""
-    return axes_of(*(as_node(r) for r in roots))
 
 
 COMBINE = "tuple"

@@ -1,4 +1,4 @@
-"""A small front end: kernels read top to bottom like their definition."""
+"""`KernelBuilder`: kernels read top to bottom like their definition."""
 
 from __future__ import annotations
 

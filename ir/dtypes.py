@@ -1,4 +1,4 @@
-"""Element types. Floats of 16 and 8 bits are storage types: arithmetic on them happens in float32.
+"""Element types, and rounding to them. Floats of 16 and 8 bits are storage types: arithmetic on them happens in float32.
 
 The 8-bit floats are those of the OCP 8-bit Floating Point Specification (OFP8) 1.0 of 2023. float8_e4m3 (e4m3fn) has no
 infinities: its largest number is 448 and 0x7f is its NaN. float8_e5m2 has infinities, as float16 does. A number that is

@@ -1,4 +1,4 @@
-"""Readable, deterministic text of expressions."""
+"""Readable, deterministic text of expressions, and the order of terms by it."""
 
 from __future__ import annotations
 

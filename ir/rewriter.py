@@ -1,4 +1,5 @@
-"""Rebuilding a whole kernel through one rule for nodes, with constants folded on the way."""
+"""Rebuilding a whole kernel through one rule for nodes, with constants folded on the way; and kernels that differ in a fact: other sizes,
+constant inputs, outputs in place."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ the identity and merging it changes nothing.
 
 Attention's causal mask is one: a tile of keys that all come after the queries has maxima −∞, weights 0 and sums 0.
 Such tiles need not run. A product with a factor that is known to be 0 counts as 0, so what is infinite or NaN among
-elements that only such a product reads may or may not show (`evaluation.certainty` calls those results loose).
+elements that only such a product reads may or may not show (`evaluation.certain_results` calls those results loose).
 Weights that are 0 because their score is −∞ get a mask of their own in the normal form (`masked_weights`), so that
 they are seen here."""
 

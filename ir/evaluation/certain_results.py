@@ -1,4 +1,4 @@
-"""What arithmetic computes to the bit, beside what is certain in kind (`certainty`).
+"""Results that are certain: which are known to the bit, and which are of a certain kind (finite, zero, infinite, NaN).
 
 A sum, a difference or a product of numbers that are known is rounded once, in every schedule (docs/decisions/0047): so is everything
 that is made of inputs by these. Thus a difference of equal products is 0, and its root too, where an error bound alone would leave open

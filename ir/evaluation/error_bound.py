@@ -247,7 +247,7 @@ class Errors(Algebra):
             )
         if op in PAIRED:
             over = beyond(op, x, y)
-            self.overflowed |= over is not None and bool(over.any())  # `certainty` knows
+            self.overflowed |= over is not None and bool(over.any())  # `certain_results` says where
             e = error_of_two(op, v, (x, y), (or_zero(ex), or_zero(ey)), self._steps) if known else None
             return self._rounded(v, e, dtype, FUNCTION_ULP if op == "pow" else 1.0)
         return self._rounded(v, quotient_error(ARRAYS, v, y, ex, ey), dtype)

@@ -279,7 +279,7 @@ def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
 
 def cut_axes(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
     """(family, extent) of the leading axes along which outputs can be computed in parts: those that all values share, else those of stores
-    alone (`halos`)."""
+    alone (`stores.families`)."""
     from .stores import families
 
     return shared_prefix(kernel, env) or families(kernel, env)

@@ -24,10 +24,6 @@ from ..node import COMMUTATIVE, Node, as_node, const, pending, ref, walk
 from ..operators import cast, substitute
 from .rule_list import normalise
 
-# writer -----------------------------------------------------------------------------------------------------
-# The text of a kernel without names: what `ir.normal_form.canonical_text` hashes.
-
-
 # structural hash --------------------------------------------------------------------------------------------
 # Name-free hashes of expressions, values and buffers: the order in which commutative operands are written down.
 #

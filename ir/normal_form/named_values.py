@@ -5,7 +5,7 @@ scales all the elements below it.
 A softmax that is written out holds its exponential twice, and one that drops small probabilities four times. A pointwise value costs
 nothing where it stands: it is computed where it is read, unless a schedule keeps it (`STAGE`). So giving such an expression a name
 takes nothing away, and lets a schedule keep it. Of what is read at the same places only the largest expression gets one
-(`shared_values` says the same of kernels that are pulled out of tensors)."""
+(`tidy_kernel` does the same for kernels that are pulled out of tensors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which axes of different nests walk the same dimension, whoever wrote the kernel and however its axes are called.
+"""A kernel as its loop nests alone, and which axes of different nests walk the same dimension, however they are called.
 
 Axes are tied where a reference hands one to the other, and where both index the same dimension of one buffer. Two
 axes of one nest never become one: in x·xᵀ the rows and the columns stay apart. Two more ties put loops together that

@@ -3,7 +3,7 @@ other axes shared.
 
 A kernel that is pulled out of a tensor expression names no pointwise value, and each of its values has axes of its
 own. `tidy` writes it as the named kernels are written: it inlines every pointwise value, finds anew which axes walk
-the same dimension (`axis_ties`), names the expressions that are worth keeping (`shared_values`), and gives loops that
+the same dimension (`nests.AxisTies`), names the expressions that are worth keeping (`Naming`), and gives loops that
 do not run together axes of their own where some nest reduces their dimension (`named_nests`). What is computed stays
 the same; `canonical` of the result is then the key."""
 
