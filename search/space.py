@@ -221,7 +221,7 @@ class OptEngine:
     def code_size(self, applied: Any) -> float:
         from .. import heuristics
 
-        return heuristics.bulk(applied)
+        return heuristics.code_size(applied)
 
     def templates(self) -> Sequence[Any]:
         from .. import heuristics
