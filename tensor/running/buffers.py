@@ -6,13 +6,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from ctypes import addressof, c_char
+from ctypes import c_char
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType
 from ...ir.errors import MeasureError, TilewrightError, UsageError
+from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
 from .pools import POOLED_FROM, host_room, release, rooms_of
 
@@ -157,7 +158,6 @@ class Moves:
 
 
 MOVES = Moves()
-from_buffer = c_char.from_buffer
 
 
 class BufferCell:
@@ -335,15 +335,6 @@ def _handle(rooms: DeviceRooms, nbytes: int) -> int:
             raise
         ACCOUNT.relieve(nbytes)
         return rooms.take(nbytes)
-
-
-def address(array: Any) -> int:
-    """Where an array's memory begins."""
-    try:
-        return addressof(from_buffer(array))
-    except (TypeError, ValueError, BufferError):  # read-only, empty, or of a type that buffers do not know
-        at: int = array.__array_interface__["data"][0]
-        return at
 
 
 def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> TensorBuffer:
