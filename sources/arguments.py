@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
-from .expressions import Expression
+from ..search.expressions import Expression
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..files.text import read as read_text
 from ..ir.dtypes import DType, dtype
 from ..ir.errors import TilewrightError, UsageError
-from . import expressions
+from ..search import expressions
+from ..search.expressions import Expression
 from .arguments import MAKES, RANDOM, ROLES, SourceArgument
 from .building import defined
-from .expressions import Expression
 from .parameters import SourceParameter, Value, number, parameter, parse, text_of
 from .spec import LANGUAGES, CheckSpec, LaunchSpec, SourceSpec, split_reference
 

@@ -17,8 +17,8 @@ from typing import Any
 from ..files.text import decoded
 from ..ir.errors import BuildError, UsageError
 from ..program.program import Param, Signature
+from ..search.expressions import Expression
 from .arguments import SourceArgument, scalar
-from .expressions import Expression
 from .parameters import At, Lattice, SourceParameter, text_of
 
 LANGUAGES = {

@@ -27,97 +27,42 @@ models need it."""
 
 from __future__ import annotations
 
-import ast
 import itertools
-import operator
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.errors import UsageError
+from .. import expressions
+from ..expressions import Expression
 from . import manifest as manifests
 from .manifest import Lines, Manifest, near
 from .sweep_journal import identity
 
-# formula ----------------------------------------------------------------------------------------------------
-# Extents as formulas over a model's values: `4*hidden`, `heads*head_dim`, `(tokens+127)//128*128`. Read strictly;
-# nothing is evaluated but whole numbers, names, `+ - * // %`, `min`, `max` and brackets.
-
-
 MAX_TEXT = 200
 MOST = 1 << 48
-"""No extent, and nothing on the way to one, is larger."""
-_OPS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_CALLS: dict[str, Callable[..., int]] = {"min": min, "max": max}
-SAYS = "a formula has whole numbers, names of values, + - * // %, min(), max() and brackets"
+"""No extent is larger."""
 
 
-def names(text: str) -> frozenset[str]:
-    """The values that a formula needs. Raises UsageError for what is no formula."""
-    tree = _parsed(text)
-    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
+def formula(text: str) -> Expression:
+    """An extent as a formula over a model's values: `4*hidden`, `(tokens+127)//128*128`. Raises UsageError for what is none."""
+    if len(text) > MAX_TEXT:
+        raise UsageError(f"the formula {text[:MAX_TEXT]!r} is longer than {MAX_TEXT} characters")
+    return expressions.parse(text, what="the formula")
 
 
-def value(text: str, values: Mapping[str, int]) -> int:
+def extent(of: Expression, values: Mapping[str, int]) -> int:
     """What a formula is with these values. Raises UsageError, also for a division by zero and a result that is no extent."""
-    found = _value(_parsed(text).body, values, text)
-    if not 1 <= found <= MOST:
-        raise UsageError(f"{text!r} is {found}, and an extent is at least 1")
+    missing = [n for n in of.names if n not in values]
+    if missing:
+        raise UsageError(f"the formula {of.text!r} needs {missing[0]}, which has no value")
+    found = of.whole(values, "the formula", 1)
+    if found > MOST:
+        raise UsageError(f"the formula {of.text!r} is larger than any extent")
     return found
 
 
-def _parsed(text: str) -> ast.Expression:
-    try:
-        if len(text) > MAX_TEXT:
-            raise ValueError
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"{text[:MAX_TEXT]!r} is no formula: {SAYS}") from None
-    for n in ast.walk(tree):
-        if isinstance(n, ast.Call):
-            sound = isinstance(n.func, ast.Name) and n.func.id in _CALLS and n.args and not n.keywords
-        elif isinstance(n, ast.Constant):
-            sound = type(n.value) is int
-        else:
-            sound = isinstance(n, ast.Expression | ast.BinOp | ast.Name | ast.Load | ast.operator) and (
-                not isinstance(n, ast.BinOp) or type(n.op) in _OPS
-            )
-        if not sound:
-            raise UsageError(f"{text!r} is no formula: {SAYS}")
-    return tree
-
-
-def _value(node: ast.AST, values: Mapping[str, int], text: str) -> int:
-    if isinstance(node, ast.Constant):
-        found = node.value
-        assert isinstance(found, int)
-    elif isinstance(node, ast.Name):
-        if node.id not in values:
-            raise UsageError(f"{text!r} needs {node.id}, which has no value")
-        found = values[node.id]
-    elif isinstance(node, ast.Call):
-        assert isinstance(node.func, ast.Name)
-        found = _CALLS[node.func.id](_value(a, values, text) for a in node.args)
-    else:
-        assert isinstance(node, ast.BinOp)
-        try:
-            found = _OPS[type(node.op)](_value(node.left, values, text), _value(node.right, values, text))
-        except ZeroDivisionError:
-            raise UsageError(f"{text!r} divides by zero") from None
-    if abs(found) > MOST:
-        raise UsageError(f"{text!r} is larger than any extent")
-    return found
-
-
-# sweep file -------------------------------------------------------------------------------------------------
 MAX_VALUES = 1000
 Shape = tuple[tuple[str, int], ...]
 
@@ -217,9 +162,10 @@ def _shapes(
     table: Mapping[str, str], known: Mapping[str, Mapping[str, list[int]]], listed: Sequence[str] | None
 ) -> list[tuple[str, dict[str, int]]]:
     """(model, shape) for every model that a table of formulas is for, and every combination of its values."""
-    wanted = sorted(frozenset().union(*(names(f) for f in table.values())))
+    formulas = {n: formula(f) for n, f in table.items()}
+    wanted = sorted({n for f in formulas.values() for n in f.names})
     if not wanted:
-        return [("", {n: value(f, {}) for n, f in table.items()})]
+        return [("", {n: extent(f, {}) for n, f in formulas.items()})]
     every = {n for values in known.values() for n in values}
     for n in wanted:
         if n not in every:
@@ -235,7 +181,7 @@ def _shapes(
             raise UsageError(f"the model {model} asks for {count} shapes, and a sweep has at most {manifests.MAX_ENTRIES} entries")
         for some in itertools.product(*(known[model][n] for n in wanted)):
             values = dict(zip(wanted, some, strict=True))
-            out.append((model, {n: value(f, values) for n, f in table.items()}))
+            out.append((model, {n: extent(f, values) for n, f in formulas.items()}))
     if not out:
         raise UsageError(f"no model has all of {', '.join(wanted)}")
     return out

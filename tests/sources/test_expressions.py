@@ -8,8 +8,8 @@ import re
 import pytest
 from tilewright.ir.dtypes import dtype
 from tilewright.ir.errors import UsageError
+from tilewright.search.expressions import conjuncts, parse
 from tilewright.sources.arguments import SourceArgument, scalar
-from tilewright.sources.expressions import conjuncts, parse
 from tilewright.sources.parameters import listed
 from tilewright.sources.parameters import parse as parameter_of
 from tilewright.sources.reading import _listed, _words, argument

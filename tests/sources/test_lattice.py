@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from tilewright.ir.errors import UsageError
-from tilewright.sources.expressions import parse as expression
+from tilewright.search.expressions import parse as expression
 from tilewright.sources.parameters import Lattice, listed, parameter, parse
 
 PARAMETERS = [parse("x=1..12"), parse("y=1..32:*2"), parse("z=0..8:4"), parse("mode=a,b"), parse("free=1..50"), parse("lambda_=1..3")]
