@@ -371,7 +371,7 @@ def _in_words(nests: TileNests, text: str) -> str:
 
 def _folded(raw: Kernel) -> Kernel:
     """The kernel with its chain of reductions as a fold, where it has one."""
-    from ..ir.online.fold_rewrite import online
+    from ..ir.online import online
 
     found = online(raw)
     return found if isinstance(found, Kernel) else raw

@@ -1,8 +1,8 @@
 """The online rewrite: reductions over one axis that read each other, as one fold that runs in tiles.
 
 A chain v₁ … vₖ over j, vᵢ = ⊕ᵢ fᵢ(j, v₁ … vᵢ₋₁), may run in tiles that are merged if every fᵢ is rescalable:
-fᵢ(j, p′) is fᵢ(j, p) under a factor, and sums of lower degree, that are free of j (`online_states`). That is read off
-the expression (`online_expand`), so attention, its variants, log-sum-exp, cross-entropy and variances are no patterns
+fᵢ(j, p′) is fᵢ(j, p) under a factor, and sums of lower degree, that are free of j (`states`). That is read off
+the expression (`terms`), so attention, its variants, log-sum-exp, cross-entropy and variances are no patterns
 here. Related: Milakov and Gimelshein (2018), Dao et al. (2022), Neptune's repair terms (arXiv 2510.08726), RedFuser's
 cascaded reductions (2603.10026).
 

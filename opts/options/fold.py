@@ -16,7 +16,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axis, make
 from ...ir.normal_form import tidy_as_named
-from ...ir.online.fold_rewrite import NoFold, online
+from ...ir.online import NoFold, online
 from ...ir.operators import substitute_on
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt

@@ -17,7 +17,7 @@ from ...ir.errors import InternalError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
-from ...ir.online.fold_rewrite import NoFold, compares, online
+from ...ir.online import NoFold, compares, online
 from .. import partition as P
 from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
 from ..graph.primitives import cast

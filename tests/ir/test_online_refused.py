@@ -20,7 +20,7 @@ from tilewright.ir import (
     tanh,
     where,
 )
-from tilewright.ir.online.fold_rewrite import NoFold, online
+from tilewright.ir.online import NoFold, online
 
 INF = float("inf")
 

@@ -13,7 +13,7 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.online.fold_rewrite import online
+from tilewright.ir.online import online
 
 Element = Callable[..., Node]
 TILES = (None, 1, 7, 16)

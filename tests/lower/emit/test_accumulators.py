@@ -37,7 +37,7 @@ from tilewright.ir.body import Combine, Fold
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
-from tilewright.ir.online.fold_rewrite import online
+from tilewright.ir.online import online
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, opt, parse
