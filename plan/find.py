@@ -58,8 +58,10 @@ def with_fewer_copies(kernel: Kernel, code: Rendered, device: Device, store: Art
 
 def halved(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...] | None:
     """The options with half of the copies along the axis that has most; None where none has more than a vector's."""
+    from ..opts.registry import OPTIONS
+
     lanes = max(target.lanes(b.dtype.compute) for b in kernel.outputs)
-    wide = [o for o in opts if o.op == "UPCAST" and isinstance(o.arg, int) and o.arg % 2 == 0 and o.arg // 2 >= lanes]
+    wide = [o for o in opts if OPTIONS[o.op].kind == "upcast" and isinstance(o.arg, int) and o.arg % 2 == 0 and o.arg // 2 >= lanes]
     if target.kind != "cpu" or not wide:
         return None
     most = max(wide, key=lambda o: o.arg if isinstance(o.arg, int) else 0)

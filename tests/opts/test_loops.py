@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tilewright import kernels, targets
+from tilewright.ir import index as ix
+from tilewright.ir.node import axis, const
+from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opt, apply, dumps, nest_lines, opt, parse, short
+from tilewright.opts.loop_tree import _counted
+from tilewright.opts.nests import build, flat
 from tilewright.opts.schedule import Scheduled
 
 TARGET = targets.named("znver5")
@@ -148,3 +154,31 @@ def test_json_round_trips(opts: list[Opt]) -> None:
     assert again == tuple(opts)
     assert hash(again) == hash(tuple(opts))
     assert short(again) == short(opts)
+
+
+def test_nests_are_made_once_for_the_same_answers() -> None:
+    kernel = normalise(kernels.make("softmax", {"m": 4, "n": 8}))
+    first, again = build(kernel, {"e": True}), build(kernel, {"e": True})
+    assert first == again and first is not again  # the list is the caller's own
+    apart = build(kernel, {"e": True}, again=lambda v, nest, by: True)
+    assert [n.name for n in flat(apart)] != [n.name for n in flat(first)]
+    assert build(kernel, {"e": True}, again=lambda v, nest, by: True) == apart
+    assert build(kernel, {"e": True}) == first
+
+
+def test_what_a_nest_says_of_its_nodes_covers_what_it_fills() -> None:
+    filling = next(n for n in flat(build(normalise(kernels.make("softmax", {"m": 4, "n": 8})), {"e": True})) if n.fills)
+    assert set(filling.nodes) < set(filling.all_nodes)
+    assert {n.op for n in filling.loads} == {"load"} and {n.op for n in filling.refs} == {"ref"}
+
+
+def test_tiles_are_counted_as_bounds_are_evaluated() -> None:
+    i, j = axis("i", 5), axis("j", 7)
+    low = ix.minmax("max", const(0), ix.floordiv(ix.add(i, const(-3)), 2))
+    high = ix.minmax("min", const(6), ix.add(ix.mod(ix.add(j, const(1)), 4), i, 2))
+    want = 0
+    for a, b in product(range(5), range(7)):
+        at = {i: a, j: b}
+        want += max(0, ix.evaluate(high, at) - ix.evaluate(low, at))
+    assert _counted(((low, high),), ((i, 5), (j, 7))) == want
+    assert _counted(((const(1), const(4)),), ()) == 3
