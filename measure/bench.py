@@ -112,9 +112,9 @@ class Bench:
         if memory is not None:
             memory.prepare()
         if memory is not None and memory.compares:
-            self._judged_there(memory)
+            self._open_judge(memory)
 
-    def _judged_there(self, memory: Memory) -> None:
+    def _compare_there(self, memory: Memory) -> None:
         from .checking.device_compare import DeviceChecker
 
         try:

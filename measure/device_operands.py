@@ -133,7 +133,7 @@ class DeviceOperands:
         return [(nbytes, GUARD), *([(-self.memory.margin, self.memory.margin)] if self.memory.margin else [])]
 
 
-def element(memory: Memory, handle: int, of: DType, at: int) -> Any:
+def read_element(memory: Memory, handle: int, of: DType, at: int) -> Any:
     """One element of a buffer, as NumPy's scalar."""
     room = ctypes.create_string_buffer(of.size)
     memory.read(handle, ctypes.addressof(room), of.size, at * of.size)

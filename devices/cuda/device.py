@@ -51,7 +51,7 @@ class CudaDevice(Device):
     @cached_property
     def _card(self) -> dict[str, Any]:
         """What is known of the GPU, without opening it."""
-        return gpus.choose(gpus.found(), self.index)
+        return gpus.choose(gpus.visible_gpus(), self.index)
 
     @cached_property
     def _target(self) -> Target:
@@ -89,7 +89,7 @@ class CudaDevice(Device):
         return {"device": "cuda", "cpu": self._card["name"], "target": self.target.key, "memory_bits": self._card["memory_bits"]}
 
     def family(self) -> list[tuple[str, str]]:
-        others = [f"cuda:{i}" for i in range(len(gpus.found())) if i != self.index]
+        others = [f"cuda:{i}" for i in range(len(gpus.visible_gpus())) if i != self.index]
         return [(self.name, ""), *((name, "") for name in others)]
 
     def check_threads(self, threads: int) -> None:

@@ -31,7 +31,7 @@ ATTRIBUTES = {
 """What `describe` asks of each GPU, and the driver's name for it. Sizes are bytes, clocks the highest ones."""
 
 
-def found() -> list[dict[str, Any]]:
+def visible_gpus() -> list[dict[str, Any]]:
     """Every GPU, as `describe` gives it, in the driver's order. Raises DeviceError with the reason and the fix where there is none."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     answer = json.loads(os.environ.get(VARIABLE, "{}"))

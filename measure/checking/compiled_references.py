@@ -31,7 +31,7 @@ from ...ir.node import Node, const
 from ...ir.operators import where
 from ...log import logger
 from ...targets import usable_cores
-from ..device_operands import element
+from ..device_operands import read_element
 from .device_compare import DeviceExpect, trusted
 from .verify import HALF_SUBNORMAL, TINY, Expect, expected, noted
 
@@ -333,8 +333,8 @@ class DeviceReference:
 
     def _check(self, name: str, made: Mapping[str, int], memory: Memory) -> None:
         for at, value, weight in zip(*self.points[name], strict=True):
-            there = float(element(memory, made[name], float64, int(at)))
-            bound = float(element(memory, made[name + WEIGHT], float32, int(at)))
+            there = float(read_element(memory, made[name], float64, int(at)))
+            bound = float(read_element(memory, made[name + WEIGHT], float32, int(at)))
             if not (abs(there - value) * weight <= CLOSE and abs(bound - weight) <= CLOSE * weight):
                 raise DeviceError(f"the device's reference of {name} is {there} (weight {bound}) at {at}, the host's {value} ({weight})")
 

@@ -69,10 +69,10 @@ def serve(channel: Channel, setup: BuilderSetup) -> None:
             waiting = deque(w for w in waiting if w[0] not in dropped)
             channel.send((None, dropped))
         ticket, opts = waiting.popleft()
-        channel.send((ticket, _told(opts, build(setup, device, opts))))
+        channel.send((ticket, _logged(opts, build(setup, device, opts))))
 
 
-def _told(opts: Any, made: Any) -> Any:
+def _logged(opts: Any, made: Any) -> Any:
     if log.listens():
         from ...opts.opt import short
 

@@ -139,7 +139,7 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: CandidateJob) ->
             clocks = watch.exe.clocks()
         elif step == REPEAT:
             checks.append(f"repeat{repeat(watch, lambda: channel.send(('step', NATIVE)))}")
-        elif step == ALIGN and _elsewhere(watch, channel):
+        elif step == ALIGN and _at_other_addresses(watch, channel):
             checks.append("aligned")
     channel.send(("step", OURS))
     return Measurement(
@@ -168,7 +168,7 @@ def _energy(watch: Watch, call_s: float) -> tuple[EnergyUse | None, str]:
     return used, ""
 
 
-def _elsewhere(watch: Watch, channel: Channel) -> bool:
+def _at_other_addresses(watch: Watch, channel: Channel) -> bool:
     """Run on operands at other addresses. False: not possible, in a device's own memory (whose buffers begin where
     the driver says), or for want of memory."""
     if watch.bench.on_device is not None:

@@ -131,13 +131,13 @@ def serve_until_closed(channel: Channel, serve: Callable[[Channel, Any], None]) 
     try:
         path, env, setup = channel.receive()
         sys.path[:] = path
-        _take(env)
+        _take_environment(env)
         serve(channel, pickle.loads(setup))
     except Closed:
         return
 
 
-def _take(env: dict[str, str]) -> None:
+def _take_environment(env: dict[str, str]) -> None:
     """A forked helper has the starter's variables, which may have changed since."""
     if os.environ == env:
         return

@@ -181,7 +181,7 @@ def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: 
     with pytest.raises(DeviceError, match=r"no GPU number 2: use one of cuda:0: Fake GPU; cuda:1: Other"):
         _ = CudaDevice("2").target
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
-    cuda_find.found()
+    cuda_find.visible_gpus()
     assert len(asked) == 3
 
 
