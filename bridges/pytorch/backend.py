@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
@@ -41,6 +41,10 @@ WHOLE = [
 ]
 """Operators that are kept whole, since they are one expression here. (PyTorch's decomposition of attention gives its gradient, which
 stays whole, something else than the logarithms of the denominators that it reads.)"""
+APART = (
+    "native_dropout grid_sampler_2d upsample_bicubic2d upsample_bilinear2d upsample_trilinear3d _adaptive_avg_pool2d adaptive_max_pool2d"
+).split()
+"""Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
 OPTIONS = ("threads", "tune", "cache", "budget", "check")
 
 
@@ -94,6 +98,7 @@ def decompositions() -> dict[Any, Any]:
     from .operators.table import overload
 
     found = dict(core_aten_decompositions())
+    found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
     for name in WHOLE:
         found.pop(overload(name), None)
     return found

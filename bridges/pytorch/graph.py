@@ -41,13 +41,14 @@ class Fallback:
 @dataclass
 class GraphStep:
     """`function` with the arrays of `inputs`, each in the layout that it was compiled for, makes those of `outputs` and updates those
-    of `updates`; or (`function` is None) PyTorch computes `nodes`."""
+    of `updates`, which nodes of `aliases` stand for as well; or (`function` is None) PyTorch computes `nodes`."""
 
     nodes: list[fx.Node]
     function: AddressedFunction | None = None
     inputs: list[tuple[fx.Node, ArrayLayout]] = field(default_factory=list)
     outputs: list[tuple[fx.Node, ArrayLayout]] = field(default_factory=list)
     updates: list[fx.Node] = field(default_factory=list)
+    aliases: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     dead: list[fx.Node] = field(default_factory=list)
 
 
@@ -80,10 +81,13 @@ class _Compiler:
         self.updates: list[tuple[fx.Node, fx.Node]] = []
 
     def program(self) -> GraphProgram:
+        changed = next((n for n in self.module.graph.nodes if n.op in CALLS and n.target is not UPDATE and changes_operands(n)), None)
         with self.recorder.recording():
             for node in self.module.graph.nodes:
                 if node.op in ("placeholder", "get_attr"):
                     self.level[node] = 0
+                elif node.op in CALLS and changed is not None:
+                    self._leave(node, f"{changed.target} changes an array in place, which other nodes may see")
                 elif node.op in CALLS:
                     self._add(node)
             steps = self._steps()
@@ -217,7 +221,8 @@ class _Compiler:
         )
         places = {n: i for i, (n, _, _) in enumerate(inputs)}
         ordered = sorted((old for old, _ in updates), key=places.__getitem__)
-        return GraphStep(nodes, function, [(n, layout) for n, _, layout in inputs], list(zip(outs, layouts, strict=True)), ordered)
+        aliases = [(n, n.args[0]) for n in nodes if n.target is UPDATE]
+        return GraphStep(nodes, function, [(n, layout) for n, _, layout in inputs], list(zip(outs, layouts, strict=True)), ordered, aliases)
 
     def _output(self, node: fx.Node) -> ArrayLayout:
         value = node.meta["val"]
@@ -245,6 +250,12 @@ def _checked(made: Any, value: Any) -> Any:
     if tuple(made.shape) != tuple(value.shape):
         raise NotImplementedError(f"the result has shape {list(made.shape)}, not {list(value.shape)}")
     return made if made.dtype.name == name_of(value.dtype) else made.astype(name_of(value.dtype))
+
+
+def changes_operands(node: fx.Node) -> bool:
+    """Whether a node writes to one of its operands. (AOTAutograd's graphs have no such nodes but those that update arguments at the end.)"""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def line_of(node: fx.Node) -> str:
@@ -285,7 +296,7 @@ def _bound(step: GraphStep) -> Callable[[dict[fx.Node, Any]], None]:
     spare = {p.at: node for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "fresh"}
     layouts = [by_fresh.get(i) for i in range(count)]
     shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
-    inputs, outputs, dead = step.inputs, step.outputs, step.dead
+    inputs, outputs, aliases, dead = step.inputs, step.outputs, step.aliases, step.dead
 
     def run(known: dict[fx.Node, Any]) -> None:
         arrays = [_in_layout(known[node], layout) for node, layout in inputs]
@@ -300,6 +311,8 @@ def _bound(step: GraphStep) -> Callable[[dict[fx.Node, Any]], None]:
             known[node] = array
         for i, node in spare.items():
             known[node].copy_(fresh[i])
+        for node, old in aliases:
+            known[node] = known[old]
         for node in dead:
             known.pop(node, None)
 

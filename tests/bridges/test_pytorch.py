@@ -147,6 +147,38 @@ def test_results_lie_as_pytorchs_do() -> None:
             torch._dynamo.reset()
 
 
+def test_inputs_that_change_are_seen_by_the_caller() -> None:
+    """A result that is the changed input itself; one that is read before and after; a view of an input as a result."""
+    f = lambda x, y: (x.mul_(2).add_(y), y.sub_(x), x[1:])  # noqa: E731
+    ours, theirs = ([torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)] for _ in range(2))
+    for a, b in zip((*compiled(f)(*ours), *ours), (*f(*theirs), *theirs), strict=True):
+        close(a, b)
+
+
+def test_dropout_keeps_the_share_that_it_should() -> None:
+    layer = nn.Dropout(0.25)
+    y = compiled(layer)(torch.ones(100, 100))
+    assert 0.72 < float((y != 0).float().mean()) < 0.78 and abs(float(y.max()) - 1 / 0.75) < 1e-6
+    with torch.no_grad():
+        assert torch.equal(compiled(layer.eval())(torch.ones(5)), torch.ones(5))
+
+
+def test_an_optimiser_is_compiled() -> None:
+    model = nn.Linear(8, 4)
+    other = copy.deepcopy(model)
+    mine, theirs = (torch.optim.AdamW(m.parameters(), lr=0.01) for m in (model, other))
+    fast = compiled(lambda: mine.step())
+    for _ in range(3):
+        x = torch.randn(5, 8)
+        for m in (model, other):
+            m.zero_grad()
+            m(x).square().sum().backward()
+        fast()
+        theirs.step()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        close(a, b)
+
+
 def test_sizes_that_change() -> None:
     """One graph by Dynamo for all lengths; a program of ours for each."""
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
@@ -227,11 +259,12 @@ def test_compare_finds_the_first_wrong_node(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.returncode == 0 and done.stdout.count("tensor(") == 2, done.stderr
 
 
-def test_tuned_kernels_are_used(tmp_path: Path) -> None:
+def test_tuned_kernels_are_used(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)).eval()
     x = torch.randn(16, 32)
     with torch.no_grad():
-        found = bridge.tune(model, x, budget="3s", cache=str(tmp_path / "tuned.db"))
+        found = bridge.tune(model, x, budget="10s", cache=str(tmp_path / "tuned.db"))
         assert found.kernels == 2 and found.tuned >= 1 and "exact" in bridge.report()
         close(compiled(model)(x), model(x))
 

@@ -312,6 +312,12 @@ def addcdiv(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any
     return as_result(x, out) + as_result(a, out) / as_result(b, out) * value
 
 
+@operator("prims.fma")
+def fma(out: Any, /, a: Tensor, b: Tensor, c: Tensor) -> Any:
+    """a · b + c."""
+    return as_result(a, out) * as_result(b, out) + as_result(c, out)
+
+
 @operator("lerp.Scalar", "lerp.Tensor")
 def lerp(out: Any, /, a: Tensor, b: Tensor, weight: Any) -> Any:
     """From a to b."""
