@@ -41,9 +41,15 @@ WHOLE = [
 ]
 """Operators that are kept whole, since they are one expression here. (PyTorch's decomposition of attention gives its gradient, which
 stays whole, something else than the logarithms of the denominators that it reads.)"""
-APART = (
-    "native_dropout grid_sampler_2d upsample_bicubic2d upsample_bilinear2d upsample_trilinear3d _adaptive_avg_pool2d adaptive_max_pool2d"
-).split()
+APART = [
+    "native_dropout",
+    "grid_sampler_2d",
+    "upsample_bicubic2d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "_adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
+]
 """Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
 OPTIONS = ("threads", "tune", "cache", "budget", "check")
 
