@@ -88,7 +88,7 @@ class Gpu:
     copied: float = 6.0
     """Instructions to copy a chunk into shared memory: its coordinates, a load and a store."""
     overhead: float = 2.0
-    """Instructions a loop adds to its body, where it is not spelled out."""
+    """Instructions a loop adds to its body, where it is not unrolled."""
     half: float = 2.0
     """Instructions to round to a 16-bit float, for each element."""
     phase: float = 3e-6
@@ -236,7 +236,7 @@ class Core:
     spill_apart: float = 3.4
     """The same where a product is one instruction and its addition another (measured: 3.4 on Zen 5)."""
     products: int = 2
-    """Products at once that are not added yet, where steps are spelled out."""
+    """Products at once that are not added yet, where steps are unrolled."""
     spill_carried: float = 3.5
     """Cycles an iteration for each value that is carried to the next one and has no register."""
     spill_unrolled: float = 1.0

@@ -223,13 +223,13 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
         live += (unroll - 1) * body.count(lanes) // core.overlap
     over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
-    # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then
+    # where steps are unrolled, the compiler moves the loads of one before the last products of another, and then
     # about all of them are spilled as soon as the file is nearly full
     return max((core.spill_apart if apart else core.spill) * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
 
 
 def _slides(body: Body) -> bool:
-    """Whether steps that are spelled out read what other copies read one step before."""
+    """Whether steps that are unrolled read what other copies read one step before."""
     steps, copies = [p.var for p in body.parts("unroll")], [p.var for p in body.parts("upcast") if p is not body.lane]
     found = [body.scheduled.terms(i) for n in body.nest.loads for i in load_parts(n)[1]]
     return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)

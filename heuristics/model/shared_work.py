@@ -98,7 +98,7 @@ def kept_writes(s: Scheduled, nest: Nest) -> Iterator[tuple[Buffer, tuple[Node, 
 def vectors_loaded(
     s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
 ) -> dict[Node, int]:
-    """For each load of an array that is read at several places, or under windows that are spelled out, and each read of a kept
+    """For each load of an array that is read at several places, or under windows that are unrolled, and each read of a kept
     value at shifted ones: how many vectors it loads that no read before it did. `lane`: the part that lanes run over, and their number."""
     out: dict[Node, int] = {}
     seen: dict[tuple[str, Residue], set[int]] = {}
@@ -147,7 +147,7 @@ def _spread(
 
 
 def slides(s: Scheduled, nest: Nest, indices: Sequence[Node]) -> bool:
-    """Whether steps of a reduction that are spelled out read what copies of its results read too: of a window that slides."""
+    """Whether steps of a reduction that are unrolled read what copies of its results read too: of a window that slides."""
     steps = {p.var for p in s.registers(nest) if p.kind == "unroll"}
     return nest.kind == "reduce" and any(steps & {t for t in found if found[t]} and len(found) > 1 for found in map(s.terms, indices))
 
@@ -263,7 +263,7 @@ def _steps(varies: tuple[bool, ...], counts: tuple[int, ...]) -> tuple[int, ...]
 
 
 def window_work(s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]) -> float | None:
-    """Instructions of a body for extremes of windows that are spelled out, with tests of what is no number; None for other reductions, and
+    """Instructions of a body for extremes of windows that are unrolled, with tests of what is no number; None for other reductions, and
     where windows of one load share nothing."""
     steps = [p for p in regs if p.axis not in nest.axes]
     if not spelled_out(s, nest) or len(nest.loads) != 1:

@@ -96,7 +96,7 @@ class Blocks:
     pack_tall: int = 0
     """1: the tall operand is staged."""
     unroll: int = 1
-    """Steps of the reduce axis that are spelled out."""
+    """Steps of the reduce axis that are unrolled."""
     tc: int = 0
     """1: by a matrix instruction."""
     stream: int = 0
@@ -466,7 +466,7 @@ def _few(at: Blocks, left: list[Blocks]) -> Blocks | None:
 # Learning Convolutions on SIMD Architectures", 2018).
 
 UNROLLED = 4
-"""Steps of a window that are spelled out."""
+"""Steps of a window that are unrolled."""
 
 
 def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
@@ -480,7 +480,7 @@ def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction)
     free = [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
     for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
         if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
-            continue  # (spelled out steps take some registers more)
+            continue  # (unrolled steps take some registers more)
         copies = _equal_parts(width, most)
         out: list[Opt] = [opt("UPCAST", rows.arg.name, vectors * lanes)]
         out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []

@@ -12,8 +12,7 @@ from itertools import chain, islice
 from ...ir.body import Fold, Reduce, Value
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
-from ...ir.node import COSTLY_FLOATS as DEAR_OPERATORS
-from ...ir.node import Node, walk
+from ...ir.node import COSTLY_FLOATS, Node, walk
 from ...ir.sums_by_key import sums_by_key
 from ...opts.analysis.contractions import all_contractions, computed_contraction, products
 from ...opts.analysis.structure import Contraction, contiguous, extent, lane_axis, nests
@@ -91,12 +90,12 @@ def online_starts(trials: Trials, starts: Starts) -> Iterator[Opts]:
 Found = tuple[Opts, Kernel, Contraction]
 """Options that make another kernel, that kernel, and a contraction of it."""
 
-DEAR = DEAR_OPERATORS | {"ref"}
-"""What makes an operand too dear to be computed again for every block of the other one."""
+COSTLY = COSTLY_FLOATS | {"ref"}
+"""What makes an operand too costly to be computed again for every block of the other one."""
 
 
 MANY = 16
-"""Operations that are as dear."""
+"""Operations that are as costly."""
 NARROW = 128
 """Elements of the lane axis that are too few to spread a product over work items by blocks of them."""
 
@@ -122,7 +121,7 @@ def paired(kernel: Kernel) -> Iterator[Found]:
 
 
 def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
-    """Options that give a phase to what keeps the largest contraction from having a grid of its own, or is too dear to be computed
+    """Options that give a phase to what keeps the largest contraction from having a grid of its own, or is too costly to be computed
     again: reductions that do not run over all of its axes, and its computed operands."""
     if target.kind == "gpu":
         return
@@ -134,10 +133,10 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
     phases: dict[str, Opts] = {}
     for first, new, nest, lane in regrouped(kernel):
         made = [v for v in (f"{nest.name}.m", f"{nest.name}.n") if v in new.values and _reused(nest, new.values[v])]
-        dear = [v for v in made if _dear_operand(new.values[v]) or (lane in new.values[v].axes and extent(lane) <= NARROW)]
-        if dear and 2 * points(nest) >= points(main.nest):  # (all that are as large, such as two parts of one number)
-            phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in dear))
-            covered |= {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+        costly = [v for v in made if _costly_operand(new.values[v]) or (lane in new.values[v].axes and extent(lane) <= NARROW)]
+        if costly and 2 * points(nest) >= points(main.nest):  # (all that are as large, such as two parts of one number)
+            phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in costly))
+            covered |= {item.name for v in costly for item in needed(new.body, (new.values[v].body,))}
     apart = tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
     if main.nest.name in phases:
         operands_first = tuple(o for one in phases.values() for o in one)
@@ -155,9 +154,9 @@ def _reused(nest: Nest, v: Value) -> bool:
     return any(extent(a) > 1 and a not in v.axes for a in nest.axes)
 
 
-def _dear_operand(v: Value) -> bool:
+def _costly_operand(v: Value) -> bool:
     plain = [n for n in walk(v.body) if n.dtype is not index and n.op != "const"]
-    return any(n.op in DEAR for n in plain) or sum(n.op not in ("load", "cast", "axis") for n in plain) >= MANY
+    return any(n.op in COSTLY for n in plain) or sum(n.op not in ("load", "cast", "axis") for n in plain) >= MANY
 
 
 def _before(kernel: Kernel, main: Nest) -> list[str]:
@@ -193,20 +192,20 @@ AGAIN = 4
 """Rows that compute a function again, from which on it is kept."""
 
 
-def kept(trials: Trials) -> Iterator[Opts]:
+def phases_for_values(trials: Trials) -> Iterator[Opts]:
     """Options that keep every such function, and what it reads where others read that as well; those and sums across others.
     None where there is nothing."""
     if trials.target.kind == "gpu" or trials.target.groups or any(isinstance(item, Fold) for item in trials.kernel.body):
         return
-    functions, turned = again(trials.kernel), across(trials.kernel)
+    functions, across = functions_computed_again(trials.kernel), sums_across_lanes(trials.kernel)
     functions |= _also(trials.kernel, functions)
-    for names in dict.fromkeys(map(frozenset, (functions, functions | turned))):
+    for names in dict.fromkeys(map(frozenset, (functions, functions | across))):
         of_all = tuple(opt("PHASE", v.name, apart=1) for v in trials.kernel.body if v.name in names)
         if of_all and trials.is_legal(of_all):
             yield of_all
 
 
-def across(kernel: Kernel) -> set[str]:
+def sums_across_lanes(kernel: Kernel) -> set[str]:
     """The reductions whose lanes are along an axis of their results that is no lane of another nest over it."""
     found = [n for n in nests(kernel) if n.kind in ("reduce", "store")]
     lanes = {n: next(iter(contiguous(kernel, n)), None) for n in found}
@@ -220,19 +219,24 @@ def across(kernel: Kernel) -> set[str]:
     return out
 
 
-def again(kernel: Kernel) -> set[str]:
-    """The pointwise values that hold something dear, read reductions, and are computed again in each row of a nest."""
+def functions_computed_again(kernel: Kernel) -> set[str]:
+    """The pointwise values that hold something costly, read reductions, and are computed again in each row of a nest."""
     points = {v.name: v for v in kernel.values.values() if isinstance(v.expr, Node) and v.dtype not in (index, bool_)}
-    dear = {name for name, v in points.items() if _dear(v)}
-    return {r for n in nests(kernel) if n.all_axes and extent(n.all_axes[0]) >= AGAIN for r in _apart(kernel, n.all_axes[0], n.name) & dear}
+    costly = {name for name, v in points.items() if _is_costly(v)}
+    return {
+        r
+        for n in nests(kernel)
+        if n.all_axes and extent(n.all_axes[0]) >= AGAIN
+        for r in _read_in_any_row(kernel, n.all_axes[0], n.name) & costly
+    }
 
 
-def _dear(v: Value) -> bool:
+def _is_costly(v: Value) -> bool:
     found = list(walk(v.body))
-    return any(n.op in DEAR_OPERATORS and n.dtype.is_float for n in found) and any(n.op == "ref" for n in found)
+    return any(n.op in COSTLY_FLOATS and n.dtype.is_float for n in found) and any(n.op == "ref" for n in found)
 
 
-def _apart(kernel: Kernel, rows: Node, name: str) -> set[str]:
+def _read_in_any_row(kernel: Kernel, rows: Node, name: str) -> set[str]:
     """The values that a nest reads, whatever its row is."""
     roots = [v.body for v in kernel.values.values() if v.name == name and not isinstance(v.body, tuple)]
     roots += [s.expr for s in kernel.stores if s.buffer.name == name]
@@ -263,7 +267,15 @@ def hoisted(
     this is one of the kernels of such a schedule, of which no more phases are made for values that are kept. `counted`: of the likeliest
     whose estimate is no more than about that of the first one, its Program is asked as well."""
     firsts = [
-        first for first in (two_sums(trials), hoists(trials), *(() if part else kept(trials)), pushes(trials), by_keys(trials)) if first
+        first
+        for first in (
+            distributions(trials),
+            hoists(trials),
+            *(() if part else phases_for_values(trials)),
+            accumulations(trials),
+            scattered_sums(trials),
+        )
+        if first
     ]
     if not firsts:
         yield from found
@@ -285,21 +297,21 @@ def hoisted(
     yield from rest
 
 
-def two_sums(trials: Trials) -> Opts:
+def distributions(trials: Trials) -> Opts:
     """Options that distribute sums of which a part that takes long is over fewer axes; none where there are none."""
     if trials.target.kind == "gpu" or trials.target.groups:
         return ()
-    dear = [name for name, s in splits(trials.kernel).items() if any(n.op in DEAR_OPERATORS for n in walk(s.factor))]
-    first = tuple(opt("REWRITE", name, rule="distribute") for name in dear)
+    costly = [name for name, s in splits(trials.kernel).items() if any(n.op in COSTLY_FLOATS for n in walk(s.factor))]
+    first = tuple(opt("REWRITE", name, rule="distribute") for name in costly)
     return first if first and trials.is_legal(first) else ()
 
 
-def pushes(trials: Trials) -> Opts:
+def accumulations(trials: Trials) -> Opts:
     """Options that add up sums over rows in memory. (What is left has start schedules of its own, with those that cannot.)"""
     return _together(trials, "accumulate", accumulable)
 
 
-def by_keys(trials: Trials) -> Opts:
+def scattered_sums(trials: Trials) -> Opts:
     """Options that add up sums at the places that keys say."""
     return _together(trials, "scatter", sums_by_key)
 

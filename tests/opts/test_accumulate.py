@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_random_steps
 from tilewright.heuristics import starts
-from tilewright.heuristics.start.phase_schedules import joined, pushes
+from tilewright.heuristics.start.phase_schedules import accumulations, joined
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import KernelBuilder, OptError, exp, float32, float64, int8, maximum, where
 from tilewright.ir.kernel import Kernel
@@ -195,6 +195,8 @@ def test_many_sums_of_one_axis_have_start_schedules_soon() -> None:
     kb.store("y", float32, (11, 3, 9), (i, j, z), x[i, j, z] - mean[i])
     kernel, target = normalise(kb.build()), named("avx2")
     asked = []
-    found = list(joined(Trials(kernel, target), pushes(Trials(kernel, target)), lambda k: asked.append(k) or starts(k, target, phase=True)))
+    found = list(
+        joined(Trials(kernel, target), accumulations(Trials(kernel, target)), lambda k: asked.append(k) or starts(k, target, phase=True))
+    )
     assert len(found) >= 1 and len(asked) == 2
     assert all(apply(kernel, o, target) for o in starts(kernel, target)[:2])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
-from tilewright.heuristics.start.phase_schedules import across, again, kept
+from tilewright.heuristics.start.phase_schedules import functions_computed_again, phases_for_values, sums_across_lanes
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form import normalise
@@ -44,7 +44,7 @@ def both_ways(n: int = 200) -> Kernel:
 def test_a_function_of_a_columns_sum_has_a_phase(named: bool) -> None:
     kernel = normalise(terms(named=named))
     name = "weight" if named else "p0"
-    assert again(kernel) == {name}
+    assert functions_computed_again(kernel) == {name}
     first = starts(kernel, TARGET, 1)[0]
     assert any(o.op == "PHASE" and o.on == name for o in first)
     assert any(o.op == "PHASE" for o in quick_starts(kernel, TARGET, 1)[0])
@@ -58,14 +58,14 @@ def test_a_function_of_a_rows_sum_has_none() -> None:
     total = kb.sum("total", (i,), a, x[i, a])
     kb.store("y", float32, (300, 500), (i, j), x[i, j] * log(total[i] + 2.0))
     kernel = normalise(kb.build())
-    assert not again(kernel) and not list(kept(Trials(kernel, TARGET)))
+    assert not functions_computed_again(kernel) and not list(phases_for_values(Trials(kernel, TARGET)))
 
 
 def test_sums_across_the_lanes_of_others_have_a_phase() -> None:
     kernel = normalise(both_ways())
-    assert across(kernel) == {"column"}
-    assert [[(o.op, o.on) for o in first] for first in kept(Trials(kernel, TARGET))] == [[("PHASE", "column")]]
-    assert not list(kept(Trials(kernel, targets.named("sm_90a"))))
+    assert sums_across_lanes(kernel) == {"column"}
+    assert [[(o.op, o.on) for o in first] for first in phases_for_values(Trials(kernel, TARGET))] == [[("PHASE", "column")]]
+    assert not list(phases_for_values(Trials(kernel, targets.named("sm_90a"))))
 
 
 def test_rows_of_stamps_are_filled_up() -> None:
