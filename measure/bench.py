@@ -112,7 +112,7 @@ class Bench:
         if memory is not None:
             memory.prepare()
         if memory is not None and memory.compares:
-            self._open_judge(memory)
+            self._compare_there(memory)
 
     def _compare_there(self, memory: Memory) -> None:
         from .checking.device_compare import DeviceChecker
