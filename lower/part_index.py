@@ -63,7 +63,7 @@ def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node
 
 
 Ranges = Mapping[Node, Interval]
-"""Of loop variables, the first and the last iteration that is under way."""
+"""The first and the last iteration that is under way, by loop variable."""
 DECIDED = frozenset({"min", "max", "div", "mod", "where"}) | COMPARE
 """What an interval of its operands may decide."""
 

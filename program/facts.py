@@ -236,7 +236,7 @@ def _and(a: Range, b: Range) -> Range | None:
 
 
 def _bits(a: Range, b: Range) -> Range | None:
-    """Of `or` and `xor`: no bit above the highest of either."""
+    """`or` and `xor` set no bit above the highest of either."""
     return (0, (1 << max(a[1], b[1]).bit_length()) - 1) if min(a[0], b[0]) >= 0 else None
 
 

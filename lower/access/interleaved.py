@@ -71,7 +71,7 @@ def component_of(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> i
 
 
 def chunk(target: Target, nbytes: int, step: int, width: int) -> int:
-    """How many elements of so many bytes are to be consecutive in each of the vectors that groups are picked from or woven
+    """How many elements of so many bytes are to be consecutive in each of the vectors that groups are deinterleaved from or interleaved
     into: all of them, or 16 bytes. Within those a processor reorders bytes and, without AVX-512, words best; what is
     joined comes from memory one by one."""
     within = step == 3 if nbytes <= 2 else step != 3 and "avx512" not in target.features

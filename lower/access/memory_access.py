@@ -217,14 +217,14 @@ class MemoryAccess(Bounds):
             if not known:
                 return self.b.const(0, mem.dtype, mask.lanes)
             mask = None
-        # (what is turned is read for other copies too, whose elements need not be there where this one's is known to be)
+        # (what is transposed is read for other copies too, whose elements need not be there where this one's is known to be)
         if not guarded and self.lane is not None and self.lane.var in axes_of(*(t for t, _ in self.split_of(address)[4])):
             columns = transposed_read(self, mem, address, asg, invariant)
             if columns is not None:
                 return columns
-        picked = known_lanes(self, mem, address, asg, mask, invariant, kept)
-        if picked is not None:
-            return picked
+        found = known_lanes(self, mem, address, asg, mask, invariant, kept)
+        if found is not None:
+            return found
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
@@ -238,9 +238,9 @@ class MemoryAccess(Bounds):
                 return b.load(mem, b.op("add", self.low.scalar(base, c), vec), lanes, mask, invariant)
             return self.low.load(mem, base, c, lanes, mask, invariant)
         if vec is None and lane is not None and (mask is None or not self._kept(mem)):
-            picked = strided_read(self, mem, base, c, lane, invariant, mask)
-            if picked is not None:
-                return picked
+            found = strided_read(self, mem, base, c, lane, invariant, mask)
+            if found is not None:
+                return found
         columns = transposed_read(self, mem, address, asg, invariant) if vec is None and not guarded else None
         if columns is None and vec is None and lane is not None:
             columns = group_read(self, mem, base, c, lane, invariant, mask)
@@ -423,7 +423,7 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
 
 
 def _lanes_there(b: Builder, masks: Sequence[Val | None], width: int) -> list[bool] | None:
-    """Which of the woven elements are there; None where that is not known before anything runs."""
+    """Which of the interleaved elements are there; None where that is not known before anything runs."""
     known = [True if m is None else b.known(m) for m in masks]
     if any(k is None for k in known):
         return None

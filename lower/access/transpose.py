@@ -1,7 +1,7 @@
 """Transposes in registers: what would be gathered along the lanes is loaded along another register part in which it
-is consecutive, and turned.
+is consecutive, and transposed.
 
-Blocks of 16 bytes square are turned first, by rounds that zip two vectors within each 16 bytes; then 16 bytes are the
+Blocks of 16 bytes square are transposed first, by rounds that zip two vectors within each 16 bytes; then 16 bytes are the
 units, and rounds that pick the even and the odd ones of two vectors bring them where they belong (both are perfect
 shuffles: Stone, "Parallel Processing with the Perfect Shuffle", 1971). Processors have one instruction for each such
 step, with no table of lanes."""
@@ -78,15 +78,15 @@ def _zips(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
 def _halves(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
     """The even and the odd units of both vectors."""
 
-    def picked(start: int) -> Lanes:
+    def units(start: int) -> Lanes:
         return tuple(at + i for at in range(start * unit, 2 * lanes, 2 * unit) for i in range(unit))
 
-    return picked(0), picked(1)
+    return units(0), units(1)
 
 
 def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
     """The load of a whole vector at `address`, over parts and linear but for products with symbols (a symbolic row
-    length), from a block that is loaded and turned once for all its copies; None where no register part of the nest is
+    length), from a block that is loaded and transposed once for all its copies; None where no register part of the nest is
     consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the
     copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:

@@ -115,7 +115,7 @@ class WindowExtremes(Accumulators):
 
 
 def suits(low: Lowering, n: Nest) -> bool:
-    """Whether an extreme's windows are spelled out as a whole, and all that read it are stores that can compute it again."""
+    """Whether an extreme's windows are unrolled as a whole, and all readers are stores that can compute it again."""
     target = low.sched.target
     if not low.b.expand or target.kind == "gpu" or target.groups or n.name in low.scope.closing:
         return False
@@ -156,7 +156,7 @@ class IndexAccumulators(Accumulators):
         return b.op("max", acc, b.op("select", better, at, b.const(0, self.dtype), dtype=self.dtype))
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:
-        """Of the partial results that reached the extreme the first; where nothing is better than none, the first of all."""
+        """The first of the partial results that reached the extreme; the first of all where nothing is better than none."""
         b, of, n = self.low.b, self.of, len(self.partials)
         if any(a.arg.extent == 0 for a in self.n.reduce_axes):
             return super().finish(accs)

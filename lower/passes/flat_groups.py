@@ -3,8 +3,8 @@
 Lanes over pixels, pairs or points take the components of what they read apart by shuffles (`access.strided`), and a store weaves its
 results together again. Where all components go through the same operations, neither is needed:
 
-    woven(f(a, b), f(c, d), f(e, g)) = f(woven(a, c, e), woven(b, d, g))
-    woven(the components of whole vectors) = these vectors
+    interleaved(f(a, b), f(c, d), f(e, g)) = f(interleaved(a, c, e), interleaved(b, d, g))
+    interleaved(the components of whole vectors) = these vectors
 
 The first line is followed from the stores on. Where it ends at the second, or at numbers, on all ways, each vector of a group's
 components is replaced by one of neighbours: the same operations on the same elements, so results are the same to the bit."""

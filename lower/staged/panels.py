@@ -187,7 +187,7 @@ def along_panel(low: Lowering, regs: Sequence[Part], strides: Mapping[str, int])
 
 def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) -> bool:
     """Write the register copies of a panel, if the buffer is consecutive along the part outside the groups: one vector of every row
-    of a group is loaded, and they are woven together. False where that is not so (then elements are copied one by one, or by
+    of a group is loaded, and they are interleaved. False where that is not so (then elements are copied one by one, or by
     groups where those are consecutive)."""
     _, indices, _ = load_parts(n.expr)
     strides = low.ctx.strides[s.buffer.name]

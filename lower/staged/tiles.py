@@ -20,7 +20,7 @@ from .panels import fill_alone
 from .tile_read import swizzled_place
 
 _BLOCK = (8, 4)
-"""Elements along the buffer's last dimension (a sector of 32 bytes) and across it that a warp copies where they are turned."""
+"""Elements along the buffer's last dimension (a sector of 32 bytes) and across it that a warp copies where they are transposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LoadedPiece:
 
 @dataclass(frozen=True, slots=True)
 class CopySteps:
-    """Steps of a copy that are spelled out: pieces from `first` (None: 0) on, each as many further as the group has threads. `any_last`:
+    """Unrolled steps of a copy: pieces from `first` (None: 0) on, each as many further as the group has threads. `any_last`:
     any of them may be one past the tile, not just the last."""
 
     count: int
@@ -180,8 +180,8 @@ class TileCopy:
         return all(t in self.axes or not axes_of(t).intersection(self.axes) for n in every for t in ix.parts(n)[0])
 
     def _coordinates(self, number: Val, ahead: int) -> list[tuple[Val, int]]:
-        """Of the piece `number + ahead`, each as a value and a constant. Neighbours go along the buffer's last dimension; single elements
-        that are turned go in blocks, so that a warp writes some columns of some rows, which lie in different banks, and still reads
+        """The coordinates of the piece `number + ahead`, each as a value and a constant. Neighbours go along the buffer's last dimension; single elements
+        that are transposed go in blocks, so that a warp writes some columns of some rows, which lie in different banks, and still reads
         whole sectors."""
         b, (along, across) = self.low.b, _BLOCK
         block = along * across
@@ -245,7 +245,7 @@ def _shift(index: Node, ahead: Mapping[Node, int]) -> int:
 
 
 UNROLLED = ring.IN_REGISTERS
-"""Steps of a copy that are spelled out, all loads before the stores, so that they are under way at once."""
+"""Unrolled steps of a copy, all loads before the stores, so that they are under way at once."""
 WORDS = 64
 """Registers that hold what is loaded and not yet stored."""
 

@@ -25,7 +25,7 @@ _PTX = {
 }  # fmt: skip
 _PAIRS = {"float16": "f16x2", "bfloat16": "bf16x2"}
 _SUMS = {"float32": ("f32", "float", "f"), "float16": ("f16", "u32", "r"), "int32": ("s32", "int", "r")}
-"""Of accumulators: PTX's type, the text's, and the letter of the register."""
+"""The accumulators' types: PTX's type, the text's, and the letter of the register."""
 _RESULTS = {"f32": "F32", "e8m13": "E8m13", "f16": "Half"}
 
 
