@@ -88,7 +88,7 @@ def gain(entries: int, seconds: float) -> dict[str, Any]:
     from tilewright.fleet.dask_engine import DaskEngine
     from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
     from tilewright.fleet.tls import security
-    from tilewright.search.manifest.manifest import load
+    from tilewright.search.manifest.manifest_file import load
 
     rate = {}
     for workers in (1, 2):
@@ -116,7 +116,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     from tilewright.fleet.dask_engine import DaskEngine
     from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
-    from tilewright.search.manifest.manifest import Entry, Manifest, Place
+    from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
     from tilewright.search.result import Job, make
 
     def waits(job: Any, site: Any) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..cache.store import Cache
     from ..ir.kernel import Kernel
     from ..measure import Measurement
-    from ..search.manifest.manifest import Entry
+    from ..search.manifest.manifest_file import Entry
     from ..search.result import Result
     from .engine import FleetSlot, Worksite
 

@@ -27,7 +27,7 @@ from .engine import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..cache.keys import Key
-    from ..search.manifest.manifest import Entry, Manifest, Place
+    from ..search.manifest.manifest_file import Entry, Manifest, Place
     from .engine import FleetEngine, FleetSlot, Running, SlotDevice
 
 

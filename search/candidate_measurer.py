@@ -6,18 +6,13 @@ alone, one candidate after the other, and prepares nothing."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..measure import Duel, Measurement
     from .space import Schedule
-
-
-READY_S = 0.004
-"""Seconds for which a serial builder goes on before it hands over what it has made."""
 
 
 class CandidateBuilds(Protocol):
@@ -101,34 +96,3 @@ class CandidateMeasurer(Protocol):
     def exclusive(self) -> AbstractContextManager[None]:
         """Inside, none of its processes uses the machine: the machine's limits are measured there."""
         return nullcontext()
-
-
-class SerialBuilds(CandidateBuilds):
-    """The `count` builds of a measurer that makes one after the other, when it is asked for it."""
-
-    def __init__(self, made: Iterable[tuple[int, Any]], count: int) -> None:
-        self._made, self._left = iter(made), count
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return self
-
-    def __next__(self) -> tuple[int, Any]:
-        found = next(self._made)
-        self._left -= 1
-        return found
-
-    def __len__(self) -> int:
-        return self._left
-
-    def finished(self, wait_s: float) -> list[tuple[int, Any]]:
-        out: list[tuple[int, Any]] = []
-        began = time.monotonic()
-        while self._left and time.monotonic() - began < READY_S:
-            out.append(next(self))
-        return out
-
-    def wait(self, wait_s: float) -> None:
-        """Nothing is under way."""
-
-    def close(self) -> None:
-        self._left = 0

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import TilewrightError
 from ..log import logger
 from ..opts.opt import short
+from .build_pipeline import CandidateCost, DeferredBuilds, Pipeline
 from .cache_recorder import NoRecord
 from .conclusion import Checkpoints, Deciding, Ended, conclude, snapshot
 from .finals import Decision
 from .interrupts import Deadline, OutOfTime, hold
 from .objective import SearchObjective
-from .pipeline import CandidateCost, DeferredBuilds, Pipeline
 from .run_state import Asked, RunState, Start
 from .strategy import BUSY, Strategy, ask, asker
 from .warm_start import NOTHING, EarlierMeasurements, SearchEffort

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .reading import spec_of as spec_of
-    from .spec import SourceSpec as SourceSpec
+    from .source_spec import SourceSpec as SourceSpec
     from .tuning import TunedSource as TunedSource
     from .tuning import best_source as best_source
     from .tuning import tune_source as tune_source
@@ -19,7 +19,7 @@ _WHERE = {
     "TunedSource": "tuning",
     "values_of": "tuning",
     "spec_of": "reading",
-    "SourceSpec": "spec",
+    "SourceSpec": "source_spec",
 }
 
 __all__ = [*_WHERE]

@@ -17,7 +17,7 @@ from ..ir.errors import OptError, UsageError
 from ..plan.artefacts import Built
 from ..renderers import Source
 from .configurations import point, texts
-from .spec import CALL, SourceSpec, signature
+from .source_spec import CALL, SourceSpec, signature
 
 if TYPE_CHECKING:
     from ..search.space import Schedule

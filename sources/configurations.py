@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import OptError
 from ..opts import Opt, opt, parse
 from .parameters import At, Lattice, Value, number
-from .spec import SourceSpec
+from .source_spec import SourceSpec
 
 if TYPE_CHECKING:
     from ..search.space import Schedule

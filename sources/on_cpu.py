@@ -17,7 +17,7 @@ from ..devices.base import Executable
 from ..devices.cpu import c_compiler as cc
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
-from .spec import CALL, SourceSignature
+from .source_spec import CALL, SourceSignature
 
 if TYPE_CHECKING:
     from ..targets import Target

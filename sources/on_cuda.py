@@ -12,7 +12,7 @@ from ..devices.cuda import nvrtc
 from ..devices.cuda.device import REGISTERS
 from ..devices.cuda.executable import timed
 from ..ir.errors import BuildError, UsageError
-from .spec import SourceSignature, check_group, word
+from .source_spec import SourceSignature, check_group, word
 
 if TYPE_CHECKING:
     from ..devices.cuda.device import CudaDevice

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
 from ..ir.errors import BuildError, MeasureError, UsageError
-from .spec import SourceSignature, check_group
+from .source_spec import SourceSignature, check_group
 
 if TYPE_CHECKING:
     from ..devices.opencl.device import OpenClDevice

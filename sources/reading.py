@@ -23,10 +23,10 @@ from ..ir.dtypes import DType, dtype
 from ..ir.errors import TilewrightError, UsageError
 from ..search import expressions
 from ..search.expressions import Expression
-from .arguments import MAKES, RANDOM, ROLES, SourceArgument
 from .building import defined
 from .parameters import SourceParameter, Value, number, parameter, parse, text_of
-from .spec import LANGUAGES, CheckSpec, LaunchSpec, SourceSpec, split_reference
+from .source_arguments import MAKES, RANDOM, ROLES, SourceArgument
+from .source_spec import LANGUAGES, CheckSpec, LaunchSpec, SourceSpec, split_reference
 
 if TYPE_CHECKING:
     import numpy as np

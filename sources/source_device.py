@@ -10,7 +10,7 @@ from .. import devices
 from ..devices.base import Device, Executable, SourceLike
 from ..ir.errors import BuildError, DeviceError, UsageError
 from ..targets import named
-from .spec import SourceSignature
+from .source_spec import SourceSignature
 
 if TYPE_CHECKING:
     from ..devices.base import Memory

@@ -35,9 +35,9 @@ from .building import CheckedSource, flags_of, plain_text
 from .configurations import ParameterEngine, ParameterNames, schedule, texts
 from .parameters import text_of
 from .reading import SpecSettings, spec_of
-from .reference import AGAIN, MODULE, ReferenceRequest, prepare
 from .source_device import SourceDevice
-from .spec import DEVICES, SourceSpec
+from .source_reference import AGAIN, MODULE, ReferenceRequest, prepare
+from .source_spec import DEVICES, SourceSpec
 
 if TYPE_CHECKING:
     import os

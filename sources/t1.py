@@ -18,7 +18,7 @@ from ..files.text import read as read_text
 from ..ir.errors import UsageError
 from .parameters import listed
 from .reading import spec_of
-from .spec import SourceSpec
+from .source_spec import SourceSpec
 
 _LANGUAGES = {"opencl": "opencl", "cuda": "cuda", "c": "c", "c++": "c++", "cpp": "c++"}
 TYPES = {"half": "float16", "float": "float32", "double": "float64"}

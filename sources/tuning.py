@@ -16,8 +16,8 @@ from ..search.task import OnInterrupt, TuneRequest
 from .building import flags_of, plain_text
 from .configurations import schedule, texts
 from .parameters import Value
+from .source_spec import SourceSpec
 from .source_task import SourceSettings, resolved
-from .spec import SourceSpec
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt

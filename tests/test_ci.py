@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from tilewright.cli.commands import build_parser
-from tilewright.search.manifest.manifest import load
+from tilewright.search.manifest.manifest_file import load
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTION = ROOT / ".github/actions/tune"

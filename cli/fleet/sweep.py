@@ -18,7 +18,7 @@ from ..tuning import manifest as shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...search.manifest.manifest import Entry, Manifest
+    from ...search.manifest.manifest_file import Entry, Manifest
     from ...search.manifest.sweep_file import Sweep
     from ...search.manifest.sweep_journal import EntryStory, SweepJournal
     from ...search.manifest.sweep_order import SweepOrder

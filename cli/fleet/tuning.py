@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...fleet.sweep import UnderWay
     from ...search import Result
-    from ...search.manifest.manifest import Manifest
+    from ...search.manifest.manifest_file import Manifest
     from ...search.manifest.tune_all import Done, Overall
 
 

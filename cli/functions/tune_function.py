@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...ir.kernel import Kernel
-    from ...search.manifest.manifest import Manifest
+    from ...search.manifest.manifest_file import Manifest
 
 MISSING = 5
 NOT_FOR_FUNCTIONS = ("study", "against")
@@ -57,7 +57,7 @@ def run(args: Namespace) -> int:
 def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
     """The distinct kernels of a function (or the one that was picked) as a manifest, heaviest first."""
     from ...ir.normal_form import normalise
-    from ...search.manifest.manifest import Entry, Manifest, Place
+    from ...search.manifest.manifest_file import Entry, Manifest, Place
 
     place = Place(args.device or "cpu", args.device or "cpu", threads=args.threads)
     chosen = [picked(graph, which)] if which else [k for k in graph.kernels if k is not None]

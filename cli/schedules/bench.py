@@ -19,7 +19,7 @@ from .opts_argument import Chosen, ForTarget, chosen, device_of
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.rival.versus import Rivalry, Versus
-    from ...search.explain import Contestant
+    from ...search.option_worth import Contestant
 
 NOTHING_VALID = 4
 _WORDS = ("start", "best")
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
     from ...ir.cost import cost
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
-    from ...search.explain import side_by_side
+    from ...search.option_worth import side_by_side
     from ..functions.tracing import kernel_of
     from ..tuning.rivals import rivalry
 

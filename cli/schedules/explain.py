@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
     from ...opts.opt import Opt
-    from ...search.explain import Explanation, Ratio
+    from ...search.option_worth import Explanation, Ratio
 
 
 # predicted --------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def run(args: Namespace) -> int:
     from ...heuristics.contraction_order import order_lines
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
-    from ...search.explain import explain
+    from ...search.option_worth import explain
     from ..functions.tracing import kernel_of
 
     kernel = normalise(kernel_of(args))

@@ -26,7 +26,7 @@ from ..terminal.style import console, duration, opts_text, percent, rate, shape_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...search.manifest.manifest import Entry, Manifest
+    from ...search.manifest.manifest_file import Entry, Manifest
     from ...search.manifest.required import Checked
     from ...search.manifest.tune_all import Done, Overall
 
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
 
         return check(args)
     from ...search.budget import parse_seconds
-    from ...search.manifest import manifest as manifests
+    from ...search.manifest import manifest_file as manifests
 
     manifest = manifests.load(args.manifest, "all" if args.trust else "inside")
     keep_lock(manifest)
@@ -214,7 +214,7 @@ STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
 def check(args: Namespace) -> int:
     """Look up every entry without any device; say what is missing, and how to tune it."""
     from ... import cache
-    from ...search.manifest import manifest as manifests
+    from ...search.manifest import manifest_file as manifests
     from ...search.manifest import required
 
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)

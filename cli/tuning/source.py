@@ -21,7 +21,7 @@ from .run import SummaryWords, summary
 
 if TYPE_CHECKING:
     from ...search import Result
-    from ...sources.spec import SourceSpec
+    from ...sources.source_spec import SourceSpec
 
 STARTS = 4
 """Configurations of a T4 file that a search begins with."""
@@ -192,7 +192,7 @@ def _build_only(args: Namespace, spec: SourceSpec) -> int:
     from ...sources.building import CheckedSource, build
     from ...sources.configurations import schedule
     from ...sources.source_device import SourceDevice
-    from ...sources.spec import DEVICES
+    from ...sources.source_spec import DEVICES
 
     device = SourceDevice(args.device or DEVICES[spec.language], spec.language, args.target or "")
     rng = Random(f"build {args.random_seed}")

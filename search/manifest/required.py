@@ -19,7 +19,7 @@ from ...ir.errors import TilewrightError, UsageError
 if TYPE_CHECKING:
     from ...cache import Cache, Row
     from ...targets import Target
-    from .manifest import Entry, Place
+    from .manifest_file import Entry, Place
 
 UNKNOWN = "unknown"
 """In place of a kernel's hash that nobody knows."""

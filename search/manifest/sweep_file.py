@@ -21,7 +21,7 @@
     name = "matmul"
     shape = { m = "tokens", n = "4*hidden", k = "hidden" }
 
-Everything else is as in a manifest (`search.manifest.manifest`), `shapes` in place of `shape` too. A kernel is tuned for every
+Everything else is as in a manifest (`search.manifest.manifest_file`), `shapes` in place of `shape` too. A kernel is tuned for every
 model that has all the values that its shape names, or for those that its `models` lists. Each shape is tuned once, however many
 models need it."""
 
@@ -36,8 +36,8 @@ from typing import Any
 from ...ir.errors import UsageError
 from .. import expressions
 from ..expressions import Expression
-from . import manifest as manifests
-from .manifest import Lines, Manifest, near
+from . import manifest_file as manifests
+from .manifest_file import Lines, Manifest, near
 from .sweep_journal import identity
 
 MAX_TEXT = 200

@@ -22,7 +22,7 @@ from ...files.text import content
 from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from .manifest import Entry
+    from .manifest_file import Entry
     from .tune_all import Done
 
 HEADER = {"tilewright": "sweep", "schema": 1}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .manifest import Entry
+    from .manifest_file import Entry
 
 LONGEST = 12
 """Entries after one another in a tree, from which on it goes from coarse to fine instead."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...devices import Device
     from ..progress import Progress
     from ..result import Result
-    from .manifest import Entry, Manifest, Place
+    from .manifest_file import Entry, Manifest, Place
 
 LEAST_S = 1.0
 """Seconds that an entry gets at least, however little is left: enough for its start schedules."""

@@ -18,7 +18,7 @@ from .beam import Beam
 from .optuna_search import Tpe
 from .point_search import SPREAD, Genetic, PointSearch, at_once, first
 from .points import ChoicePoints
-from .sampling import UniformChoices
+from .uniform import UniformChoices
 from .walks import Evolve, RandomWalk
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tilewright.ir import DeviceError
 from tilewright.ir.errors import OptError, UsageError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import Opt, parse
-from tilewright.search.explain import Explanation
+from tilewright.search.option_worth import Explanation
 
 from .conftest import Tune
 
@@ -136,7 +136,7 @@ def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
         lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS),
     )
     monkeypatch.setattr(
-        import_module("tilewright.search.explain"),
+        import_module("tilewright.search.option_worth"),
         "explain",
         lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True),
     )

@@ -69,7 +69,7 @@ def test_certificates_are_made_once_and_renewed(tune: Any, tmp_path: Path) -> No
 def under_way(**more: Any) -> Any:
     from tilewright.fleet.engine import FleetSlot, SlotDevice
     from tilewright.fleet.sweep import UnderWay
-    from tilewright.search.manifest.manifest import Entry, Place
+    from tilewright.search.manifest.manifest_file import Entry, Place
 
     device = SlotDevice("cuda:0", "cuda:sm_90", "nvrtc-13", 1, "0" * 16)
     entry = Entry("matmul", {"m": 64}, "float32", Place("gpu"), 1)

@@ -51,7 +51,7 @@ def source(folder: Path, mark: str) -> object:
 
 
 def manifest(folder: Path, mark: str) -> object:
-    from tilewright.search.manifest import manifest as manifests
+    from tilewright.search.manifest import manifest_file as manifests
 
     (folder / "k.toml").write_text(mark + MANIFEST)
     return [e.kernel for e in manifests.load(str(folder / "k.toml")).entries]
@@ -109,7 +109,7 @@ def test_a_source_with_a_mark_is_tuned(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_manifests_start_schedule_has_64_bits(tmp_path: Path) -> None:
     from tilewright.ir.errors import UsageError
-    from tilewright.search.manifest import manifest as manifests
+    from tilewright.search.manifest import manifest_file as manifests
 
     for key in ("random-seed", "trials"):
         (tmp_path / "k.toml").write_text(f"[defaults]\n{key} = {1 << 63}\n{MANIFEST}")

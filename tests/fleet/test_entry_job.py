@@ -16,7 +16,7 @@ from tilewright.fleet.facts import described
 from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
 from tilewright.ir.errors import FleetError, UsageError
 from tilewright.opts import parse
-from tilewright.search.manifest.manifest import Entry, Manifest, Place
+from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
 from tilewright.search.result import Job, Result, make
 
 from tests.support.local_fleet import LocalEngine

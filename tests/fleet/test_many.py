@@ -18,7 +18,7 @@ from tilewright.fleet.engine import FleetJob, FleetSlot, Running, SlotDevice, Wo
 from tilewright.fleet.entry_job import Reports, bundle
 from tilewright.fleet.sweep import ClientWriter, FleetOptions, tune_on_fleet
 from tilewright.ir.errors import FleetError
-from tilewright.search.manifest.manifest import Entry, Manifest, Place
+from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
 from tilewright.search.manifest.tune_all import Done
 from tilewright.search.result import Job, make
 

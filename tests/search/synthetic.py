@@ -4,7 +4,8 @@ measurer with scripted failures."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from tilewright.ir.errors import OptError
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Space
-from tilewright.search.candidate_measurer import CandidateMeasurer, SerialBuilds
+from tilewright.search.candidate_measurer import CandidateBuilds, CandidateMeasurer
 
 AMOUNTS = (2, 3, 4, 6, 8, 12, 16, 32)
 BLOCKS = (64, 128, 256, 512)
@@ -143,6 +144,41 @@ class FakeBuilt:
 
     opts: Schedule
     sha: str
+
+
+READY_S = 0.004
+"""Seconds for which a serial builder goes on before it hands over what it has made."""
+
+
+class SerialBuilds(CandidateBuilds):
+    """The `count` builds of a measurer that makes one after the other, when it is asked for it."""
+
+    def __init__(self, made: Iterable[tuple[int, Any]], count: int) -> None:
+        self._made, self._left = iter(made), count
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return self
+
+    def __next__(self) -> tuple[int, Any]:
+        found = next(self._made)
+        self._left -= 1
+        return found
+
+    def __len__(self) -> int:
+        return self._left
+
+    def finished(self, wait_s: float) -> list[tuple[int, Any]]:
+        out: list[tuple[int, Any]] = []
+        began = time.monotonic()
+        while self._left and time.monotonic() - began < READY_S:
+            out.append(next(self))
+        return out
+
+    def wait(self, wait_s: float) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        self._left = 0
 
 
 @dataclass

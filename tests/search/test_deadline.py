@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import FakeMeasurer
+from synthetic import FakeMeasurer, SerialBuilds
 from tilewright import cache as caches
 from tilewright import kernels
 from tilewright.cache.file_errors import CacheWarning
@@ -19,7 +19,6 @@ from tilewright.ir.errors import MeasureError, OutOfTimeError
 from tilewright.search import TuningRun, tune
 from tilewright.search import space as spaces
 from tilewright.search.budget import Budget
-from tilewright.search.candidate_measurer import SerialBuilds
 from tilewright.search.interrupts import STRIKE_AGAIN_S, Deadline, OutOfTime, SignalWatch, hold, late_s, margin_s
 from tilewright.search.manifest.tune_all import LEFT, tune_all
 from tilewright.search.strategies.portfolio import Portfolio
@@ -145,7 +144,7 @@ def test_writing_hangs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_a_manifest_leaves_what_there_is_no_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.search.manifest import manifest as manifests
+    from tilewright.search.manifest import manifest_file as manifests
     from tilewright.search.progress import Silent
 
     file = tmp_path / "k.toml"

@@ -9,7 +9,7 @@ from synthetic import Matmulish
 from test_tuning_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Start
-from tilewright.search.pipeline import BUILD_SHARE, GROWTH, PRIOR_S, DeferredBuilds
+from tilewright.search.build_pipeline import BUILD_SHARE, GROWTH, PRIOR_S, DeferredBuilds
 from tilewright.search.space import State
 
 Schedule = tuple[Opt, ...]

@@ -16,8 +16,8 @@ from tilewright.ir.normal_form import normalise
 from tilewright.measure import Duel, Measurement, Outcome
 from tilewright.measure.timing import REJECT
 from tilewright.opts import Opt, apply, opt
-from tilewright.search.explain import Explanation, explain, without
 from tilewright.search.finals import CLEAR
+from tilewright.search.option_worth import Explanation, explain, without
 
 KERNEL = normalise(kernels.make("matmul", {"m": 48, "n": 64, "k": 32}))
 OPTS = (

@@ -10,7 +10,7 @@ from tilewright import cache
 from tilewright.cli.main import main
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest import lock as locks
-from tilewright.search.manifest.manifest import MAX_BYTES, Place, load
+from tilewright.search.manifest.manifest_file import MAX_BYTES, Place, load
 from tilewright.search.manifest.required import check
 
 WHOLE = """

@@ -18,7 +18,7 @@ from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.plan.identity import opts_text
 from tilewright.renderers import render
-from tilewright.search.manifest.manifest import Entry, load
+from tilewright.search.manifest.manifest_file import Entry, load
 from tilewright.search.manifest.required import check, like, rebuilt, wanted
 
 OPTS = parse([["UPCAST", "n", 8]])

@@ -12,7 +12,7 @@ from tilewright import cache
 from tilewright.cache import Cache
 from tilewright.ir.errors import DeviceError, KernelError, UsageError
 from tilewright.search import Silent
-from tilewright.search.manifest.manifest import Entry, Manifest, load
+from tilewright.search.manifest.manifest_file import Entry, Manifest, load
 from tilewright.search.manifest.tune_all import Done, Overall, tune_all
 from tilewright.search.result import Job, Result, make
 

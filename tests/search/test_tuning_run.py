@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from synthetic import FakeMeasurer, Matmulish, space
+from synthetic import FakeMeasurer, Matmulish, SerialBuilds, space
 from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Space, Start, Strategy, TuningRun, create
 from tilewright.search.budget import Meter
-from tilewright.search.candidate_measurer import SerialBuilds
-from tilewright.search.pipeline import Pipeline
+from tilewright.search.build_pipeline import Pipeline
 
 JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100, roofline_s=0.001)
 Schedule = tuple[Opt, ...]

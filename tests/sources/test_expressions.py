@@ -9,10 +9,10 @@ import pytest
 from tilewright.ir.dtypes import dtype
 from tilewright.ir.errors import UsageError
 from tilewright.search.expressions import conjuncts, parse
-from tilewright.sources.arguments import SourceArgument, scalar
 from tilewright.sources.parameters import listed
 from tilewright.sources.parameters import parse as parameter_of
 from tilewright.sources.reading import _listed, _words, argument
+from tilewright.sources.source_arguments import SourceArgument, scalar
 
 KNOWN = {"a": False, "b": False, "layout": True}
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.sources import tune_source
-from tilewright.sources.arguments import make
 from tilewright.sources.reading import spec_of
-from tilewright.sources.spec import SourceSpec
+from tilewright.sources.source_arguments import make
+from tilewright.sources.source_spec import SourceSpec
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 

@@ -13,7 +13,7 @@ from tilewright.sources.building import compiled_text, definitions, plain_text
 from tilewright.sources.configurations import ParameterEngine, point, schedule
 from tilewright.sources.parameters import parse
 from tilewright.sources.reading import spec_of
-from tilewright.sources.spec import SourceSpec, number, signature
+from tilewright.sources.source_spec import SourceSpec, number, signature
 
 KERNEL = """
 #define TILE 4

@@ -12,8 +12,8 @@ from tilewright.cli.commands import build_parser
 from tilewright.cli.tuning.source import spec_from
 from tilewright.sources.building import CheckedSource
 from tilewright.sources.reading import SECTIONS
-from tilewright.sources.reference import ReferenceRequest, compute_here
 from tilewright.sources.source_device import SourceDevice
+from tilewright.sources.source_reference import ReferenceRequest, compute_here
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sources.md").read_text()
 

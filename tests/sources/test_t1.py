@@ -13,7 +13,7 @@ from tilewright.cli.report.formats import as_t4
 from tilewright.ir.errors import UsageError
 from tilewright.search.bench.space_files import load
 from tilewright.sources import t1
-from tilewright.sources.spec import signature
+from tilewright.sources.source_spec import signature
 from tilewright.sources.t1 import write
 
 DATA: dict[str, Any] = {

@@ -13,13 +13,13 @@ from tilewright.ir.errors import BuildError, CacheMiss, DeviceError, UsageError
 from tilewright.measure import Measurement
 from tilewright.measure.operands import view
 from tilewright.search.progress import Silent
-from tilewright.sources import reference as preparing
+from tilewright.sources import source_reference as preparing
 from tilewright.sources import values_of
 from tilewright.sources.building import CheckedSource, build
 from tilewright.sources.configurations import schedule
 from tilewright.sources.reading import spec_of
-from tilewright.sources.reference import ReferenceRequest, compute_here
 from tilewright.sources.source_device import SourceDevice
+from tilewright.sources.source_reference import ReferenceRequest, compute_here
 from tilewright.sources.source_task import compute
 
 

@@ -32,7 +32,8 @@ class Synthetic(StrategyTestCase):
         return Space(Matmulish(True, True))
 
 
-for _name in names():
+OURS = names()
+for _name in OURS:
     if _name not in MISSING:
         _title = "Test" + "".join(part.title() for part in _name.replace(":", " ").split())
         globals()[_title] = type(_title, (Synthetic,), {"name": _name, "__module__": __name__})
@@ -48,4 +49,4 @@ class TestOnAKernel(StrategyTestCase):
 
 def test_all_of_ours_are_here() -> None:
     here = {c.name for n, c in globals().items() if n.startswith("Test") and issubclass(c, Synthetic)}
-    assert here == set(names()) - MISSING and len(here) > 8
+    assert here == set(OURS) - MISSING and {"portfolio", "beam", "choices"} <= here

@@ -1,7 +1,7 @@
 """What candidates of a source are measured on and compared with, and the process in which the reference is computed, twice: by a Python function
 of the user's, or by the untuned configuration.
 
-`python -m tilewright.sources.reference READ_FD WRITE_FD PARENT_PID`. Whatever the user's code does ends this process, and not the search."""
+`python -m tilewright.sources.source_reference READ_FD WRITE_FD PARENT_PID`. Whatever the user's code does ends this process, and not the search."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ..measure.processes import process
 from ..measure.processes.process import Slots
 from ..measure.processes.protocol import Channel
 from ..measure.roofline import MOST_SETS
-from .arguments import make, scalar
 from .building import CheckedSource, build
 from .configurations import schedule
+from .source_arguments import make, scalar
 from .source_device import SourceDevice
-from .spec import CheckSpec, SourceSpec, split_reference
+from .source_spec import CheckSpec, SourceSpec, split_reference
 
 if TYPE_CHECKING:
     from ..devices import Device, Executable
     from ..measure.bench import Data, RunnerSetup
-    from .arguments import Array
+    from .source_arguments import Array
 
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
@@ -144,7 +144,7 @@ def tolerance(dtype: DType, value: Array, check: CheckSpec, free: Array | None =
     return rtol, rtol * (size if math.isfinite(size) and size > 0 else 1.0)
 
 
-MODULE = "tilewright.sources.reference"
+MODULE = "tilewright.sources.source_reference"
 _FILLS = (0xFF, 0x5A)
 """What an array begins as that is only written, in the first run and in the second: where both stay, nobody wrote."""
 
@@ -369,6 +369,6 @@ def _line(e: BaseException, path: Path) -> str:
 
 
 if __name__ == "__main__":
-    from . import reference
+    from . import source_reference
 
-    process.main(sys.argv, reference.serve)
+    process.main(sys.argv, source_reference.serve)

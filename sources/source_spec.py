@@ -18,8 +18,8 @@ from ..files.text import decoded
 from ..ir.errors import BuildError, UsageError
 from ..program.program import Param, Signature
 from ..search.expressions import Expression
-from .arguments import SourceArgument, scalar
 from .parameters import At, Lattice, SourceParameter, text_of
+from .source_arguments import SourceArgument, scalar
 
 LANGUAGES = {
     ".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cl": "opencl", ".ocl": "opencl", ".opencl": "opencl", ".cu": "cuda",
