@@ -55,7 +55,7 @@ def fresh() -> Iterator[None]:
 def outputs(case: Case, source: Source, device: Device) -> dict[str, bytes]:
     """What one device computes, as bytes by name; workspace and scratch begin as NaN."""
     exe = device.load(device.build(source), source.signature, case.threads)
-    given = generate(case.kernel, case.vars, case.start)
+    given = generate(case.kernel, case.vars, case.seed)
     arrays: dict[str, Any] = {}
     for b in case.kernel.buffers:
         arrays[b.name] = (
