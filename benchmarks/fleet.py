@@ -86,7 +86,7 @@ def gain(entries: int, seconds: float) -> dict[str, Any]:
     """Entries an hour on one slot and on two."""
     from tilewright.cache import Cache
     from tilewright.fleet.dask_engine import DaskEngine
-    from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
+    from tilewright.fleet.fleet_run import FleetOptions, tune_on_fleet
     from tilewright.fleet.tls import security
     from tilewright.search.manifest.manifest_file import load
 
@@ -114,7 +114,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     from tilewright.fleet import engine as jobs
     from tilewright.fleet import scheduler, tls
     from tilewright.fleet.dask_engine import DaskEngine
-    from tilewright.fleet.sweep import FleetOptions, tune_on_fleet
+    from tilewright.fleet.fleet_run import FleetOptions, tune_on_fleet
     from tilewright.fleet.worker import SlotWorker, WorkerOptions, slots
     from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
     from tilewright.search.result import Job, make

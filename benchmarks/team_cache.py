@@ -122,7 +122,7 @@ def main() -> None:
         raise SystemExit("TILEWRIGHT_TEST_POSTGRESQL names no database")
     from tilewright import cache
     from tilewright.cache.server.address import Address
-    from tilewright.cache.server.writer import ServerWriter
+    from tilewright.cache.server.server_writer import ServerWriter
 
     name = f"tilewright_{uuid.uuid4().hex[:12]}"
     admin = ServerWriter(Address.parse(base))

@@ -9,10 +9,10 @@ import os
 
 from .bundles import HEADER as BUNDLE_HEADER
 from .bundles import Imported
-from .explain import Field, LookupReport
 from .file_errors import CacheWarning
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
+from .lookup_report import Field, LookupReport
 from .ranking import Standing
 from .rows import OUTCOMES, Row
 from .store import Cache

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
-from ..files.output import replace
 from ..files.strict import canon, parse
+from ..files.write_file import replace
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
 from .version import BUNDLE_SCHEMA

@@ -65,8 +65,8 @@ def answer(path: Path) -> bool | None:
 
 def remember(path: Path, yes: bool) -> None:
     """Keep an answer. Raises OSError where that is not possible."""
-    from ..files.output import replace
     from ..files.strict import canon
+    from ..files.write_file import replace
 
     known = {k: v for k, v in _answers().items() if k != _name(path)}
     known[_name(path)] = yes

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import folders, owned
-from ..files.output import replace
+from ..files.write_file import replace
 from ..ir.errors import CacheError, UsageError
 from . import bundles
 from .rows import Row

@@ -15,18 +15,18 @@ from typing import IO, Any, TypeVar
 from ..ir.errors import CacheError
 from ..log import logger
 from . import bundles, layers, queries, signatures
-from .explain import LookupReport, explain
 from .file_errors import CacheWarning, Damaged, Newer, Older, Unreadable
 from .keys import Key
 from .layers import user_path
 from .lookup import Reader
+from .lookup_report import LookupReport, explain
 from .move_aside import moved_aside, preserved_rows
 from .ranking import Standing, distance, standing
 from .rows import Row, check
 from .server.address import Address
 from .server.server_errors import Unreachable
-from .server.team import Team
-from .server.writer import ServerWriter
+from .server.server_writer import ServerWriter
+from .server.team_cache import Team
 from .writer import BUSY_S, Writer
 
 # spill ------------------------------------------------------------------------------------------------------

@@ -8,8 +8,12 @@ from importlib import import_module
 from typing import NamedTuple
 
 from .. import __version__
-from .grammar import cache, fleet, others, schedules, tuning
-from .grammar.arguments import Grammar
+from .grammar import cache_arguments as cache
+from .grammar import fleet_arguments as fleet
+from .grammar import other_arguments as others
+from .grammar import schedule_arguments as schedules
+from .grammar import tuning_arguments as tuning
+from .grammar.parser import Grammar
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -142,7 +146,7 @@ COMMANDS = (
         "Calls a function on tensors without values. It says which kernels the function becomes, which rule stored each tensor, and what "
         "fusion saves.",
         others.graph,
-        "functions.graph:run",
+        "functions.graph_command:run",
         paged=True,
     ),
     Command(
@@ -158,7 +162,7 @@ COMMANDS = (
         "Measures the schedule without each of its options, and with a neighbour in the place of each. It says which limit binds the "
         "kernel.",
         schedules.explain,
-        "schedules.explain:run",
+        "schedules.option_worth:run",
     ),
     Command(
         "plot",
@@ -267,29 +271,29 @@ COMMANDS = (
         "whom you trust",
         "Lists the keys whose signatures count where none is named.",
         cache.keys_list,
-        "cache.keys:list_keys",
+        "cache.signing:list_keys",
     ),
     Command(
         "cache keys make",
         "make a pair of keys",
         "Writes a new secret key, and the public key with the same name (release.key and release.pub).",
         cache.keys_make,
-        "cache.keys:make",
+        "cache.signing:make",
     ),
     Command(
         "cache keys trust",
         "trust a key from now on",
         "Keeps a public key. Its signatures count wherever a signature is required and no key is named.",
         cache.keys_trust,
-        "cache.keys:trust_key",
+        "cache.signing:trust_key",
     ),
-    Command("cache keys forget", "trust a kept key no more", "Deletes a kept public key.", cache.keys_forget, "cache.keys:forget"),
+    Command("cache keys forget", "trust a kept key no more", "Deletes a kept public key.", cache.keys_forget, "cache.signing:forget"),
     Command(
         "cache keys verify",
         "whether a trusted key signed a bundle",
         "Checks a bundle's signature, and reads the bundle. Imports nothing.",
         cache.keys_verify,
-        "cache.keys:verify",
+        "cache.signing:verify",
     ),
     Command(
         "cache prune",
@@ -304,7 +308,7 @@ COMMANDS = (
         "what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing",
         "Looks up what a manifest asks for, without any device, and says what is present, stale or missing.",
         cache.check,
-        "tuning.manifest:check",
+        "tuning.tune_manifest:check",
         paged=True,
     ),
     Command(

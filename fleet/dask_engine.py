@@ -17,8 +17,8 @@ from . import dask_setup as settings
 from . import engine as jobs
 from .dask_setup import key_of
 from .engine import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLeft, SlotLost
-from .facts import dask, difference, machine_lock, slot_of, versions
 from .scheduler import ENDS, LOST_TOPIC, MESSAGES_TOPIC, LostSlot, lost_slots, reach, unreachable
+from .worker_facts import dask, difference, machine_lock, slot_of, versions
 
 if TYPE_CHECKING:
     from .worker import SlotWorker

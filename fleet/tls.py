@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..files import folders
 from ..ir.errors import FleetError
-from .facts import EXTRA, dask
+from .worker_facts import EXTRA, dask
 
 Role = Literal["scheduler", "worker", "client"]
 ROLES: tuple[Role, ...] = ("scheduler", "worker", "client")
@@ -117,7 +117,7 @@ def _certificate(name: str, key: Any, issuer: Any, signer: Any, days: int) -> An
 def _write(folder: Path, certificate: str, key: str, made: Any, private: Any) -> list[Path]:
     from cryptography.hazmat.primitives import serialization as s
 
-    from ..files.output import replace
+    from ..files.write_file import replace
 
     secret = private.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
     place = folder / key

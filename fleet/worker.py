@@ -21,8 +21,8 @@ from ..ir.errors import FleetError
 from ..log import logger
 from . import dask_setup as settings
 from .engine import SlotDevice
-from .facts import default_path, described, exclusive, host, machine, versions
 from .scheduler import reach
+from .worker_facts import default_path, described, exclusive, host, machine, versions
 
 log = logger("fleet")
 AGAIN_S = 2.0

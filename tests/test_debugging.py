@@ -86,7 +86,7 @@ def test_every_command_and_all_python_runs(
 
 
 def test_the_page_knows_every_stage_and_room() -> None:
-    from tilewright.cli.grammar.schedules import STAGES
+    from tilewright.cli.grammar.schedule_arguments import STAGES
 
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.M) == [*STAGES, *log.ROOMS]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright.cli import main
 from tilewright.cli.commands import build_parser
-from tilewright.cli.grammar.tuning import MODES
+from tilewright.cli.grammar.tuning_arguments import MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

@@ -33,7 +33,7 @@ def path() -> Path:
 
 def remember(url: str) -> Path:
     """Write the file; where. '' forgets the team. Raises CacheError for a URL that is none, UsageError where it cannot be written."""
-    from ...files.output import replace
+    from ...files.write_file import replace
 
     if url and Address.parse(url).secret:
         raise UsageError("the settings are no place for a password: put it into ~/.pgpass, and name the server without")

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..terminal.style import console, duration, factor, stored_opts, table
-from .keys import checker
 from .query import narrowed, shape_of
+from .signing import checker
 
 if TYPE_CHECKING:
     from ...cache import Row

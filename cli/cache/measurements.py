@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...cache.objectives import TIME
 from ...ir.errors import CacheError, UsageError
 from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
-from .keys import export_signed, mention_older, trust
 from .query import best_rows, filters, on_cache, select, shape_of
+from .signing import export_signed, mention_older, trust
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row

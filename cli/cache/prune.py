@@ -14,7 +14,7 @@ from .query import on_cache, shape_of
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
-    from ...cache.prune import PruneRules, Pruning
+    from ...cache.pruning import PruneRules, Pruning
 
 SHOWN = 20
 """Lost answers that are listed without --wide."""
@@ -25,7 +25,7 @@ def prune(store: Cache, args: Namespace) -> int:
     """Find, show, keep a copy where one is asked for, and delete."""
     from ...cache import bundles
     from ...cache.comparison import Holding, hold
-    from ...cache.prune import plan
+    from ...cache.pruning import plan
 
     rules = rules_of(args)
     if store.path is not None and not store.path.exists():
@@ -58,7 +58,7 @@ def prune(store: Cache, args: Namespace) -> int:
 
 def rules_of(args: Namespace) -> PruneRules:
     """The rules of the arguments; `superseded` alone where none is named."""
-    from ...cache.prune import PruneRules
+    from ...cache.pruning import PruneRules
 
     named = args.superseded or args.old_tools or args.tried or args.idle is not None or args.target
     if args.before and not (args.superseded or args.old_tools or args.tried or not named):
@@ -72,7 +72,7 @@ def rules_of(args: Namespace) -> PruneRules:
 def _show(place: str, found: Pruning, rules: PruneRules, args: Namespace) -> None:
     from rich.text import Text
 
-    from ...cache.prune import RULES
+    from ...cache.pruning import RULES
 
     out = console(wide=args.wide)
     chosen = _chosen(rules)
@@ -123,7 +123,7 @@ def _chosen(rules: PruneRules) -> list[str]:
 
 def _compacted(store: Cache) -> tuple[int, int] | None:
     """Bytes of the file before and after; None for a server, or where somebody else is at work on it."""
-    from ...cache.prune import compact
+    from ...cache.pruning import compact
 
     if store.path is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from ...cache.server.team import Team
+    from ...cache.server.team_cache import Team
     from ...cache.store import Cache
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from ...fleet.launch.spec import FleetLaunch
+    from ...fleet.launch.launch_spec import FleetLaunch
 
 UNREACHED = 3
 
@@ -36,7 +36,7 @@ def _written(text: str, file: str | None) -> int:
     if file is None:
         print(text, end="")
         return 0
-    from ...files.output import replace
+    from ...files.write_file import replace
 
     try:
         replace(file, text)
@@ -49,7 +49,7 @@ def _written(text: str, file: str | None) -> int:
 def launch_spec(args: Namespace) -> FleetLaunch:
     """What the arguments ask for. Raises UsageError."""
     from ...fleet.launch.kubernetes import TLS
-    from ...fleet.launch.spec import FleetLaunch, size, span
+    from ...fleet.launch.launch_spec import FleetLaunch, size, span
 
     tls = args.tls or (TLS if getattr(args, "secret", "") else None)
     shared: dict[str, Any] = {"url": args.url, "name": args.name, "devices": tuple(args.device), "threads": args.threads}

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def security(url: str, role: Role, folder: str | None) -> Any:
     """Dask's security for a URL. Raises FleetError, also where Dask is not installed."""
-    from ...fleet.facts import dask
     from ...fleet.tls import security as made
+    from ...fleet.worker_facts import dask
 
     dask()
     return made(url, role, None if folder is None else Path(folder))

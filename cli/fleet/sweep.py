@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, shape_text, table
-from ..tuning import manifest as shown
+from ..tuning import tune_manifest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ def sweep(args: Namespace) -> int:
     files: Any = "all" if args.trust else "inside"
     whole = sweep_file.load(args.file, files, args.target, args.model)
     if not args.dry_run:
-        shown.keep_lock(whole.manifest)
+        tune_manifest.keep_lock(whole.manifest)
     plan = order(whole.manifest.entries)
     place = Path(args.journal) if args.journal else journals.path_of(args.file)
     out = console(sys.stderr if args.json == "-" else None, args.wide)
@@ -62,24 +62,24 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
         left = order([e for e in whole.manifest.entries if not any(e is x for x in lost)])
         out.print(_beginning(plan, journal.stories, place), markup=False, soft_wrap=True)
         for d in skipped:
-            out.print(shown.line(d), markup=False, soft_wrap=True)
+            out.print(tune_manifest.line(d), markup=False, soft_wrap=True)
         ordered = replace(whole.manifest, entries=left.entries)
         done = [*(_on_fleet if args.fleet else _here)(args, ordered, left, journal, out), *skipped]
     found = replace(whole.manifest, entries=plan.entries)
-    out.print(shown.summary(found, done))
-    code = shown.ending(found, done, out, *(["in the fleet; let a worker join that has it"] if args.fleet else []))
+    out.print(tune_manifest.summary(found, done))
+    code = tune_manifest.ending(found, done, out, *(["in the fleet; let a worker join that has it"] if args.fleet else []))
     if args.json:
-        entries = [{**shown.plain(d), "models": list(_models(whole, d.entry))} for d in done]
+        entries = [{**tune_manifest.plain(d), "models": list(_models(whole, d.entry))} for d in done]
         write(args.json, json.dumps(with_code({"schema": 1, "sweep": args.file, "entries": entries, "exit_code": code}), indent=1) + "\n")
     return code
 
 
 def _on_fleet(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on the slots of a fleet, side by side."""
-    from .tuning import tune_entries
+    from .tune_on_fleet import tune_entries
 
     asked = Namespace(**vars(args), retune=args.again, mode="tune", strategy=None)
-    return tune_entries(ordered, asked, _seconds(args), out, shown.line, plan.after, journal.ended)
+    return tune_entries(ordered, asked, _seconds(args), out, tune_manifest.line, plan.after, journal.ended)
 
 
 def _seconds(args: Namespace) -> float | None:
@@ -101,11 +101,11 @@ def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJo
     def told(done: Done, overall: Overall) -> None:
         journal.ended(done)
         if not args.quiet and done.status != ELSEWHERE:
-            out.print(f"[{len(overall.done)}/{overall.total}] {shown.line(done)}", markup=False, soft_wrap=True)
+            out.print(f"[{len(overall.done)}/{overall.total}] {tune_manifest.line(done)}", markup=False, soft_wrap=True)
 
     seconds = _seconds(args)
     with cache.open(args.cache) as store:
-        shown.probe(ordered, out, args.quiet, seconds)
+        tune_manifest.probe(ordered, out, args.quiet, seconds)
         return tune_all(ordered, store, seconds=seconds, trials=args.trials, again=args.again, show=show, told=told)
 
 

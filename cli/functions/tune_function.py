@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import CacheMiss, UsageError
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, table
-from ..tuning.manifest import plain, tune_entries
+from ..tuning.tune_manifest import plain, tune_entries
 from .tracing import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...cache.keys import for_text
 from ...cache.objectives import ENERGIES, FRONTS
 from ...cache.ranking import undominated, value_of
-from ...files.output import replace
+from ...files.write_file import replace
 from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError
 from ...measure.roofline import SURE, share
 from ...search.result import joules

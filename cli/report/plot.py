@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from ...files.output import replace
+from ...files.write_file import replace
 from ...ir.errors import UsageError
 from ..terminal.style import console, duration
 from . import charts as report_charts

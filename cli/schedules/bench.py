@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, rate, soft_wrapped, table
-from .explain import ratio_numbers, ratio_text, status_line
+from .option_worth import ratio_numbers, ratio_text, status_line
 from .opts_argument import Chosen, ForTarget, chosen, device_of
 
 if TYPE_CHECKING:

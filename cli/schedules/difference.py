@@ -191,7 +191,7 @@ def _nest(s: ShownSide) -> list[str]:
 def _stages(
     kernel: Kernel, a: ShownSide, b: ShownSide, place: ForTarget, wanted: Sequence[str]
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    from ..grammar.schedules import ONLY_CUDA, STAGES
+    from ..grammar.schedule_arguments import ONLY_CUDA, STAGES
     from .stages import stages_text
 
     every = [s for s in STAGES if s not in ONLY_CUDA or (s == "sass" and place.target.lang == "cuda")]

@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     opts, origin = found.opts, found.origin
     scheduled = apply(kernel, opts, target)
     if args.stage:
-        from ..grammar.schedules import ONLY_CUDA, STAGES
+        from ..grammar.schedule_arguments import ONLY_CUDA, STAGES
         from .stages import stages_text
 
         # `asm` of a GPU is its PTX

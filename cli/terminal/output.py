@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from ...files.output import replace
+from ...files.write_file import replace
 from ...ir.errors import UsageError
 from .sanitised import behind
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ...files import folders
 from ...files.kinds import KINDS
-from ...files.output import why_not
+from ...files.write_file import why_not
 from ...ir.errors import UsageError
-from ..grammar.arguments import PathUse
+from ..grammar.parser import PathUse
 
 Named = tuple[str, str]
 """An argument and the file that it names; in the place of the argument, what the file is."""

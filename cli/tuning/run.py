@@ -107,11 +107,11 @@ def _other(args: Namespace) -> int | None:
             raise UsageError('the entries of a --manifest say their objective themselves: objective = "energy"')
         if args.against:
             raise UsageError("--against is for one --kernel")
-        from .manifest import run as run_manifest
+        from .tune_manifest import run as run_manifest
 
         return run_manifest(args)
     if args.fleet:
-        from ..fleet.tuning import tune_kernel as run_on_fleet
+        from ..fleet.tune_on_fleet import tune_kernel as run_on_fleet
 
         only_time(args)
         return run_on_fleet(args, begin(args), summary)

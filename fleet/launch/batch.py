@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .spec import FleetLaunch, clock
+from .launch_spec import FleetLaunch, clock
 
 MIB = 1 << 20
 GRACE_S = 30

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.errors import UsageError
-from .spec import FleetLaunch
+from .launch_spec import FleetLaunch
 
 TLS = "/etc/tilewright/tls"
 SECRET = "/etc/tilewright/secret"

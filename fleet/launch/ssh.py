@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ...ir.errors import UsageError
-from .spec import FleetLaunch
+from .launch_spec import FleetLaunch
 
 STATE = '"${XDG_STATE_HOME:-$HOME/.local/state}/tilewright"'
 TIMEOUT_S = 60

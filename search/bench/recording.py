@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files.output import replace
+from ...files.write_file import replace
 from ...ir.errors import OptError, UsageError
 from ...opts.opt import parse
 

@@ -74,7 +74,7 @@ def read(manifest: str | os.PathLike[str]) -> dict[tuple[Any, ...], Record]:
 
 def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
     """Write the lock where it would change; whether it did. Without records, one that is there is emptied. Raises OSError."""
-    from ...files.output import replace
+    from ...files.write_file import replace
 
     path = path_of(manifest)
     each = sorted({canon(plain(r)) for r in records})

@@ -11,7 +11,7 @@ import pytest
 from tilewright import cache
 from tilewright.cache import Cache
 from tilewright.cache.comparison import compare, hold, merge
-from tilewright.cache.prune import BEST, PruneRules, compact, plan
+from tilewright.cache.pruning import BEST, PruneRules, compact, plan
 from tilewright.cache.ranking import answers
 from tilewright.ir.errors import CacheError
 

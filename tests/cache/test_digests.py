@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, from_dict, line_of
-from tilewright.cache.server.team import RecordDigests, checked
+from tilewright.cache.server.team_cache import RecordDigests, checked
 from tilewright.ir.errors import CacheError
 
 

@@ -297,6 +297,7 @@ def test_a_place_that_cannot_be_a_file_says_what_to_do(tmp_path: Path, make_row,
 AS_NOBODY = """
 import os, sys, warnings
 from tilewright import cache
+from tilewright import opts
 from tilewright.cache import schema
 from tilewright.ir.errors import CacheError
 import sqlalchemy.dialects.sqlite

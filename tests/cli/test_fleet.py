@@ -68,7 +68,7 @@ def test_certificates_are_made_once_and_renewed(tune: Any, tmp_path: Path) -> No
 
 def under_way(**more: Any) -> Any:
     from tilewright.fleet.engine import FleetSlot, SlotDevice
-    from tilewright.fleet.sweep import UnderWay
+    from tilewright.fleet.fleet_run import UnderWay
     from tilewright.search.manifest.manifest_file import Entry, Place
 
     device = SlotDevice("cuda:0", "cuda:sm_90", "nvrtc-13", 1, "0" * 16)
@@ -79,7 +79,7 @@ def under_way(**more: Any) -> Any:
 def test_lines_say_what_was_sent_where_and_what_it_found() -> None:
     from io import StringIO
 
-    from tilewright.cli.fleet.tuning import FleetPlain
+    from tilewright.cli.fleet.tune_on_fleet import FleetPlain
     from tilewright.cli.terminal.style import console
     from tilewright.search.manifest.tune_all import Overall
 
@@ -99,7 +99,7 @@ def test_the_board_has_a_line_for_each_slot() -> None:
     from io import StringIO
 
     from rich.console import Console
-    from tilewright.cli.fleet.tuning import FleetBoard
+    from tilewright.cli.fleet.tune_on_fleet import FleetBoard
     from tilewright.search.manifest.tune_all import Overall
 
     out = StringIO()

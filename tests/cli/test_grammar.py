@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tilewright.cli.commands import COMMANDS, Command, build_parser
-from tilewright.cli.grammar.arguments import MAY_BE_EMPTY, Grammar
+from tilewright.cli.grammar.parser import MAY_BE_EMPTY, Grammar
 
 from .conftest import Tune
 

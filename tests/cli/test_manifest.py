@@ -71,7 +71,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr("tilewright.search.api.tune", tune)
     monkeypatch.setattr("tilewright.search.api.cached", cached)
-    monkeypatch.setattr("tilewright.cli.tuning.manifest.probe", lambda *_: None)
+    monkeypatch.setattr("tilewright.cli.tuning.tune_manifest.probe", lambda *_: None)
     return script
 
 

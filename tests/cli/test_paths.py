@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from tilewright import cache
 from tilewright.cli.commands import build_parser
-from tilewright.cli.grammar.arguments import Grammar, PathUse
+from tilewright.cli.grammar.parser import Grammar, PathUse
 from tilewright.cli.terminal import paths
 from tilewright.files import folders, kinds
 from tilewright.ir.errors import UsageError

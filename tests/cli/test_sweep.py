@@ -58,7 +58,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
 
     monkeypatch.setattr(manifests, "_cached", cached)
     monkeypatch.setattr(manifests, "_tune", tune)
-    monkeypatch.setattr("tilewright.cli.tuning.manifest.probe", lambda *rest: None)
+    monkeypatch.setattr("tilewright.cli.tuning.tune_manifest.probe", lambda *rest: None)
     return script
 
 

@@ -11,7 +11,7 @@ import pytest
 from tilewright.cache import bundles
 from tilewright.cli.report import html as report_html
 from tilewright.cli.tuning import run
-from tilewright.files.output import replace, why_not
+from tilewright.files.write_file import replace, why_not
 
 WRITERS: dict[str, Callable[[str], object]] = {
     "replace": lambda p: replace(p, "text"),

@@ -16,7 +16,7 @@ from tilewright.cache import store as spill
 from tilewright.cache.server.server_errors import Unreachable
 from tilewright.fleet.engine import FleetJob, FleetSlot, Running, SlotDevice, Worksite
 from tilewright.fleet.entry_job import Reports, bundle
-from tilewright.fleet.sweep import ClientWriter, FleetOptions, tune_on_fleet
+from tilewright.fleet.fleet_run import ClientWriter, FleetOptions, tune_on_fleet
 from tilewright.ir.errors import FleetError
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
 from tilewright.search.manifest.tune_all import Done

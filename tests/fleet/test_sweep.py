@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tilewright import cache, kernels
 from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
-from tilewright.fleet.sweep import FleetOptions, sweep_on_fleet
+from tilewright.fleet.fleet_run import FleetOptions, sweep_on_fleet
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
 from tilewright.search.manifest.sweep_order import order
 from tilewright.search.result import Job, make

@@ -99,7 +99,7 @@ def test_two_percent_are_a_worth_only_beyond_the_noise(monkeypatch: pytest.Monke
     found = faked(monkeypatch, Fake(lambda o: 1e-3 if set(o) == set(OPTS) else 1.02e-3, noise))
     assert {w.without.significant for w in found.worths if w.without} == {worth}
     assert all(w.without and w.without.noise == noise and w.factor == pytest.approx(1.02) for w in found.worths)
-    from tilewright.cli.schedules.explain import ratio_text
+    from tilewright.cli.schedules.option_worth import ratio_text
 
     assert found.worths[0].without and ratio_text(found.worths[0].without) == ("1.02x ±1.0 %" if worth else "no difference ±5.0 %")
 

@@ -194,7 +194,7 @@ def ran(manifest: Path) -> bool:
 
 
 def lock(manifest: Path) -> None:
-    from tilewright.cli.tuning.manifest import keep_lock
+    from tilewright.cli.tuning.tune_manifest import keep_lock
 
     keep_lock(load(manifest))
     assert ran(manifest)
@@ -262,7 +262,7 @@ def test_a_lock_is_the_same_bytes_and_goes_with_its_entries(manifest: Path) -> N
     lock(manifest)
     assert path.read_bytes() == first and path.stat().st_mtime_ns == stamp
     manifest.write_text('[[kernel]]\nname = "add"\n')
-    from tilewright.cli.tuning.manifest import keep_lock
+    from tilewright.cli.tuning.tune_manifest import keep_lock
 
     keep_lock(load(manifest))
     assert json.loads(path.read_text())["kernels"] == []
@@ -293,12 +293,12 @@ def test_a_pipe_is_no_kernel_file_and_no_lock(manifest: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.cli.tuning.manifest import keep_lock
+    from tilewright.cli.tuning.tune_manifest import keep_lock
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tilewright.files.output.replace", full)
+    monkeypatch.setattr("tilewright.files.write_file.replace", full)
     with pytest.warns(UserWarning, match=r"cannot write .*k.lock.json \(No space left on device\)"):
         keep_lock(load(manifest))
 

@@ -16,7 +16,7 @@ import pytest
 from tilewright import cache
 from tilewright.cache import Cache
 from tilewright.cache.server.address import Address
-from tilewright.cache.server.writer import ServerWriter
+from tilewright.cache.server.server_writer import ServerWriter
 
 URL = os.environ.get("TILEWRIGHT_TEST_POSTGRESQL", "")
 

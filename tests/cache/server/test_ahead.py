@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilewright.cache.server import team as ahead
+from tilewright.cache.server import team_cache
 from tilewright.cache.server.server_errors import Unreachable
-from tilewright.cache.server.team import ReadAhead
-from tilewright.cache.server.writer import Changes
+from tilewright.cache.server.server_writer import Changes
+from tilewright.cache.server.team_cache import ReadAhead
 
 
 class Server:
@@ -38,7 +38,7 @@ def taken(parts: ReadAhead) -> list[str]:
 
 
 def test_parts_come_in_order_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "QUICK_S", 1e9)
+    monkeypatch.setattr(team_cache, "QUICK_S", 1e9)
     server = Server(25_000)
     with reading(server) as parts:
         parts.begin(0, "e")
@@ -47,7 +47,7 @@ def test_parts_come_in_order_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slow_server_is_asked_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "QUICK_S", -1.0)
+    monkeypatch.setattr(team_cache, "QUICK_S", -1.0)
     server = Server(5000)
     with reading(server) as parts:
         parts.begin(0, "e")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache.server.writer import ServerWriter
+from tilewright.cache.server.server_writer import ServerWriter
 from tilewright.cli import main
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/team-cache.md").read_text()

@@ -8,7 +8,7 @@ import pytest
 from tilewright import cache
 from tilewright.cache.server import roles
 from tilewright.cache.server.server_errors import Forbidden
-from tilewright.cache.server.writer import ServerWriter
+from tilewright.cache.server.server_writer import ServerWriter
 from tilewright.ir.errors import UsageError
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
-from tilewright.cache.server import team as mirror
+from tilewright.cache.server import team_cache
 from tilewright.cache.server.address import Address
 from tilewright.cache.server.server_errors import Forbidden, Unreachable
-from tilewright.cache.server.team import Mirror
-from tilewright.cache.server.writer import ServerWriter
+from tilewright.cache.server.server_writer import ServerWriter
+from tilewright.cache.server.team_cache import Mirror
 from tilewright.ir.errors import CacheError
 
 
@@ -260,7 +260,7 @@ def test_what_could_not_be_written_answers_here_and_is_sent_later(line, url: str
 
 
 def test_a_pull_of_many_parts_brings_all_also_beside_another(server: Cache, url: str, make_row, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "CHUNK", 3)
+    monkeypatch.setattr(team_cache, "CHUNK", 3)
     server.record([make_row() for _ in range(11)])
     other = Mirror(server.team.address)
     asked = server.team.writer.changes
@@ -280,7 +280,7 @@ def test_a_pull_of_many_parts_brings_all_also_beside_another(server: Cache, url:
 
 
 def test_deletions_in_several_parts_of_one_pull(server: Cache, url: str, make_row, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "CHUNK", 3)
+    monkeypatch.setattr(team_cache, "CHUNK", 3)
     for _ in range(2):
         rows = [make_row() for _ in range(8)]
         server.record(rows)

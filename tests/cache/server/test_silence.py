@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key
-from tilewright.cache.server import writer as limits
+from tilewright.cache.server import server_writer
 from tilewright.cache.server.server_errors import Unreachable
-from tilewright.cache.server.writer import SilenceWatch
+from tilewright.cache.server.server_writer import SilenceWatch
 from tilewright.ir.errors import CacheError
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,8 @@ LIMIT_S = 2.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_S", "HURRIED_ANSWER_S"):
-        monkeypatch.setattr(limits, name, LIMIT_S)
-    monkeypatch.setattr(limits, "CONNECT_S", 2)
+        monkeypatch.setattr(server_writer, name, LIMIT_S)
+    monkeypatch.setattr(server_writer, "CONNECT_S", 2)
 
 
 def backend(store: Cache) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tilewright import KernelError, UsageError, best, cache
-from tilewright.cli.functions.graph import named, run, summary
+from tilewright.cli.functions.graph_command import named, run, summary
 from tilewright.cli.functions.pictures import dot_text, page
 from tilewright.cli.functions.tracing import FunctionGraph, ask, is_tensor_function, picked
 from tilewright.cli.functions.tracing_process import ArgumentSpec, answer, parse_specs
@@ -192,7 +192,7 @@ def test_pictures_hold_every_kernel_and_escape_names(file: str) -> None:
 
 @pytest.mark.slow
 def test_files_are_written(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("tilewright.cli.functions.graph.ask", graph)
+    monkeypatch.setattr("tilewright.cli.functions.graph_command.ask", graph)
     given: dict[str, Any] = {"function": f"{file}:mlp", "shape": None, "dtype": None, "expr": True, "nest": True, "target": "znver3"}
     files = dict.fromkeys(("dot", "svg", "html", "json"))
     assert run(Namespace(**given, **files)) == 0

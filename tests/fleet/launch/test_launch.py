@@ -17,7 +17,7 @@ from tilewright.cli.commands import build_parser
 from tilewright.cli.fleet.launch import launch, launch_spec
 from tilewright.fleet.launch import kubernetes, ssh
 from tilewright.fleet.launch.batch import SYSTEMS, script
-from tilewright.fleet.launch.spec import FleetLaunch, size, span
+from tilewright.fleet.launch.launch_spec import FleetLaunch, size, span
 from tilewright.ir.errors import UsageError
 
 SCHEMAS = Path(__file__).parent / "schemas"

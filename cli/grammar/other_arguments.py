@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER
 
-from .arguments import JSON, READS, Grammar, PathUse, add_output, add_table, at_least
+from .parser import JSON, READS, Grammar, PathUse, add_output, add_table, at_least
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentTypeError
 
-from .arguments import DTYPES, OPTS, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_where, at_least
+from .parser import DTYPES, OPTS, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_where, at_least
 
 STAGES = ("kernel", "normal", "schedule", "program", "passes", "source", "asm", "ptx", "sass")
 ONLY_CUDA = ("ptx", "sass")

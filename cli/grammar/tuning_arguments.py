@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser
 
-from .arguments import (
+from .fleet_arguments import add_tls
+from .parser import (
     JSON,
     KERNEL,
     READS,
@@ -21,7 +22,6 @@ from .arguments import (
     add_where,
     at_least,
 )
-from .fleet import add_tls
 
 MODES = ("use", "require", "record", "tune", "refresh")
 SOURCE_MODES = ("use", "require", "refresh")

@@ -35,7 +35,7 @@ from ..version import SCHEMA
 from ..writer import Writer
 from .address import Address
 from .server_errors import Forbidden, Unreachable
-from .writer import Changes, ServerWriter
+from .server_writer import Changes, ServerWriter
 
 # mirror -----------------------------------------------------------------------------------------------------
 # This machine's copy of a server's rows: a cache file that look-ups read as any other, filled by change number.

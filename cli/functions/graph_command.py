@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ...files.output import replace
+from ...files.write_file import replace
 from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, console, soft_wrapped, table
 from .pictures import count_text, dot_text, page, shape_dtype, summary

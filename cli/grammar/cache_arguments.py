@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER
 
-from .arguments import READS, UPDATES, Grammar, PathUse, add_cache, add_kernel, add_output, add_table, add_targets, add_where, at_least
+from .parser import READS, UPDATES, Grammar, PathUse, add_cache, add_kernel, add_output, add_table, add_targets, add_where, at_least
 
 PLACE = "a cache file, a bundle or a database URL"
 _FILTER = "only this kernel; * stands for anything"

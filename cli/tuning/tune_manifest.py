@@ -94,7 +94,7 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
 
 def on_fleet(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
     """As `tune_shown`, on the machines of a fleet."""
-    from ..fleet.tuning import tune_entries as tune_on_fleet_shown
+    from ..fleet.tune_on_fleet import tune_entries as tune_on_fleet_shown
 
     done = tune_on_fleet_shown(found, args, seconds, out, line)
     out.print(summary(found, done))

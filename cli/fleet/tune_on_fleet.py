@@ -19,7 +19,7 @@ from .processes import security
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...fleet.sweep import UnderWay
+    from ...fleet.fleet_run import UnderWay
     from ...search import Result
     from ...search.manifest.manifest_file import Manifest
     from ...search.manifest.tune_all import Done, Overall
@@ -161,7 +161,7 @@ def tune_entries(
     secured = security(args.fleet, "client", args.tls)
     from ... import cache
     from ...fleet.dask_engine import DaskEngine
-    from ...fleet.sweep import FleetOptions, sweep_on_fleet
+    from ...fleet.fleet_run import FleetOptions, sweep_on_fleet
     from ...search import strategy as strategies
 
     strategy = strategies.check(args.strategy) if args.strategy else None

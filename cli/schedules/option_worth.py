@@ -77,7 +77,7 @@ def _starts(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
     target, effects = place.target, allowed(args.allow or ())
     found = proposals(kernel, target, place.threads, effects)
     rule_of = {p.opts: name for name, each in reversed(list(found.items())) for p in each}
-    chosen_ = {
+    chosen_: dict[str, list[dict[str, Any]]] = {
         how: [
             {"opts": o, "seconds": estimate(apply(kernel, o, target), place.threads), "rule": rule_of.get(o, "")}
             for o in choose(kernel, target, place.threads, effects)[:SHOWN]

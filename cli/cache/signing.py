@@ -47,7 +47,7 @@ def checker(args: Namespace) -> Callable[[bytes, str], None]:
 def export_signed(rows: Sequence[Row], args: Namespace) -> int:
     """Write a bundle and its signature. The signature is made first, so a wrong password changes nothing."""
     from ...cache import bundles, signatures
-    from ...files.output import replace
+    from ...files.write_file import replace
 
     if args.file == "-":
         raise UsageError("--sign writes the signature beside the bundle, so the bundle must be a file")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
-from .arguments import READS, UPDATES, Grammar, PathUse, add_cache, add_output, at_least
+from .parser import READS, UPDATES, Grammar, PathUse, add_cache, add_output, at_least
 
 BATCH = {"slurm": "Slurm (sbatch)", "pbs": "PBS (qsub)", "sge": "SGE (qsub)", "lsf": "LSF (bsub)"}
 """Batch systems that `tune fleet launch` writes job scripts for."""
