@@ -72,6 +72,16 @@ COMMANDS = (
         EXITS,
     ),
     Command(
+        "model",
+        "tune the kernels of a PyTorch model, heaviest first",
+        "Compiles a model with torch.compile and the backend tilewright, shows its kernels, and searches for each that has no schedule of its "
+        "own, until the budget is spent. What was found is in the cache: the next process that compiles the model runs it. The model is "
+        "timed before and after, in turns.\n\n"
+        "  tune model my_model.py:make --budget 5m",
+        tuning.model,
+        "tuning.model:run",
+    ),
+    Command(
         "show",
         "a schedule: its options, loop nest and source",
         "Prints a schedule as options, as a loop nest and as rendered source. It is the cache's best schedule, else the nearest one, else "

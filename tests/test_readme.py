@@ -59,7 +59,7 @@ def quick(command: list[str]) -> list[str]:
 
 def test_there_are_commands() -> None:
     assert {c[0] for c in commands()} == {
-        *("run", "show", "bench", "pin", "explain", "check", "report", "kernels", "devices", "cache", "graph", "profile")
+        *("run", "show", "bench", "pin", "explain", "check", "report", "kernels", "devices", "cache", "graph", "model", "profile")
     }
 
 
@@ -69,6 +69,9 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for command in commands():
+        if command[0] == "model":  # needs PyTorch: tests/bridges runs it
+            assert build_parser().parse_args(command).model == "my_model.py:make"
+            continue
         if "--fleet" in command:  # needs machines: docs/fleet.md, and tests/fleet run such commands
             assert build_parser().parse_args(command).fleet == "tls://host:8786"
             continue

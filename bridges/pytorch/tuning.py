@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
+from ...tensor.capture.compiled_function import kernel_seconds
 from ...tensor.capture.graph_compiler import build_place, tune_now
 from ...tensor.capture.jit_options import JitOptions
 from ...tensor.capture.kernel_lookup import FoundKernel, looked_up_again
@@ -23,23 +24,46 @@ LEAST, MOST, ENOUGH_S = 5, 200, 2.0
 
 @dataclass(frozen=True)
 class TunedModel:
-    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now; `before` and `after`: median seconds
+    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now; `before_s` and `after_s`: median seconds
     of a call, measured in turns."""
 
     kernels: int
     tuned: int
-    before: float
-    after: float
+    before_s: float
+    after_s: float
 
     def __str__(self) -> str:
-        gain = self.before / self.after if self.after else 1.0
-        return f"{self.kernels} kernels, {self.tuned} tuned: {1e3 * self.before:.3f} ms -> {1e3 * self.after:.3f} ms a call, {gain:.2f} times as fast"
+        gain = self.before_s / self.after_s if self.after_s else 1.0
+        return f"{self.kernels} kernels, {self.tuned} tuned: {1e3 * self.before_s:.3f} ms -> {1e3 * self.after_s:.3f} ms a call, {gain:.2f} times as fast"
 
 
-def tune(model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", **options: Any) -> TunedModel:
+@dataclass(frozen=True)
+class ModelKernel:
+    """A distinct kernel of a model: how often a call of the model runs it, its schedule and where that is from, and the seconds of one run."""
+
+    name: str
+    calls: int
+    opts: str
+    origin: str
+    seconds: float
+
+
+class TuningWatcher:
+    """Is told what `tune` does; every method may be left as it is."""
+
+    def found(self, kernels: Sequence[ModelKernel]) -> None:
+        """Before the search: the kernels, the one that takes most of a call first."""
+
+    def begins(self, name: str, seconds: float) -> None:
+        """A kernel is searched for, for so long."""
+
+
+def tune(
+    model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", watcher: TuningWatcher | None = None, **options: Any
+) -> TunedModel:
     """Tune the kernels of `model(*inputs)`, heaviest first, until the budget is spent. What was found is in the cache, so every process that
     compiles the model after this runs it; graphs of this process that run these kernels change to it. Where an input or parameter needs a
-    gradient, the backward pass is tuned too. `options`: as for the backend."""
+    gradient, the backward pass is tuned too. `watcher` is told what happens; `options`: as for the backend."""
     first = len(GRAPHS)
     before = torch.compile(model, backend=partial(backend, options={**options, "tune": "record"}))
     _call(before, inputs)
@@ -47,7 +71,10 @@ def tune(model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", *
     distinct: dict[str, FoundKernel] = {k.artefact: k for f in programs for k in f.kernels}
     settings = JitOptions(**({"threads": threads(), "budget": budget} | {k: v for k, v in options.items() if k != "tune"}))
     place = build_place("cpu", settings)
-    tuned = tune_now(sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)), place, settings)
+    watcher = watcher or TuningWatcher()
+    watcher.found(sorted((_described(k) for k in distinct.values()), key=lambda k: -k.calls * k.seconds))
+    heaviest = sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes))
+    tuned = tune_now(heaviest, place, settings, lambda k, seconds: watcher.begins(k.name, seconds))
     again = {k.artefact: looked_up_again(k, "cpu", place) for k in distinct.values() if not k.exact and k.kernel is not None}
     after = torch.compile(model, backend=partial(backend, options={**options, "tune": "use"}))
     old, new = _in_turns(before, after, inputs)
@@ -56,6 +83,10 @@ def tune(model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", *
             if not k.exact and k.artefact in again:
                 f.change(k, again[k.artefact])
     return TunedModel(len(distinct), tuned, old, new)
+
+
+def _described(k: FoundKernel) -> ModelKernel:
+    return ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu"))
 
 
 def _call(compiled: Callable[..., Any], inputs: Any) -> float:

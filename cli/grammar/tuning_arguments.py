@@ -181,3 +181,15 @@ def source(p: Grammar) -> None:
     p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output)")
     p.add_argument("--quiet", action="store_true", help="no progress, only the result")
     add_cache(p)
+
+
+def model(p: Grammar) -> None:
+    """`tune model`."""
+    p.add_path(
+        "model", use=READS, metavar="FILE.py:FUNCTION", help="a function without arguments that returns a PyTorch module and its inputs"
+    )
+    p.add_argument("--budget", metavar="TIME", default="60s", help="time to search for, over all kernels: 30s, 5m (default 60s)")
+    p.add_argument("--training", action="store_true", help="the kernels of the backward pass too; default: inference only")
+    p.add_argument("--threads", type=at_least(1), metavar="N", help="threads used; default: as many as PyTorch uses")
+    add_cache(p)
+    p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output)")

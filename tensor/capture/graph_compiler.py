@@ -4,7 +4,7 @@ tuned, now or in the background."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.errors import OutOfTimeError
@@ -62,9 +62,11 @@ def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[Fo
     return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
 
 
-def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
+def tune_now(
+    kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions, begins: Callable[[FoundKernel, float], None] | None = None
+) -> int:
     """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
-    was found is in the cache; Ctrl-C keeps that, and ends the call."""
+    was found is in the cache; Ctrl-C keeps that, and ends the call. `begins`: called with each kernel and the seconds that it gets."""
     from ...search import tune
 
     todo = shares(kernels, options)
@@ -74,6 +76,8 @@ def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOpti
         if number and time.monotonic() + LEAST_S > end:
             break
         assert k.kernel is not None
+        if begins is not None:
+            begins(k, seconds)
         try:
             tune(without_aliases(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
         except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tilewright.cli import main
 from tilewright.ir import UsageError
 
 torch = pytest.importorskip("torch")
@@ -267,6 +269,38 @@ def test_tuned_kernels_are_used(tmp_path: Path, known_limits: Path, monkeypatch:
         found = bridge.tune(model, x, budget="10s", cache=str(tmp_path / "tuned.db"))
         assert found.kernels == 2 and found.tuned >= 1 and "exact" in bridge.report()
         close(compiled(model)(x), model(x))
+
+
+MODEL = """
+import torch
+
+print("said by the file")
+
+def make():
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval(), torch.randn(8, 16)
+
+def wrong():
+    return 3
+"""
+
+
+def test_tune_model(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
+    file = tmp_path / "mine.py"
+    file.write_text(MODEL)
+    assert main(["model", f"{file}:make", "--budget", "6s", "--json", str(tmp_path / "out.json")]) == 0
+    shown = capfd.readouterr()
+    assert "matmul+add+relu" in shown.out and "before" in shown.out and "said by the file" in shown.err
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["kernels"] == 2 == len(result["found"]) and result["before_s"] > 0 and result["fallbacks"] == []
+    for name, error in (
+        (f"{file}:wrong", "returned int: return (module, inputs)"),
+        (f"{file}:none", "has no function none"),
+        (str(tmp_path / "no.py:make"), "there is no file"),
+        ("matmul", "names no model"),
+    ):
+        assert main(["model", name]) == 2
+        assert error in " ".join(capfd.readouterr().err.split())
 
 
 def test_the_public_name_and_the_entry_point() -> None:

@@ -1,0 +1,84 @@
+"""`tune model`: the kernels of a PyTorch model, tuned, heaviest first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...ir.errors import UsageError
+from ...kernels import is_path, split_path
+from ..terminal.output import write
+from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
+
+SHOWN = 20
+"""Kernels that are listed."""
+
+
+def run(args: Namespace) -> int:
+    """Tune the model in a process of its own, and show what happens."""
+    if find_spec("torch") is None:
+        raise UsageError("tune model needs PyTorch: pip install 'tilewright[torch]'")
+    if not is_path(args.model):
+        raise UsageError(f"{args.model!r} names no model; write FILE.py:FUNCTION, of a function that returns (module, inputs)")
+    file, function = split_path(args.model)
+    if not Path(file).is_file():
+        raise UsageError(f"there is no file {file}")
+    options = {"budget": args.budget, "training": args.training, "threads": args.threads, "cache": args.cache}
+    given = json.dumps({name: value for name, value in options.items() if value is not None})
+    out = console(sys.stderr if args.json == "-" else None)
+    result: dict[str, Any] = {}
+    for event in _events([file, function, given]):
+        what = event.pop("event")
+        if what == "failed":
+            raise UsageError(event["error"])
+        if what == "found":
+            result = {"found": event["kernels"]}
+            out.print(_board(args.model, event["kernels"]))
+        elif what == "begins":
+            out.print(
+                f"searching for {event['name']}, {duration(event['seconds'])}", style="dim", markup=False, soft_wrap=soft_wrapped(out)
+            )
+        else:
+            result = {**result, **event}
+    gain = result["before_s"] / result["after_s"] if result["after_s"] else 1.0
+    out.print(f"{result['kernels']} kernels, {result['tuned']} searched for now", markup=False)
+    out.print(
+        f"a call      {duration(result['before_s'])} before, {duration(result['after_s'])} after: {gain:.2f}x as fast, side by side",
+        markup=False,
+    )
+    own = result["fallbacks"]
+    if own:
+        names = ", ".join(sorted({f["target"] for f in own}))
+        out.print(f"by PyTorch  {len(own)} nodes: {names}", markup=False, soft_wrap=soft_wrapped(out))
+    if args.json is not None:
+        write(args.json, json.dumps({"model": args.model, **result}, indent=1) + "\n")
+    return 0
+
+
+def _events(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    command = [sys.executable, "-m", "tilewright.bridges.pytorch.tune_process", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                yield json.loads(line)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode not in (0, 2):
+        raise UsageError(f"the model's process ended with {process.returncode}; what it said stands above")
+
+
+def _board(model: str, kernels: list[dict[str, Any]]) -> Any:
+    whole = sum(k["calls"] * k["seconds"] for k in kernels) or 1.0
+    t = table(f"kernels of {model}", "kernel", ">runs a call", ">time", ">share of the kernels", "schedule", "from")
+    for k in kernels[:SHOWN]:
+        share = f"{100 * k['calls'] * k['seconds'] / whole:.0f} %"
+        t.add_row(k["name"], str(k["calls"]), duration(k["seconds"]), share, stored_opts(k["opts"]), k["origin"])
+    return t
