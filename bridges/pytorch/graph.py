@@ -14,7 +14,6 @@ import torch
 import torch.fx as fx
 from torch.utils._pytree import tree_leaves
 
-from ...ir.errors import TilewrightError
 from ...log import logger
 from ...tensor import Tensor
 from ...tensor.capture.addressed import AddressedFunction, GraphRecorder
@@ -79,6 +78,7 @@ class _Compiler:
         self.views: dict[fx.Node, Tensor] = {}
         self.fallbacks: list[Fallback] = []
         self.updates: list[tuple[fx.Node, fx.Node]] = []
+        self.random = 1
 
     def program(self) -> GraphProgram:
         changed = next((n for n in self.module.graph.nodes if n.op in CALLS and n.target is not UPDATE and changes_operands(n)), None)
@@ -88,8 +88,10 @@ class _Compiler:
                     self.level[node] = 0
                 elif node.op in CALLS and changed is not None:
                     self._leave(node, f"{changed.target} changes an array in place, which other nodes may see")
-                elif node.op in CALLS:
+                elif node.op in CALLS and node.target is not UPDATE:
                     self._add(node)
+            if changed is None:
+                self._add_updates()
             steps = self._steps()
         self._deaths(steps)
         return GraphProgram(steps, self.fallbacks, sum(n.op in CALLS for n in self.module.graph.nodes))
@@ -104,19 +106,20 @@ class _Compiler:
             self.level[node] = self.level[node.args[0]]
             self.made[node] = self.made[node.args[0]][node.args[1]]
             return
-        if node.target is UPDATE and self._update(node):
-            return
         level = self._after(node, 0)
         try:
             self.made[node] = self._computed(node, level)
             self.level[node] = level
-        except (NotImplementedError, TilewrightError, TypeError, ValueError, IndexError, AttributeError) as e:
+        except Exception as e:  # whatever an operator of ours runs into, PyTorch has an answer
             reason = f"{type(e).__name__}: {e}" if not isinstance(e, NotImplementedError) else str(e)
             log.debug("%s: PyTorch computes %s: %s", self.name, node.target, "".join(traceback.format_exception(e)))
             self._leave(node, reason)
 
     def _leave(self, node: fx.Node, reason: str) -> None:
-        self.level[node] = self._after(node, 1)
+        level = self._after(node, 1)
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):  # random numbers are drawn in their order
+            level = self.random = max(level, self.random)
+        self.level[node] = level
         if node.target is not python_operator.getitem:
             self.fallbacks.append(Fallback(str(node.target), reason, line_of(node)))
 
@@ -125,23 +128,27 @@ class _Compiler:
         low = max((self.level[a] for a in node.all_input_nodes), default=0)
         return low if low % 2 == parity else low + 1
 
+    def _add_updates(self) -> None:
+        """The nodes that give arguments new values: by the step that makes the values, or by PyTorch when all else is done."""
+        every = [n for n in self.module.graph.nodes if n.op in CALLS and n.target is UPDATE]
+        late = [n for n in every if not self._update(n)]
+        last = max(self.level.values(), default=0)
+        for node in late:
+            self.level[node] = last + 1 + last % 2
+            self.fallbacks.append(Fallback(str(node.target), "an argument that is read otherwise, or lies with gaps", line_of(node)))
+
     def _update(self, node: fx.Node) -> bool:
-        """Whether an argument's new values can be written by the step that makes them."""
+        """Whether an argument's new values can be written by the step that makes them: nobody reads the old ones after it, and PyTorch has
+        made no view of them."""
         target, source = node.args[0], node.args[1]
-        if not isinstance(target, fx.Node) or target.op != "placeholder" or not isinstance(source, fx.Node):
+        if not isinstance(target, fx.Node) or target.op != "placeholder" or not isinstance(source, fx.Node) or source not in self.made:
             return False
         level = self._after(node, 0)
         old, new = target.meta["val"], source.meta["val"]
-        layout = layout_of(old, writable=True)
-        later = any(u is not node and u.op != "output" and self.level.get(u, level + 1) > level for u in target.users)
-        if (
-            source not in self.made
-            or self.level[source] != level
-            or layout is None
-            or later
-            or old.dtype != new.dtype
-            or old.shape != new.shape
-        ):
+        others = [u for u in target.users if u is not node and u.op != "output"]
+        if any(u.target is UPDATE or self.level[u] > level or self.level[u] % 2 for u in others):
+            return False
+        if self.level[source] != level or layout_of(old, writable=True) is None or old.dtype != new.dtype or old.shape != new.shape:
             return False
         self.level[node] = level
         self.updates.append((target, source))
@@ -197,7 +204,7 @@ class _Compiler:
         """Our step for these nodes; PyTorch's where it cannot be built, which is a fault of ours, and said once."""
         try:
             return self._ours(nodes)
-        except (NotImplementedError, TilewrightError) as e:
+        except Exception as e:
             if not isinstance(e, NotImplementedError):
                 warnings.warn(f"{self.name}: PyTorch computes {len(nodes)} nodes, since Tilewright failed to build them: {e}", stacklevel=2)
                 log.debug("%s: %s", self.name, "".join(traceback.format_exception(e)))
@@ -237,7 +244,7 @@ class _Compiler:
             for node in [*(a for n in step.nodes for a in n.all_input_nodes), *step.nodes]:
                 last[node] = i
         for node, i in last.items():
-            if node.op in CALLS and node not in kept:
+            if node.op in (*CALLS, "placeholder") and node not in kept:
                 steps[i].dead.append(node)
 
 
@@ -293,36 +300,67 @@ def _bound(step: GraphStep) -> Callable[[dict[fx.Node, Any]], None]:
         if place.kind == "fresh":
             by_fresh.setdefault(place.at, layout)
     count = len(step.function.fresh)
+    given = dict(step.inputs)
     spare = {p.at: node for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "fresh"}
-    layouts = [by_fresh.get(i) for i in range(count)]
+    layouts = [by_fresh.get(i) or given[spare[i]] for i in range(count)]
+    plain = [(node, place.at) for (node, _), place in zip(step.outputs, results, strict=True)]
     shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
     inputs, outputs, aliases, dead = step.inputs, step.outputs, step.aliases, step.dead
+    changed = set(step.updates)
+    places = [(node, p.at) for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "given"]
 
     def run(known: dict[fx.Node, Any]) -> None:
         arrays = [_in_layout(known[node], layout) for node, layout in inputs]
-        fresh = [torch.empty_like(known[spare[i]]) if layout is None else layout.empty() for i, layout in enumerate(layouts)]
+        fresh = [layout.empty() for layout in layouts]
         call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh])
-        taken: set[int] = set()
-        for (node, layout), place in zip(outputs, results, strict=True):
-            array = fresh[place.at] if place.kind == "fresh" else arrays[place.at]
-            if shared and (place.kind != "fresh" or place.at in taken):
-                array = layout.empty().copy_(array.as_strided(layout.shape, layout.strides))
-            taken.add(place.at)
-            known[node] = array
+        if not shared:
+            for node, at in plain:
+                known[node] = fresh[at]
+        else:
+            _shared(known, arrays, fresh)
         for i, node in spare.items():
-            known[node].copy_(fresh[i])
+            known[node].copy_(fresh[i].as_strided(given[node].shape, given[node].strides))
+        for node, i in places:
+            if arrays[i] is not known[node]:  # it did not lie as it did when the graph was compiled
+                known[node].copy_(arrays[i])
         for node, old in aliases:
             known[node] = known[old]
         for node in dead:
             known.pop(node, None)
 
+    def _shared(known: dict[fx.Node, Any], arrays: list[torch.Tensor], fresh: list[torch.Tensor]) -> None:
+        """Results of which several are one array, or an argument. Who may be changed apart from the others gets a copy."""
+        taken: dict[int, fx.Node] = {}
+        for (node, layout), place in zip(outputs, results, strict=True):
+            array = fresh[place.at] if place.kind == "fresh" else arrays[place.at].detach()
+            view = array if place.kind == "fresh" and place.at not in taken else array.as_strided(layout.shape, layout.strides)
+            if place.kind == "fresh":
+                first = taken.setdefault(place.at, node)
+                apart = first is not node and origin(first) is not origin(node)
+            else:
+                apart = inputs[place.at][0] in changed
+            known[node] = layout.empty().copy_(view) if apart else view
+
     return run
+
+
+ALIASES = {torch.ops.aten.alias.default, torch.ops.aten.detach.default}
+"""Operators whose result is their operand."""
+
+
+def origin(node: fx.Node) -> fx.Node:
+    """The node whose result this one stands for."""
+    while node.target in ALIASES and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
 
 
 def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
     """The array itself where it lies as it was when the graph was compiled, else a copy that does."""
+    if array.is_neg():
+        array = array.resolve_neg()
     if array.stride() == layout.strides or (layout.plain and array.is_contiguous()):
-        return array.detach() if array.requires_grad else array
+        return array
     if (
         tuple(array.shape) == layout.shape
         and (found := layout_of(array)) is not None

@@ -157,6 +157,87 @@ def test_inputs_that_change_are_seen_by_the_caller() -> None:
         close(a, b)
 
 
+def _transposed(c: Any, x: Any) -> Any:
+    c.add_(x.flip(0))
+    return c.mT * 1
+
+
+def _read_by_pytorch_before(s: Any) -> Any:
+    y = torch.special.i0(s) + s
+    s += 1
+    return y
+
+
+def _seen_through_a_view(x: Any) -> Any:
+    w = torch.as_strided(x, (3,), (1,), 1)
+    u = torch.special.i1(w * 0) + w
+    x.add_(1)
+    return u
+
+
+def _bits_of_what_changes(x: Any) -> Any:
+    v = x.view(torch.int32)
+    x.copy_(x + v.flip(0))
+    return x * 1
+
+
+def _drawn_in_order(x: Any) -> Any:
+    a = torch.rand(3)
+    return a, torch.rand_like(torch.special.i1(a + x) + 1), torch.rand(3)
+
+
+MASK = torch.ones(5, 5).bool()
+MASK[2] = False
+TRAPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+    "a result and an update are one array in two orders": (_transposed, lambda: (torch.zeros(3, 4), torch.arange(12.0).view(3, 4))),
+    "an update after PyTorch's reader": (_read_by_pytorch_before, lambda: (torch.zeros(3),)),
+    "an update of a slice with gaps": (_read_by_pytorch_before, lambda: (torch.ones(4, 6)[:, ::2],)),
+    "a view by PyTorch of what changes": (_seen_through_a_view, lambda: (torch.arange(5.0),)),
+    "a view of another type": (_bits_of_what_changes, lambda: (torch.arange(4096.0),)),
+    "negative bits": (lambda c: c.conj().imag + 0.5, lambda: (torch.ones(2, dtype=torch.complex64) * 1j,)),
+    "hidden rows": (
+        lambda q: F.scaled_dot_product_attention(q, q, q, attn_mask=MASK),
+        lambda: (torch.arange(80.0).reshape(1, 2, 5, 8) / 80,),
+    ),
+    "an eps below half precision": (lambda x: F.layer_norm(x, (4,), eps=1e-12), lambda: (torch.zeros(2, 4).half(),)),
+    "numbers keep their digits": (lambda x: (x * 1e5, x / 1e6, F.leaky_relu(-x, 1e-8)), lambda: (torch.tensor([1e-3, 1e-2]).half(),)),
+    "infinite windows": (
+        lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True)[1],
+        lambda: (torch.full((1, 1, 4, 4), float("-inf")),),
+    ),
+    "random numbers": (_drawn_in_order, lambda: (torch.ones(3),)),
+    "the sign of NaN": (lambda x: x.sign(), lambda: (torch.tensor([float("nan"), 1.0, -2.0]),)),
+    "infinity as a whole number": (lambda x: torch.full((2,), float("inf")).long() + x, lambda: (torch.tensor([1, 2]),)),
+    "negative whole powers": (lambda x, y: x**y, lambda: (torch.tensor([1, 2]), torch.tensor([-1, 2]))),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps(name: str) -> None:
+    """Programs that were once silently wrong; what they change is compared too."""
+    f, make = TRAPS[name]
+    mine, theirs = make(), make()
+    torch.manual_seed(1)
+    ours = compiled(f)(*mine)
+    torch.manual_seed(1)
+    expected = f(*theirs)
+    torch.testing.assert_close((ours, *mine), (expected, *theirs), rtol=2e-3, atol=1e-5, equal_nan=True)
+
+
+def test_gradients_of_hidden_rows_are_numbers() -> None:
+    def f(q: Any) -> Any:
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=MASK).square().sum()
+
+    q = (torch.arange(80.0).reshape(1, 2, 5, 8) / 80).requires_grad_()
+    close(torch.autograd.grad(compiled(f)(q), q)[0], torch.autograd.grad(f(q), q)[0])
+
+
+@pytest.mark.parametrize("f", [lambda x, i: F.embedding(i, x[:, None]), lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i)])
+def test_a_negative_index_is_outside_where_pytorch_says_so(f: Any) -> None:
+    with pytest.raises(Exception, match=r"out of range|OutOfRange"):
+        compiled(f)(torch.arange(3.0), torch.tensor([-1]))
+
+
 def test_dropout_keeps_the_share_that_it_should() -> None:
     layer = nn.Dropout(0.25)
     y = compiled(layer)(torch.ones(100, 100))

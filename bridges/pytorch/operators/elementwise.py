@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator as python_operator
 from collections.abc import Callable
 from typing import Any
 
 from .... import xp
 from ....tensor import Tensor
-from .table import OPERATORS, as_result, common_type, operator, overload, refuse, wanted
+from .table import OPERATORS, as_result, common_type, operands, operator, overload, refuse, wanted, wide
 
 UNARY = [
     "exp",
@@ -87,7 +88,7 @@ def _unary(name: str) -> Callable[[Any, Tensor], Any]:
 
 
 def _whole(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return lambda out, a, b: f(as_tensor(as_result(a, out), out), as_result(b, out))
+    return lambda out, a, b: f(*operands(out, a, b))
 
 
 def _compared(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -130,7 +131,7 @@ _fill_table()
 @operator("add.Tensor", "add.Scalar")
 def add(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
     """a + alpha · b."""
-    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+    a, b = operands(out, a, b) if alpha in (0, 1, True, False) else operands(out, wide(a), b, alpha)[:2]
     if wanted(out) == "bool":
         return a | b if alpha else a
     return a + (b if alpha == 1 else b * alpha)
@@ -139,7 +140,7 @@ def add(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
 @operator("sub.Tensor", "sub.Scalar")
 def sub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
     """a − alpha · b."""
-    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+    a, b = operands(out, a, b) if alpha == 1 else operands(out, wide(a), b, alpha)[:2]
     return a - (b if alpha == 1 else b * alpha)
 
 
@@ -153,8 +154,8 @@ def rsub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
 def div_mode(out: Any, /, a: Any, b: Any, rounding_mode: str | None = None) -> Any:
     """a / b, rounded down or towards zero."""
     if rounding_mode is None:
-        return as_result(a, out) / as_result(b, out)
-    a, b = as_tensor(as_result(a, out), out), as_result(b, out)
+        return python_operator.truediv(*operands(out, a, b))
+    a, b = operands(out, a, b)
     if rounding_mode == "floor":
         return a // b
     if a.dtype.is_float:
@@ -166,7 +167,16 @@ def div_mode(out: Any, /, a: Any, b: Any, rounding_mode: str | None = None) -> A
 @operator("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def pow(out: Any, /, a: Any, b: Any) -> Any:
     """a to the power of b."""
-    return as_tensor(as_result(a, out), out) ** (as_result(b, out) if isinstance(b, Tensor) else b)
+    if isinstance(b, Tensor) and not wanted(out).startswith(("float", "bfloat")):
+        refuse("a whole number to the power of data, which may be negative")
+    a, b = operands(out, a, b)
+    return a**b
+
+
+@operator("sign", "sgn")
+def sign(out: Any, /, x: Tensor) -> Any:
+    """−1, 0 or 1; 0 for NaN."""
+    return xp.where(x.isnan(), xp.zeros((), dtype=wanted(out)), x.sign()) if x.dtype.is_float else x.sign()
 
 
 @operator("neg")
@@ -232,7 +242,7 @@ def hardswish(out: Any, /, x: Tensor) -> Any:
 @operator("hardsigmoid")
 def hardsigmoid(out: Any, /, x: Tensor) -> Any:
     """clip(x + 3, 0, 6) / 6."""
-    return (x + 3.0).clip(0.0, 6.0) / 6.0
+    return (wide(x) + 3.0).clip(0.0, 6.0) / 6.0
 
 
 @operator("hardtanh")
@@ -250,18 +260,21 @@ def gelu(out: Any, /, x: Tensor, approximate: str = "none") -> Any:
 @operator("leaky_relu")
 def leaky_relu(out: Any, /, x: Tensor, negative_slope: float = 0.01) -> Any:
     """x, or a part of it below 0."""
+    x = wide(x)
     return xp.where(x > 0, x, x * negative_slope)
 
 
 @operator("elu")
 def elu(out: Any, /, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     """Scaled x, and alpha · (exp(x) − 1) below 0."""
+    x = wide(x)
     return xp.where(x > 0, x * scale, (x * input_scale).minimum(0.0).expm1() * (alpha * scale))
 
 
 @operator("softplus")
 def softplus(out: Any, /, x: Tensor, beta: float = 1, threshold: float = 20) -> Any:
     """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above the threshold."""
+    x = wide(x)
     soft = x.softplus() if beta == 1 else (x * beta).softplus() / beta
     return xp.where(x * beta > threshold, x, soft)
 
@@ -303,13 +316,15 @@ def masked_fill(out: Any, /, x: Tensor, mask: Tensor, fill: Any) -> Any:
 @operator("addcmul")
 def addcmul(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
     """x + value · a · b."""
-    return as_result(x, out) + as_result(a, out) * as_result(b, out) * value
+    x, a, b = (wide(as_result(v, out)) for v in (x, a, b))
+    return x + a * b * value
 
 
 @operator("addcdiv")
 def addcdiv(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
     """x + value · a / b."""
-    return as_result(x, out) + as_result(a, out) / as_result(b, out) * value
+    x, a, b = (wide(as_result(v, out)) for v in (x, a, b))
+    return x + a / b * value
 
 
 @operator("prims.fma")
@@ -321,6 +336,7 @@ def fma(out: Any, /, a: Tensor, b: Tensor, c: Tensor) -> Any:
 @operator("lerp.Scalar", "lerp.Tensor")
 def lerp(out: Any, /, a: Tensor, b: Tensor, weight: Any) -> Any:
     """From a to b."""
+    a, b, weight = wide(a), wide(b), wide(weight)
     near = a + weight * (b - a)
     far = b - (b - a) * (1 - weight)
     if isinstance(weight, Tensor):

@@ -6,7 +6,7 @@ from typing import Any
 
 from .... import xp
 from ....tensor import Tensor, nn
-from .table import as_result, operator, wanted
+from .table import as_result, operator, wanted, wide
 
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -18,16 +18,16 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 def layer_norm(out: Any, /, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """Rows with mean 0 and variance 1, then scaled; the means and the reciprocal deviations."""
     over = tuple(range(x.ndim - len(shape), x.ndim))
-    wide = x.astype(wanted(out[1]))
-    mean = wide.mean(axis=over, keepdims=True)
-    rstd = (wide.var(axis=over, keepdims=True) + eps).rsqrt()
-    return as_result(_scaled((wide - mean) * rstd, weight, bias), out[0]), mean, rstd
+    x = wide(x.astype(wanted(out[1])))
+    mean = x.mean(axis=over, keepdims=True)
+    rstd = (x.var(axis=over, keepdims=True) + eps).rsqrt()
+    return as_result(_scaled((x - mean) * rstd, weight, bias), out[0]), mean, rstd
 
 
 @operator("native_group_norm")
 def group_norm(out: Any, /, x: Tensor, weight: Any, bias: Any, n: int, channels: int, inner: int, groups: int, eps: float) -> Any:
     """The same for groups of channels."""
-    rows = x.astype(wanted(out[1])).reshape((n, groups, -1))
+    rows = wide(x.astype(wanted(out[1]))).reshape((n, groups, -1))
     mean, rstd = rows.mean(axis=-1, keepdims=True), (rows.var(axis=-1, keepdims=True) + eps).rsqrt()
     by_channel = (1, channels, *(1,) * (x.ndim - 2))
     scale, shift = (None if v is None else v.reshape(by_channel) for v in (weight, bias))
@@ -36,6 +36,7 @@ def group_norm(out: Any, /, x: Tensor, weight: Any, bias: Any, n: int, channels:
 
 
 def _with_statistics(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x = wide(x)
     mean, var = nn.batch_statistics(x)
     by_channel = (1, x.shape[1], *(1,) * (x.ndim - 2))
     rstd = (var + eps).rsqrt()
@@ -44,6 +45,7 @@ def _with_statistics(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Ten
 
 
 def _with_running(x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+    x, mean, var = wide(x), wide(mean), wide(var)
     by_channel = (1, x.shape[1], *(1,) * (x.ndim - 2))
     normal = (x - mean.reshape(by_channel)) * (var.reshape(by_channel) + eps).rsqrt()
     return _scaled(normal, *(None if v is None else v.reshape(by_channel) for v in (weight, bias)))
@@ -66,6 +68,7 @@ def batch_norm(
     y, m, rstd, v = _with_statistics(x, weight, bias, eps)
     count = x.size // x.shape[1]
     unbiased = v * (count / (count - 1)) if count > 1 else v
+    mean, var = wide(mean), wide(var)
     return as_result(y, out[0]), m, rstd, mean * (1 - momentum) + m * momentum, var * (1 - momentum) + unbiased * momentum
 
 

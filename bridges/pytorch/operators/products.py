@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from .... import xp
 from ....tensor import Tensor, nn, vjp
 from ....tensor.ops.convolution import layout, windows
-from .table import as_result, operator, refuse, spread
+from .table import as_result, operator, refuse, spread, wide
 
 
 @operator("mm", "bmm", "mv", "matmul")
@@ -26,7 +28,7 @@ def dot(out: Any, /, a: Tensor, b: Tensor) -> Any:
 @operator("addmm", "baddbmm", "addmv")
 def addmm(out: Any, /, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta · c + alpha · a @ b; c is not read where beta is 0."""
-    product = a @ b if alpha == 1 else (a @ b) * alpha
+    product = a @ b if alpha == 1 else wide(a @ b) * alpha
     return product if beta == 0 else product + (c if beta == 1 else c * beta)
 
 
@@ -103,8 +105,10 @@ def max_pool_with_indices(
     """Maxima of windows, and where in the last axes, taken as one, each lies."""
     n = max(len(spread(kernel, 1)), 2)
     sizes = _pool_sizes(x, spread(kernel, n), stride, padding, dilation, ceil_mode)
-    least = -math.inf if x.dtype.is_float else refuse("places of the maxima of integers")
-    places = _windows(x, sizes, least).argmax(axis=-1)
+    if not x.dtype.is_float:
+        refuse("places of the maxima of integers")
+    above = x if not any(p != (0, 0) for p in sizes[3]) else x.maximum(float(torch.finfo(out[0].dtype).min))  # the padding is below
+    places = _windows(above, sizes, -math.inf).argmax(axis=-1)
     inner = x.shape[x.ndim - n :]
     flat: Any = xp.zeros((), dtype="int64")
     for axis in range(n):
@@ -184,6 +188,14 @@ def _scores(q: Tensor, k: Tensor, is_causal: bool, attn_mask: Any, scale: float 
     return scores
 
 
+def _weights(scores: Tensor, masked: bool) -> Any:
+    """softmax(scores); 0 in rows of which a mask hides everything."""
+    if not masked:
+        return scores.softmax(-1)
+    hidden = scores.max(axis=-1, keepdims=True) == -math.inf
+    return xp.where(hidden, 0.0, xp.where(hidden, 0.0, scores).softmax(-1))
+
+
 @operator("_scaled_dot_product_flash_attention_for_cpu")
 def attention(
     out: Any, /, q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
@@ -193,7 +205,7 @@ def attention(
     if dropout_p:
         refuse("attention with dropout")
     scores = _scores(q, k, is_causal, attn_mask, scale)
-    return as_result(scores.softmax(-1) @ v, out[0]), as_result(scores, out[1]).logsumexp(axis=-1)
+    return as_result(_weights(scores, attn_mask is not None) @ v, out[0]), as_result(scores, out[1]).logsumexp(axis=-1)
 
 
 @operator("_scaled_dot_product_flash_attention_for_cpu_backward")
@@ -204,4 +216,4 @@ def attention_backward(
     """The gradients of queries, keys and values; the weights are computed again."""
     if dropout_p:
         refuse("attention with dropout")
-    return vjp(lambda q, k, v: _scores(q, k, is_causal, attn_mask, scale).softmax(-1) @ v, q, k, v)[1](grad)
+    return vjp(lambda q, k, v: _weights(_scores(q, k, is_causal, attn_mask, scale), attn_mask is not None) @ v, q, k, v)[1](grad)

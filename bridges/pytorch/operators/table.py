@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .... import xp
 from ....tensor import Tensor
 from ..dtypes import name_of, torch_dtype
 
@@ -42,6 +43,26 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
 def wanted(out: Any) -> Any:
     """The name of the type that a result has."""
     return name_of(out.dtype)
+
+
+HALVES = ("float16", "bfloat16")
+
+
+def wide(x: Any) -> Any:
+    """A tensor of 16-bit floats in float32, in which PyTorch computes with it; others as they are. (Results are rounded by who stores them.)"""
+    return x.astype("float32") if isinstance(x, Tensor) and x.dtype.name in HALVES else x
+
+
+def operands(out: Any, *values: Any) -> list[Any]:
+    """Operands in the type of the result. Beside a number, 16-bit floats are float32, since a number keeps its digits; the first operand
+    is a tensor in any case."""
+    kind = wanted(out)
+    if kind in HALVES and not all(isinstance(x, Tensor) for x in values):
+        kind = "float32"
+    found = [x.astype(kind) if isinstance(x, Tensor) else x for x in values]
+    if not isinstance(found[0], Tensor):
+        found[0] = xp.full((), found[0], dtype=kind)
+    return found
 
 
 def as_result(x: Any, out: Any) -> Any:
