@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 
 from tilewright import cache
@@ -52,7 +53,8 @@ def stored(path: Path) -> dict[str, Row]:
     finally:
         for tail in TAILS:
             Path(f"{copy}{tail}").unlink(missing_ok=True)
-    return {r[0]: Row(**dict(zip(COLUMNS, [*r[1:]], strict=True)) | {"verified": bool(r[1 + COLUMNS.index("verified")])}) for r in found}
+    own = [f.name for f in fields(Row)]
+    return {r[0]: Row(**dict(zip(own, [*r[1:]], strict=True)) | {"verified": bool(r[1 + COLUMNS.index("verified")])}) for r in found}
 
 
 def moved(path: Path) -> list[Path]:

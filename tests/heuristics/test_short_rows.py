@@ -26,7 +26,7 @@ TARGET = targets.named("avx2")
     [
         ("expert_gates", "Un16 Re16"),  # lanes over the rows, all of a row in registers
         ("dct_quantise", "Uv8 Uw4 Rl8 Rk8"),
-        ("tones", "Ore|k PHre.n! Oim|k PHim.n!"),  # both tables of waves before both sums
+        ("tones", "Wre/operands:k PHre.n! Wim/operands:k PHim.n!"),  # both tables of waves before both sums
         ("gradient_noise", "Uw64"),  # scattered reads, but much arithmetic
     ],
 )
