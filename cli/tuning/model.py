@@ -22,6 +22,11 @@ SHOWN = 20
 
 def run(args: Namespace) -> int:
     """Tune the model in a process of its own, and show what happens."""
+    from ... import cache
+
+    if args.cache is not None:
+        with cache.open(args.cache) as store:
+            store.ensure_writable()  # a file that is no cache is said at once
     if find_spec("torch") is None:
         raise UsageError("tune model needs PyTorch: pip install 'tilewright[torch]'")
     if not is_path(args.model):
