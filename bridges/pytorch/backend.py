@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+from ...devices import get
 from ...ir.errors import UsageError
 from ...tensor.capture.jit_options import JitOptions
 from .graph import GraphProgram, compile_graph, runner
@@ -76,6 +77,7 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
     if unknown:
         raise UsageError(f"torch.compile(backend='tilewright', options={{{unknown[0]!r}: …}}): known are {', '.join(OPTIONS)}")
     options = JitOptions(**({"threads": threads()} | dict(settings)))
+    get("cpu").check_threads(options.threads or 1)
 
     def compiler(kind: str) -> Callable[..., Any]:
         return lambda gm, inputs: compiled_graph(gm, f"graph {next(_names)}", kind, options)
@@ -93,8 +95,6 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
 
 def threads() -> int:
     """As many as PyTorch uses, if the device has them."""
-    from ...devices import get
-
     wanted: int = torch.get_num_threads()
     return max(1, min(wanted, get("cpu").threads))
 

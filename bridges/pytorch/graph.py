@@ -14,6 +14,7 @@ import torch
 import torch.fx as fx
 from torch.utils._pytree import tree_leaves
 
+from ...ir.errors import CacheError, CacheMiss, DeviceError
 from ...log import logger
 from ...tensor import Tensor
 from ...tensor.capture.addressed import AddressedFunction, GraphRecorder
@@ -201,9 +202,12 @@ class _Compiler:
         return [self._built(by_level[n]) if n % 2 == 0 else GraphStep(by_level[n]) for n in sorted(by_level)]
 
     def _built(self, nodes: list[fx.Node]) -> GraphStep:
-        """Our step for these nodes; PyTorch's where it cannot be built, which is a fault of ours, and said once."""
+        """Our step for these nodes; PyTorch's where it cannot be built, which is a fault of ours, and said once. What the user has to know,
+        such as a schedule that `tune="require"` misses, is raised."""
         try:
             return self._ours(nodes)
+        except (CacheError, CacheMiss, DeviceError):
+            raise
         except Exception as e:
             if not isinstance(e, NotImplementedError):
                 warnings.warn(f"{self.name}: PyTorch computes {len(nodes)} nodes, since Tilewright failed to build them: {e}", stacklevel=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -300,6 +301,8 @@ def test_a_failing_operator_is_said_once_and_right(monkeypatch: pytest.MonkeyPat
 def test_an_option_that_nobody_knows() -> None:
     with pytest.raises(Exception, match="known are threads, tune") as e:
         compiled(lambda x: x + 1, options={"thread": 1})(torch.ones(3))
+    with pytest.raises(Exception, match="threads"):
+        compiled(lambda x: x + 2, options={"threads": 100_000})(torch.ones(3))
     assert "UsageError" in repr(e.value) or isinstance(e.value, UsageError)
 
 
@@ -382,6 +385,20 @@ def test_tune_model(tmp_path: Path, known_limits: Path, monkeypatch: pytest.Monk
     ):
         assert main(["model", name]) == 2
         assert error in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_schedule_that_is_required_and_missing_is_an_error() -> None:
+    with pytest.raises(Exception, match="were not tuned"):
+        compiled(nn.Linear(6, 7), options={"tune": "require"})(torch.ones(2, 6))
+
+
+def test_the_page_runs(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/pytorch.md").read_text(), re.M | re.S):
+        exec(compile(block, "docs/pytorch.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "matmul+add+gelu" in shown and "ms a call" in shown and shown.endswith("None\n")
 
 
 def test_the_public_name_and_the_entry_point() -> None:
