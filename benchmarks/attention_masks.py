@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import starts
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form import canonical, normalise
@@ -34,10 +34,10 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=1)
     args = p.parse_args()
     made: dict[str, Kernel] = {
-        "named": kernels.make("attention", SHAPE, "float32"),
+        "named": named_kernels.make("attention", SHAPE, "float32"),
         "plain": plain(**SHAPE),
         "bare": plain(**SHAPE, finite=False),
-        "full": kernels.make("attention_full", SHAPE, "float32"),
+        "full": named_kernels.make("attention_full", SHAPE, "float32"),
     }
     times: dict[str, list[float]] = {n: [] for n in made}
     measurers = {n: Measurer(normalise(k), "cpu", args.threads, deadline_s=30) for n, k in made.items()}

@@ -48,12 +48,12 @@ def ours() -> None:
     import numpy as np
     import tilewright
     from cpu_player import burst
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.measure.inputs import generate
 
     job = json.loads(sys.stdin.readline())
     folder, how = Path(job["folder"]), {"shape": job["shape"], "dtype": job["dtype"], "threads": job["threads"]}
-    kernel = kernels.make(job["kernel"], job["shape"], job["dtype"])
+    kernel = named_kernels.make(job["kernel"], job["shape"], job["dtype"])
     inputs = []
     for a in generate(kernel, {}, 0).values():
         inputs.append(tilewright.empty(a.shape, a.dtype))
@@ -87,10 +87,10 @@ def ours() -> None:
 def put_inputs(case: Case, folder: Path) -> list[str]:
     """Write the inputs where rivals find them; their names."""
     import numpy as np
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.measure.inputs import generate
 
-    arrays = generate(kernels.make(case.kernel, case.shape, case.dtype), {}, 0)
+    arrays = generate(named_kernels.make(case.kernel, case.shape, case.dtype), {}, 0)
     for name, a in arrays.items():
         np.save(folder / f"{name}.npy", a.astype(np.float32) if a.dtype.name == "bfloat16" else a)
     return list(arrays)
@@ -178,13 +178,13 @@ def play(players: dict[str, Player], args: argparse.Namespace, start: bool) -> l
 
 def figures(case: Case, threads: int, rounds: list[dict[str, float]], limits: list[Any]) -> dict[str, Any]:
     """Times, ratios and shares of the roofline."""
-    from tilewright import devices, kernels
+    from tilewright import devices, named_kernels
     from tilewright.ir.cost import cost
     from tilewright.measure.roofline import roofline
 
     ms = {n: statistics.median(r[n] for r in rounds) * 1e3 for n in rounds[0]}
     ratios = {n: [r[n] / r["ours"] for r in rounds] for n in rounds[0] if n != "ours"}
-    kernel = kernels.make(case.kernel, case.shape, case.dtype)
+    kernel = named_kernels.make(case.kernel, case.shape, case.dtype)
     c = cost(kernel)
     best = min((n for n in ratios if n != "start"), key=lambda n: ms[n], default=None)
     known = limits or [found for found in [devices.get("cpu").limits()] if found is not None]

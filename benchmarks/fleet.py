@@ -108,7 +108,7 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     """The same for searches that only wait: what the fleet itself costs, whatever else the cores are wanted for. Scheduler, workers and
     client are in this process, and talk over TLS."""
     from distributed.utils import LoopRunner
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.cache import Cache
     from tilewright.fleet import dask_setup as settings
     from tilewright.fleet import engine as jobs
@@ -127,7 +127,9 @@ def dispatch(entries: int, seconds: float) -> dict[str, Any]:
     settings.apply()
     place, rate = Place("here", threads=1), {}
     shapes = [{"m": 8 * (i + 1), "n": 8} for i in range(entries)]
-    wanted = Manifest("m", (place,), tuple(Entry("add", s, "float32", place, 1, made=kernels.make("add", s, "float32")) for s in shapes))
+    wanted = Manifest(
+        "m", (place,), tuple(Entry("add", s, "float32", place, 1, made=named_kernels.make("add", s, "float32")) for s in shapes)
+    )
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as t, Cache.open(Path(t) / "c.db") as cache:
             tls.make(Path(t))
@@ -223,7 +225,7 @@ def overlaps(cache: Path) -> int:
 
 def beside(plain: list[dict[str, Any]], fleeted: list[dict[str, Any]]) -> dict[str, Any]:
     """Time of the fleet's winner over that of the plain run's, in pairs, with half its confidence interval."""
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.ir.normal_form import normalise
     from tilewright.measure import Measurement, Measurer
     from tilewright.opts import parse
@@ -231,7 +233,7 @@ def beside(plain: list[dict[str, Any]], fleeted: list[dict[str, Any]]) -> dict[s
     out = {}
     for a, b in zip(plain, fleeted):
         assert (a["status"], b["status"]) == ("tuned", "tuned"), (a, b)
-        kernel = normalise(kernels.make(a["kernel"], a["shape"], a["dtype"]))
+        kernel = normalise(named_kernels.make(a["kernel"], a["shape"], a["dtype"]))
         lists = [parse(x["result"]["opts"]) for x in (b, a)]
         if lists[0] == lists[1]:
             out[a["kernel"]] = {"ratio": 1.0, "noise": 0.0, "same": True}

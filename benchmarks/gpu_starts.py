@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tilewright import heuristics, kernels, targets
+from tilewright import heuristics, named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir.errors import BuildError, TilewrightError
 from tilewright.ir.kernel import Kernel
@@ -37,7 +37,7 @@ def main() -> int:
     """Exit status 1 where a start schedule is none."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--target", default="sm_80,sm_89,sm_90a")
-    p.add_argument("--kernel", default=",".join(kernels.NAMES))
+    p.add_argument("--kernel", default=",".join(named_kernels.NAMES))
     p.add_argument("--dtype", default="float32", help="several with commas; kernels that do not take one are left out")
     p.add_argument("--first", type=int, default=1 << 10, help="start schedules of each")
     p.add_argument("--each", action="store_true", help="a line for each seed")
@@ -46,7 +46,7 @@ def main() -> int:
     for dtype in args.dtype.split(","):
         for name in args.kernel.split(","):
             try:
-                kernel = normalise(kernels.make(name, dtype=dtype))
+                kernel = normalise(named_kernels.make(name, dtype=dtype))
             except TilewrightError:
                 continue
             for where in args.target.split(","):

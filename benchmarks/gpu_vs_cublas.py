@@ -41,12 +41,12 @@ from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form import normalise
-from tilewright.kernels import get as kernel_def
-from tilewright.kernels import make
 from tilewright.measure import Measurement, Measurer
 from tilewright.measure.checking.verify import reference_kernel
 from tilewright.measure.inputs import generate
 from tilewright.measure.rival.versus import Rivalry, against_library, check
+from tilewright.named_kernels import get as kernel_def
+from tilewright.named_kernels import make
 from tilewright.opts import short
 from tilewright.plan import compile
 from tilewright.plan.copying_executable import Copying

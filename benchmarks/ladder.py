@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parts.ladder_steps import COMPUTED, STORIES, Step, Story
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.heuristics import starts
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form import normalise
@@ -41,7 +41,7 @@ def schedules(story: Story, threads: int, budget: str, steps: Sequence[Step]) ->
     out: list[tuple[Any, ...]] = []
     for s in steps:
         if s.title == "start":
-            out.append(starts(normalise(kernels.make(story.kernel, story.shape, "float32")), device.target, threads)[0])
+            out.append(starts(normalise(named_kernels.make(story.kernel, story.shape, "float32")), device.target, threads)[0])
         elif s.title == "tuned":
             with tempfile.TemporaryDirectory() as folder:
                 found = tune(
@@ -57,7 +57,7 @@ def climb(story: Story, threads: int, rounds: int, budget: str, numbers: Sequenc
     """One row a step: measured in turns in one run."""
     steps = [s for i, s in enumerate(story.steps, 1) if not numbers or i in numbers]
     lists = schedules(story, threads, budget, steps)
-    kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
+    kernel = normalise(named_kernels.make(story.kernel, story.shape, "float32"))
     device = devices.get("cpu")
     limits, flops = device.limits(), cost(kernel).flops
     roof = roofline(kernel, limits, threads, target=device.target) if limits else None

@@ -13,7 +13,7 @@ import json
 import random
 import time
 
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
@@ -43,11 +43,11 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--schedules", type=int, default=20)
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--kernel", nargs="*", default=list(kernels.NAMES))
+    p.add_argument("--kernel", nargs="*", default=list(named_kernels.NAMES))
     args = p.parse_args()
     rng, target, everything = random.Random(args.seed), targets.host(), []
     for name in args.kernel:
-        kernel = normalise(kernels.make(name, None, None))
+        kernel = normalise(named_kernels.make(name, None, None))
         times = []
         for opts in schedules(kernel, target, args.schedules, rng):
             scheduled = apply(kernel, opts, target)

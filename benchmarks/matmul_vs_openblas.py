@@ -46,7 +46,7 @@ def one(shape_text: str, threads: int, budget: str, rounds: int) -> dict[str, An
     """Tune and compare in this process, whose OpenBLAS has `threads` threads."""
     import numpy as np
     import tilewright
-    from tilewright.kernels import parse_shape
+    from tilewright.named_kernels import parse_shape
 
     shape = parse_shape(shape_text)
     m, n, k = shape["m"], shape["n"], shape["k"]

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir.cost import cost
 from tilewright.ir.normal_form import normalise
 from tilewright.measure import Measurement, Measurer
@@ -61,7 +61,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for device in (args.device, "cpu"):
                 found[device] = tune(name, shape=shape, dtype="float32", device=device, budget=args.budget, cache=Path(folder) / "cache.db")
-        kernel = kernels.make(name, shape, "float32")
+        kernel = named_kernels.make(name, shape, "float32")
         times: dict[str, list[float]] = {args.device: [], "cpu": []}
         with Measurer(normalise(kernel), args.device) as a, Measurer(normalise(kernel), "cpu") as b:
             pair = {args.device: (a, built(a, found[args.device].opts)), "cpu": (b, built(b, found["cpu"].opts))}

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir.normal_form import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.search import Result, tune
@@ -23,7 +23,7 @@ CASES: dict[str, dict[str, int]] = {"matmul": {"m": 1024, "n": 1024, "k": 1024},
 
 def duel(kernel: str, shape: dict[str, int], threads: int | None, a: Result, b: Result) -> tuple[float, bool]:
     """(time of a over time of b, whether that differs from 1 by more than the noise)."""
-    with Measurer(normalise(kernels.make(kernel, shape or None, "float32")), "cpu", threads) as m:
+    with Measurer(normalise(named_kernels.make(kernel, shape or None, "float32")), "cpu", threads) as m:
         built: dict[int, Any] = dict(m.build([a.opts, b.opts]))
         for got in built.values():
             if isinstance(got, Measurement):

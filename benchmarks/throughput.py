@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tilewright.kernels import parse_shape
+from tilewright.named_kernels import parse_shape
 from tilewright.search import Result, Silent, tune
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import float32, int32
 from tilewright.ir.functions import exp, log, where
@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 def named_kernel(name: str, **shape: int) -> Callable[[], Kernel]:
     """A named kernel of a shape."""
-    return lambda: kernels.make(name, shape)
+    return lambda: named_kernels.make(name, shape)
 
 
 def chain() -> Kernel:
@@ -124,7 +124,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "GRID": [Example(named_kernel("matmul", m=512, n=512, k=64), [["LOCAL", "m", 8]], [["LOCAL", "m", 8], ["GRID", "grid", {"persist": 2}]], HOPPER)],
     "TC": [
         Example(
-            lambda: normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float16")), [],
+            lambda: normalise(named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float16")), [],
             [["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.f16"}]], HOPPER,
         )
     ],

@@ -26,9 +26,9 @@ from tilewright.ir import OptError
 from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.normal_form import canonical
-from tilewright.kernels import get, make
 from tilewright.lower import lower
 from tilewright.measure import Measurement, Measurer
+from tilewright.named_kernels import get, make
 from tilewright.opts import actions, apply, dumps, nest_lines, parse, short
 from tilewright.plan import key_of, opts_text, resolve
 from tilewright.program.listing import show

@@ -110,12 +110,12 @@ def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) ->
 
 def _file(entry: Entry) -> dict[str, str] | None:
     """A user's kernel file: its text and its digest; None for a kernel that has a name."""
-    from .. import kernels
+    from .. import named_kernels
 
-    if not kernels.is_path(entry.kernel):
+    if not named_kernels.is_path(entry.kernel):
         return None
-    base, _ = kernels.split_name(entry.kernel)
-    path, _ = kernels.split_path(base)
+    base, _ = named_kernels.split_name(entry.kernel)
+    path, _ = named_kernels.split_path(base)
     try:
         raw = Path(path).read_bytes()
         if len(raw) > MAX_FILE:
@@ -239,7 +239,7 @@ def _related(job: Mapping[str, Any]) -> list[Row]:
 
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     """The kernel's name here. Raises KernelError where it is not the client's kernel."""
-    from .. import kernels
+    from .. import named_kernels
     from ..ir.normal_form import normalise
     from ..plan.identity import canonical_of
 
@@ -252,7 +252,7 @@ def _kernel(job: Mapping[str, Any], folder: Path) -> str:
         place.write_bytes(raw)
         name = f"{place}{name.removeprefix(file['path'])}"
     try:
-        made = kernels.make(name, job["shape"], job["dtype"] or None)
+        made = named_kernels.make(name, job["shape"], job["dtype"] or None)
     except KernelError as e:
         also = "; a file that travels must not need other files of yours" if file is not None else ""
         raise KernelError(f"{str(e).replace(str(folder) + os.sep, '')}{also}") from None

@@ -230,6 +230,6 @@ def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: DTy
         if shape is not None or dtype is not None:
             raise UsageError("shape and dtype are part of a Kernel object: give them only with a kernel's name")
         return kernel
-    from ..kernels import make
+    from ..named_kernels import make
 
     return make(kernel, shape, dtype)

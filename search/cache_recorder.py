@@ -200,7 +200,7 @@ class CacheRecorder:
 
     def _row(self, m: Measurement, strategy: str, verified: bool, start_s: float | None, more: Mapping[str, Any]) -> Any:
         from ..cache import Row, tool_version
-        from ..kernels import short_name
+        from ..named_kernels import short_name
 
         ok = m.outcome == "ok"
         display = [o.json for o in m.opts]

@@ -54,16 +54,16 @@ class KernelTask:
         objective: str | Sequence[str] = TIME,
     ) -> None:
         """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objectives.objective` reads it."""
-        from .. import devices, kernels
+        from .. import devices, named_kernels
         from ..cache.keys import allowed, policy
         from ..ir.dtypes import dtype as dtype_of
         from ..ir.normal_form import normalise
         from ..plan.identity import canonical_of, key_of
 
         if isinstance(kernel, str):
-            self.kernel = kernels.make(kernel, shape, dtype)
+            self.kernel = named_kernels.make(kernel, shape, dtype)
             self.name = kernel
-            sizes = (shape or {}) if kernels.is_path(kernel) else kernels.get(kernel).complete(shape)
+            sizes = (shape or {}) if named_kernels.is_path(kernel) else named_kernels.get(kernel).complete(shape)
         else:
             self.kernel, self.name = kernel, kernel.name
             sizes = shape or {}
@@ -219,7 +219,7 @@ class KernelTask:
         return {}
 
     def study_of(self, job: Job) -> tuple[str, Mapping[str, Any]]:
-        from ..kernels import short_name
+        from ..named_kernels import short_name
 
         shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
         name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", self.key.hash[:8])))

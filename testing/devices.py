@@ -44,8 +44,8 @@ class DeviceTestCase:
 
     def source(self, device: Device, kernel: str = "add") -> Any:
         """The rendered source of a kernel as it is written."""
-        from ..kernels import get
         from ..lower import lower
+        from ..named_kernels import get
         from ..opts import apply
         from ..renderers import render
 
@@ -94,8 +94,8 @@ class DeviceTestCase:
     def test_kernels_are_right(self, device: Device) -> None:
         """As written, and by their first start schedules: built in other processes, verified on the whole output, and timed."""
         from ..heuristics import quick_starts
-        from ..kernels import get
         from ..measure import Measurement, Measurer
+        from ..named_kernels import get
 
         for name in self.kernels:
             kernel = get(name).kernel(get(name).odd_shape)

@@ -41,7 +41,7 @@ class RendererTestCase:
     @pytest.fixture(params=KERNELS)
     def kernel(self, request: pytest.FixtureRequest) -> Kernel:
         """One of the kernels, at sizes that no vector divides."""
-        from ..kernels import get
+        from ..named_kernels import get
 
         if request.param not in self.kernels:
             pytest.skip("not one of this renderer's kernels")

@@ -47,7 +47,7 @@ class StrategyTestCase:
     @pytest.fixture
     def space(self) -> Space:
         """What is searched: by default a product of matrices on a processor that need not be here, with options and templates."""
-        from ..kernels import make
+        from ..named_kernels import make
         from ..search.space import OptEngine, Space
         from ..targets import named
 

@@ -27,7 +27,7 @@ import tensor_kernels
 from cuda_text import check_cuda, sources
 from random_schedules import NAMES, Case
 from random_schedules import draw as draw_any
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir import KernelError, OptError
@@ -51,7 +51,7 @@ def by_slots(choose: Callable[[int], int]) -> Case:
     name = list(ring_kernels.DRAWN)[choose(len(ring_kernels.DRAWN))]
     shape, opts = ring_kernels.DRAWN[name](choose)
     dtype = "float16" if name.endswith("cores") or choose(3) == 0 else "float32"
-    kernel = kernels.make(name.split()[0], shape, dtype)
+    kernel = named_kernels.make(name.split()[0], shape, dtype)
     return Case(name, dtype, shape, kernel, targets.named(ARCHITECTURES[choose(3)]), opts, {}, seed=choose(1000))
 
 
@@ -61,8 +61,8 @@ def attention(choose: Callable[[int], int]) -> Case:
     dtype, suffix = (("bfloat16", "bf16"), ("float16", "f16"))[choose(2)]
     tile, warps, d = (16, 32)[choose(2)], (1, 2, 4)[choose(3)], (16, 32)[choose(2)]
     given = {"b": 1, "h": 2, "s": (64, 50, 72)[choose(3)], "d": d, "w": 20, "causal": choose(2), "shared": 2}
-    shape = {n: given.get(n, 1) for n in kernels.get(name).shape_names}
-    kernel, row = kernels.make(name, shape, dtype), f"mma.m16n8k16.{suffix}"
+    shape = {n: given.get(n, 1) for n in named_kernels.get(name).shape_names}
+    kernel, row = named_kernels.make(name, shape, dtype), f"mma.m16n8k16.{suffix}"
     opts = [
         opt("TILE", "key", tile), opt("TC", "dot", m="row", n="key@dot", k="d@dot", row=row), opt("TC", "O", m="row", n="d@out", k="key@out", row=row),
         *([opt("LOCAL", "row", warps)] if warps > 1 else []), *(opt("UPCAST", f"key@{x}", tile) for x in ("dot", "score", "max", "p", "sum")),
@@ -78,7 +78,7 @@ def by_warpgroups(choose: Callable[[int], int]) -> Case:
     name = ("matmul", "matmul_nt", "matmul_tn", "matmul_bias_gelu")[choose(4)]
     consumers, columns = 1 + choose(2), (64, 128)[choose(2)]
     shape = {"m": (64, 96, 128, 136)[choose(4)] * consumers, "n": (64, 120, 128)[choose(3)], "k": (128, 192, 328)[choose(3)]}
-    kernel = kernels.make(name, shape, dtype)
+    kernel = named_kernels.make(name, shape, dtype)
     value = next(iter(kernel.values))
     ab = [b.name for b in kernel.inputs if len(b.shape) == 2]
     opts = [

@@ -26,7 +26,7 @@ from fake_gpu import FakeGpu
 from parts import gpu_cublas, gpu_steps
 from parts.gpu_cases import CASES, GOALS, GROUPS
 from parts.gpu_steps import CallFolder, Step, StepRun
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.machine_code import counts
 from tilewright.measure.inputs import generate
@@ -265,7 +265,7 @@ def test_the_benchmark_tunes_and_compares_on_a_gpu_that_is_none() -> None:
 def test_every_case_is_a_kernel() -> None:
     assert set(GOALS) == set(GROUPS) == {c.group for c in CASES} and len({c.name for c in CASES}) == len(CASES)
     for c in CASES:
-        d = kernels.get(c.kernel)
+        d = named_kernels.get(c.kernel)
         assert d.complete(c.shape) == dict(c.shape) and c.dtype in d.dtypes
         assert sum(n.startswith(c.name) for n in (x.name for x in CASES)) == 1
 
@@ -321,7 +321,7 @@ def cublas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cublas_gets_what_it_takes_for_our_product(cublas: None, dtype: str) -> None:
     """Rows are its columns: types, sizes and the order of operands are checked by what comes out."""
     device = FakeGpu()
-    kernel = kernels.make("matmul", {"m": 5, "n": 7, "k": 9}, dtype)
+    kernel = named_kernels.make("matmul", {"m": 5, "n": 7, "k": 9}, dtype)
     built = compile(kernel, (), device)
     ours = device.load(built.obj, built.signature, 1)
     found = gpu_cublas.beside(device, ours, list(generate(kernel, {}, 0).values()), dtype, 3)

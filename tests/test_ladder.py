@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply
@@ -29,14 +29,14 @@ FIXED = [(story, step) for story in ladder_steps.STORIES for step in story.steps
 @pytest.mark.many
 @pytest.mark.parametrize(("story", "step"), FIXED, ids=[f"{a.kernel}-{b.title}" for a, b in FIXED])
 def test_every_step_is_legal_and_renders_for_avx512(story: Any, step: Any) -> None:
-    kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
+    kernel = normalise(named_kernels.make(story.kernel, story.shape, "float32"))
     target = targets.named("cascadelake")
     assert "define void" in render(lower(apply(kernel, step.opts, target)), target).text
 
 
 @pytest.mark.parametrize("story", ladder_steps.STORIES, ids=lambda s: s.kernel)
 def test_steps_are_different_schedules_and_each_adds_to_the_one_before(story: Any) -> None:
-    kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
+    kernel = normalise(named_kernels.make(story.kernel, story.shape, "float32"))
     lists = [s.opts for s in story.steps if s.title not in ladder_steps.COMPUTED]
     assert len({apply(kernel, o, targets.named("cascadelake")).hash for o in lists}) == len(lists)
     assert [s.title for s in story.steps[-2:]] == list(ladder_steps.COMPUTED)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import Kernel, KernelBuilder, erf, exp, float32, int64, sqrt, tanh, where
 from tilewright.ir.node import Node
 
@@ -160,7 +160,7 @@ def optimiser(n: int = 1 << 20) -> Kernel:
 
 
 def _named(name: str, **shape: int) -> Callable[[], Kernel]:
-    return lambda: kernels.make(name, shape or None, None)
+    return lambda: named_kernels.make(name, shape or None, None)
 
 
 def _products() -> dict[str, Callable[[], Kernel]]:
@@ -192,8 +192,8 @@ PULLED: dict[str, Callable[[], Kernel]] = {
 
 _HEADS = {"b": 4, "h": 12, "s": 256, "d": 64}
 NAMED: dict[str, Callable[[], Kernel]] = {
-    **{f"{n}": _named(n) for n in kernels.NAMES},
-    **{f"{n} odd": _named(n, **kernels.get(n).odd_shape) for n in kernels.NAMES},
+    **{f"{n}": _named(n) for n in named_kernels.NAMES},
+    **{f"{n} odd": _named(n, **named_kernels.get(n).odd_shape) for n in named_kernels.NAMES},
     **{f"{n} gpt2": _named(n, **_HEADS) for n in ("attention", "attention_lse", "attention_delta", "attention_dq", "attention_dkv")},
     "matmul gpt2": _named("matmul", m=1024, n=2304, k=768),
     "cross_entropy gpt2": _named("cross_entropy", m=1024, n=50257),

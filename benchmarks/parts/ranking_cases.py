@@ -10,7 +10,7 @@ import runpy
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form import normalise
 from vs_c import cases
@@ -49,8 +49,8 @@ class RankingCase:
             if not file.exists():  # recorded before the file moved
                 file = BENCHMARKS / "parts" / file.name
             return normalise(runpy.run_path(str(file))[self.name](**self.sizes))
-        dtypes = kernels.get(self.name).dtypes
-        return normalise(kernels.make(self.name, self.sizes, "float32" if "float32" in dtypes else None))
+        dtypes = named_kernels.get(self.name).dtypes
+        return normalise(named_kernels.make(self.name, self.sizes, "float32" if "float32" in dtypes else None))
 
 
 def _sizes(text: str) -> dict[str, int]:

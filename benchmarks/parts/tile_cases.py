@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tilewright import KernelBuilder, kernels, tile
+from tilewright import KernelBuilder, named_kernels, tile
 from tilewright.ir import Kernel, float32
 
 LOWEST = float("-inf")
@@ -134,7 +134,7 @@ def gathered_index(tokens: int = 256, rows: int = 4096, d: int = 512, heads: int
 
 def attention_index(h: int = 8, s: int = 512, d: int = 64) -> Kernel:
     """The named kernel, with one batch."""
-    return kernels.make("attention", {"b": 1, "h": h, "s": s, "d": d}, "float32")
+    return named_kernels.make("attention", {"b": 1, "h": h, "s": s, "d": d}, "float32")
 
 
 # NumPy ----------------------------------------------------------------------------------------------------------------
@@ -174,11 +174,11 @@ class TileCase:
 
 
 CASES = {
-    "matmul": TileCase(matmul, lambda: kernels.make("matmul", {"m": 512, "n": 512, "k": 512}, "float32"), lambda a, b: a @ b),
-    "softmax": TileCase(softmax, lambda: kernels.make("softmax", {"m": 2048, "n": 1024}, "float32"), softmax_np),
+    "matmul": TileCase(matmul, lambda: named_kernels.make("matmul", {"m": 512, "n": 512, "k": 512}, "float32"), lambda a, b: a @ b),
+    "softmax": TileCase(softmax, lambda: named_kernels.make("softmax", {"m": 2048, "n": 1024}, "float32"), softmax_np),
     "layernorm": TileCase(layernorm, layernorm_index, layernorm_np),
     "attention": TileCase(attention, attention_index, attention_np),
     "blur": TileCase(blur, blur_index, blur_np),
     "gathered": TileCase(gathered, gathered_index, lambda x, table: x[table].sum(1)),
-    "splitk": TileCase(splitk, lambda: kernels.make("matmul", {"m": 64, "n": 64, "k": 16384}, "float32"), lambda a, b: a @ b),
+    "splitk": TileCase(splitk, lambda: named_kernels.make("matmul", {"m": 64, "n": 64, "k": 16384}, "float32"), lambda a, b: a @ b),
 }

@@ -74,7 +74,7 @@ def show(store: Cache, args: Namespace) -> int:
 def explain(store: Cache, args: Namespace) -> int:
     """Say why a look-up hits or misses."""
     from ...devices import get
-    from ...kernels import make, parse_shape
+    from ...named_kernels import make, parse_shape
     from ...plan import key_of
 
     kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)

@@ -57,7 +57,7 @@ def narrowed(rows: Iterable[Row], args: Namespace) -> list[Row]:
     if args.kernel:
         found = [r for r in found if same_kernel(r.name, args.kernel)]
     if args.shape:
-        from ...kernels import parse_shape
+        from ...named_kernels import parse_shape
 
         want = parse_shape(args.shape)
         found = [r for r in found if want.items() <= r.shape_dict.items()]
@@ -66,7 +66,7 @@ def narrowed(rows: Iterable[Row], args: Namespace) -> list[Row]:
 
 def same_kernel(name: str, spec: str) -> bool:
     """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
-    from ...kernels import is_path, short_name
+    from ...named_kernels import is_path, short_name
 
     if name == spec:
         return True
@@ -76,7 +76,7 @@ def same_kernel(name: str, spec: str) -> bool:
 
 def shape_of(row: Row) -> str:
     """A row's shape in the order its kernel names the extents (JSON sorts them)."""
-    from ...kernels import get, is_named
+    from ...named_kernels import get, is_named
 
     shape = row.shape_dict
     order = get(row.name).shape_names if is_named(row.name) else ()

@@ -192,7 +192,7 @@ Summary = Callable[["Console", Namespace, "Result", Mapping[str, str]], None]
 
 def tune_kernel(args: Namespace, start: str, summary: Summary) -> int:
     """Tune, and print the `summary`; the exit code says what came of it. `start`: what the search begins with."""
-    from ...kernels import get, is_path, parse_shape
+    from ...named_kernels import get, is_path, parse_shape
     from ...search.budget import Budget
 
     _check(args)

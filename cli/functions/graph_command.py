@@ -51,7 +51,7 @@ def _parameters(kernel: Kernel) -> tuple[tuple[str, str], ...]:
 @functools.cache
 def _kernels() -> dict[tuple[tuple[str, str], ...], list[tuple[str, Kernel]]]:
     """All named kernels, small, by the types of their parameters."""
-    from ...kernels import NAMES, get
+    from ...named_kernels import NAMES, get
 
     found: dict[tuple[tuple[str, str], ...], list[tuple[str, Kernel]]] = {}
     for name in NAMES:

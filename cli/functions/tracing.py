@@ -39,7 +39,7 @@ def is_tensor_function(name: str, shape: str | None = None) -> bool:
     """Whether `my.py:function` is a function of tensors, as far as its text (which is not run) and `--shape` say: it
     names a kernel with #, its shapes are a tensor's, an annotation names Tensor, it is captured by `jit`, or there is a
     function NAME_inputs. Anything else returns a Kernel."""
-    from ...kernels import is_path, split_path
+    from ...named_kernels import is_path, split_path
 
     if not is_path(name) or ":constant=" in name:
         return False
@@ -73,7 +73,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     user's line."""
     from ...ir import errors
     from ...ir.kernel import Kernel
-    from ...kernels import split_path, user_file
+    from ...named_kernels import split_path, user_file
     from ...tensor.fusion.fusion_facts import GraphFacts
 
     if path.endswith(".py"):
@@ -98,7 +98,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
 
 def named_shape(args: Namespace) -> dict[str, int] | None:
     """The extents that --shape gives, or a named kernel's small, odd ones; None for a function of tensors."""
-    from ...kernels import get, is_path, parse_shape
+    from ...named_kernels import get, is_path, parse_shape
 
     if is_tensor_function(args.kernel, args.shape):
         return None
@@ -111,7 +111,7 @@ def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
     """The kernel that --kernel, --shape and --dtype name: a named one, one that a file's function returns, or one of
     those that a function of tensors becomes (`my.py:function#2`). `shape`: in place of --shape's extents. Raises
     KernelError and UsageError."""
-    from ...kernels import make, parse_shape
+    from ...named_kernels import make, parse_shape
 
     if not is_tensor_function(args.kernel, args.shape):
         return make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)

@@ -23,8 +23,8 @@ from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import KernelError, TilewrightError, UsageError
 from ...ir.kernel import Kernel
-from ...kernels import split_path
-from ...kernels.user_process import function_of, namespace_of, serve
+from ...named_kernels import split_path
+from ...named_kernels.user_process import function_of, namespace_of, serve
 
 if TYPE_CHECKING:
     from ...tensor.graph.nodes import TensorNode

@@ -48,8 +48,8 @@ def run(args: Namespace) -> int:
 
 def _record(args: Namespace) -> int:
     """Measure a space and write it."""
-    from ...kernels import parse_shape
     from ...measure import Measurer
+    from ...named_kernels import parse_shape
     from ...search.bench.record_space import record_space
     from ...search.kernel_task import KernelTask
     from ...search.space import OptEngine, Space

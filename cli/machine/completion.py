@@ -59,6 +59,6 @@ def _is_commands(action: Action) -> bool:
 def _kernels(prefix: str, **_: Any) -> list[str]:
     from argcomplete.completers import FilesCompleter
 
-    from ...kernels import NAMES as KERNELS
+    from ...named_kernels import NAMES as KERNELS
 
     return [*(k for k in KERNELS if k.startswith(prefix)), *FilesCompleter(("py",))(prefix)]

@@ -149,7 +149,7 @@ def _fields(name: str, device: Device | None, limits: Limits | None, error: str)
 
 def kernels(args: Namespace) -> int:
     """Print every named kernel as a table or as JSON."""
-    from ...kernels import NAMES, get
+    from ...named_kernels import NAMES, get
 
     defs = [get(name) for name in NAMES]
     if args.format == "json":

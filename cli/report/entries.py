@@ -49,10 +49,10 @@ def _now(name: str, shape: str, dtype: str, device: str, threads: int, target: s
     """By today's limits; None where the kernel or the device is not to be had here."""
     import json
 
-    from ... import kernels
+    from ... import named_kernels
     from ...search.kernel_task import KernelTask
 
-    if name not in kernels.NAMES:
+    if name not in named_kernels.NAMES:
         return None
     try:
         task = KernelTask(name, json.loads(shape), dtype or None, device, threads, allow=("DOWNCONVERT",) if lossy else ())
@@ -305,7 +305,7 @@ def _wanted(args: Namespace) -> Callable[[Row], bool]:
     """Whether a row is what the arguments ask for (element type, threads and outcome apart). `*` in a name stands for anything."""
     shape: dict[str, int] = {}
     if args.shape:
-        from ...kernels import parse_shape
+        from ...named_kernels import parse_shape
 
         shape = parse_shape(args.shape)
     since = moment(args.since, "--since") if args.since else ""

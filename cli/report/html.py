@@ -183,15 +183,15 @@ def _options(text: str) -> str:
 
 def _nest(e: ReportEntry) -> str:
     """The loops, each line in the colour of its kind; why not, where the kernel or its target is not known here."""
-    from ... import kernels, opts
+    from ... import named_kernels, opts
     from ...ir.normal_form import canonical, normalise
 
     r = e.best
     # a row may come from a stranger's bundle: only what is known by name here is looked at, never a file or module that a row names
-    if not kernels.is_named(r.name):
+    if not named_kernels.is_named(r.name):
         return "the loops of a kernel of one's own: tune show --kernel my.py:function"
     try:
-        kernel = normalise(kernels.make(r.name, r.shape_dict, r.dtype))
+        kernel = normalise(named_kernels.make(r.name, r.shape_dict, r.dtype))
         if canonical(kernel).hash != r.kernel:
             return f"{escape(r.name)} means another kernel in this version; its loops are not shown"
         scheduled = opts.apply(kernel, opts.parse(r.opts_display), _target(r.device))
@@ -244,7 +244,7 @@ def clocks(about: Mapping[str, Any]) -> str:
 
 
 def _facts(e: ReportEntry) -> str:
-    from ... import kernels
+    from ... import named_kernels
 
     r, about = e.best, provenance(e.best)
     machine = about.get("machine")
@@ -263,7 +263,7 @@ def _facts(e: ReportEntry) -> str:
         facts["limits"] = f"{e.limits.peak / 1e9:.4g} GFLOP/s, {e.limits.bandwidth / 1e9:.3g} GB/s from {e.limits.place}"
     rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())
     command = ""
-    if kernels.is_named(r.name):
+    if named_kernels.is_named(r.name):
         shape = ",".join(f"{k}={v}" for k, v in r.shape_dict.items())
         words = ["tune", "run", "--kernel", r.name, "--shape", shape, "--dtype", r.dtype, "--device", r.device, "--threads", str(r.threads)]
         command = f"<pre tabindex=0>{escape(shlex.join(words))}</pre>"

@@ -94,8 +94,8 @@ def _against(args: Namespace, c: Contestant, place: ForTarget, how: Rivalry) -> 
     """A schedule and the library in turns; None for one that is not right."""
     from ...ir.dtypes import dtype
     from ...ir.errors import MeasureError
-    from ...kernels import get, parse_shape
     from ...measure.rival.versus import Versus, against_library
+    from ...named_kernels import get, parse_shape
 
     if not c.measured.ok:
         return None

@@ -57,7 +57,7 @@ def remove(args: Namespace) -> int:
 
 
 def _task(args: Namespace) -> KernelTask:
-    from ...kernels import parse_shape
+    from ...named_kernels import parse_shape
     from ...search.kernel_task import KernelTask
     from ..functions.tracing import is_tensor_function, kernel_of
 

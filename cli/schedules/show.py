@@ -103,7 +103,7 @@ def nest_text(scheduled: Scheduled) -> Text:
 def show_source(args: Namespace) -> bool:
     """Whether --kernel names a source of the cache and no kernel; then its best configurations were printed, one for each key."""
     from ... import cache
-    from ...kernels import is_named, is_path
+    from ...named_kernels import is_named, is_path
 
     if is_named(args.kernel) or is_path(args.kernel) or args.target or args.opts is not None:
         return False
@@ -126,7 +126,7 @@ def _asked(args: Namespace, rows: list[Row]) -> list[Row]:
     """Those of that shape and number of threads, the newest first. The device is looked at where it is not the default."""
     want: dict[str, int] = {}
     if args.shape:
-        from ...kernels import parse_shape
+        from ...named_kernels import parse_shape
 
         want = parse_shape(args.shape)
     kept = [

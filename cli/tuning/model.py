@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...ir.errors import UsageError
-from ...kernels import is_path, split_path
+from ...named_kernels import is_path, split_path
 from ..terminal.output import write
 from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
 

@@ -39,9 +39,9 @@ def rivalry(args: Namespace) -> Rivalry | None:
     from ...cache.keys import allowed
     from ...devices import get
     from ...ir.dtypes import dtype
-    from ...kernels import get as kernel
-    from ...kernels import is_path
     from ...measure.rival.versus import LIBRARIES, Rivalry, check
+    from ...named_kernels import get as kernel
+    from ...named_kernels import is_path
 
     library, _, python = args.against.partition(":")
     if library not in LIBRARIES or (python and library == "numpy"):
@@ -73,7 +73,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in
     files."""
     from ...devices import get
-    from ...kernels import is_path, make
+    from ...named_kernels import is_path, make
 
     if is_path(result.kernel) or not result.gflops:
         return None

@@ -143,7 +143,7 @@ def _run(args: Namespace) -> int:
     args.device = args.device or "cpu"
     args.objective = objective(args.objective)
     from ...cache.keys import allowed
-    from ...kernels import get, is_path, parse_shape
+    from ...named_kernels import get, is_path, parse_shape
     from ...search import tune
     from ...search.budget import Budget
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...files.strict import canon
 from ...ir.errors import FleetError, UsageError
-from ...kernels import is_path, split_name, split_path
+from ...named_kernels import is_path, split_name, split_path
 from ...search.kernel_task import KernelTask
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float
 
     from ...devices import get
     from ...ir.normal_form import normalise
-    from ...kernels import make
+    from ...named_kernels import make
     from ...opts.opt import parse
     from ...plan import compile, empty
     from ...plan.copying_executable import Copying

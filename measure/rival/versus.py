@@ -300,7 +300,7 @@ def _put_inputs(job: Mapping[str, Any], folder: Path) -> list[str]:
     """Write the inputs where PyTorch finds them; their names, in order."""
     import numpy as np
 
-    from ...kernels import make
+    from ...named_kernels import make
     from ..inputs import generate
 
     arrays = generate(make(job["kernel"], job["shape"], job["dtype"]), {}, 0)

@@ -256,12 +256,12 @@ class _Reader:
         self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]
     ) -> dict[str, Any]:
         """What an Entry says of its kernel."""
-        from ... import kernels
+        from ... import named_kernels
 
         try:
-            if kernels.is_path(name):
+            if named_kernels.is_path(name):
                 return self._file(name, shape or {}, dtype, fail("name"))
-            d = kernels.get(name)
+            d = named_kernels.get(name)
             return {"kernel": name, "shape": d.complete(shape), "dtype": d.dtype(dtype).name, "made": d.kernel(shape, dtype)}
         except TilewrightError as e:
             if isinstance(e, UsageError):
@@ -270,10 +270,10 @@ class _Reader:
 
     def _file(self, name: str, shape: dict[str, int], dtype: str | None, fail: Callable[[str], UsageError]) -> dict[str, Any]:
         """The same for `file.py:function`: the file is run where it may, else it is looked up in the lock."""
-        from ... import kernels
+        from ... import named_kernels
 
-        base = kernels.split_name(name)[0]
-        file, _ = kernels.split_path(base)
+        base = named_kernels.split_name(name)[0]
+        file, _ = named_kernels.split_path(base)
         self._inside(file, fail)
         try:
             here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file), kernel="")
@@ -284,7 +284,7 @@ class _Reader:
         path = f"{self.folder / file}{name[len(file) :]}"
         said: dict[str, Any] = {"kernel": path, "shape": shape, "dtype": dtype or ""}
         if self.files != "none":
-            return {**said, "made": kernels.make(path, shape or None, dtype), "record": here}
+            return {**said, "made": named_kernels.make(path, shape or None, dtype), "record": here}
         if self._locked is None:
             self._locked = locks.read(self.path)
         known = self._locked.get(here.entry)
@@ -307,7 +307,7 @@ class _Reader:
             raise fail(f"{file} is not below the manifest's folder: move it there, or add --trust if you trust all that the manifest names")
 
     def _shapes(self, k: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> list[dict[str, int] | None]:
-        from ...kernels import parse_shape
+        from ...named_kernels import parse_shape
 
         if "shapes" not in k:
             return [None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ...ir.node import Node, sym
-from ...kernels import parse_shape
+from ...named_kernels import parse_shape
 
 if TYPE_CHECKING:
     from ..space import Schedule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tilewright.cli.functions.profile import Profile, ProfileRow, coloured, gains
-from tilewright.kernels import get
+from tilewright.named_kernels import get
 from tilewright.tensor.running.observers import Event
 
 from .conftest import Tune

@@ -162,7 +162,7 @@ def test_a_row_names_code_and_none_of_it_is_run(tune: Tune, cache_file: Path, tm
 
 def test_what_a_kernel_was_is_shown_only_where_it_is_the_same_one(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
     from tilewright.ir.normal_form import canonical
-    from tilewright.kernels import make
+    from tilewright.named_kernels import make
 
     shape = {"m": 64, "n": 48, "k": 32}
     with cache.open(cache_file) as store:

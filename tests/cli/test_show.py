@@ -10,7 +10,7 @@ import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
 from rich.console import Console
 from thorough import amount
-from tilewright import heuristics, kernels, lower, opts, targets
+from tilewright import heuristics, lower, named_kernels, opts, targets
 from tilewright.cli.schedules.show import nest_text
 from tilewright.cli.terminal.style import KINDS
 from tilewright.devices.cuda import machine_code as sass
@@ -43,8 +43,8 @@ def test_options_nest_and_source(tune: Tune) -> None:
 def test_every_kind_in_a_nest_has_a_colour(request: pytest.FixtureRequest) -> None:
     assert {o.kind for o in OPTIONS.values()} <= set(KINDS)
     target = targets.named("avx2")
-    for name in kernels.NAMES[:: amount(request, 4, 1)]:
-        kernel = kernels.make(name)
+    for name in named_kernels.NAMES[:: amount(request, 4, 1)]:
+        kernel = named_kernels.make(name)
         for schedule in ((), *heuristics.starts(kernel, target, 2)):
             kinds = {line.kind for line in opts.nest_lines(opts.apply(kernel, schedule, target))}
             assert kinds <= set(KINDS), (name, schedule)
@@ -52,7 +52,7 @@ def test_every_kind_in_a_nest_has_a_colour(request: pytest.FixtureRequest) -> No
 
 def test_the_nest_is_coloured_on_a_terminal() -> None:
     target = targets.named("avx2")
-    scheduled = opts.apply(kernels.make("matmul"), opts.parse(OPTS), target)
+    scheduled = opts.apply(named_kernels.make("matmul"), opts.parse(OPTS), target)
     out = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
     out.print(nest_text(scheduled))
     text = out.file.getvalue()  # type: ignore[attr-defined]
@@ -137,7 +137,7 @@ def test_the_kernel_as_values_over_axes(tune: Tune) -> None:
     assert "in x: float32[8, 64]" in text
     assert "\ntop[m]: float32 = max over n@max of x[m, n@max] (in float32)\n" in text
     assert "\ny[m, n@out] = (e[m, n@out] * (1 / total[m])) for every m, n@out\n" in text
-    assert f"structural hash {canonical(kernels.make('softmax', {'m': 8, 'n': 64})).hash}\n" in text
+    assert f"structural hash {canonical(named_kernels.make('softmax', {'m': 8, 'n': 64})).hash}\n" in text
 
 
 def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
@@ -160,7 +160,7 @@ def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
 
 
 def test_the_program_is_what_is_rendered(tune: Tune) -> None:
-    target, kernel = targets.named("avx2"), normalise(kernels.make("softmax", {"m": 8, "n": 64}))
+    target, kernel = targets.named("avx2"), normalise(named_kernels.make("softmax", {"m": 8, "n": 64}))
     program = lower.lower(opts.apply(kernel, starts(kernel, target, target.cores)[0], target))
     assert stage(tune, "program", "--target", "avx2") == show(program)
 
@@ -185,7 +185,7 @@ def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(passes, "PASSES", (passes.Pass("drops", lambda target: True, drops),))
     history = History()
     target = targets.named("avx2")
-    lower.lower(opts.apply(kernels.make("sum_all", {"n": 64}), (), target), observe=history)
+    lower.lower(opts.apply(named_kernels.make("sum_all", {"n": 64}), (), target), observe=history)
     text = history.text()
     assert "(-1 store)" in text
     changed = [line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
@@ -270,7 +270,7 @@ def test_the_rules_that_gave_the_normal_form(tune: Tune) -> None:
 
 def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n")
+    file.write_text("from tilewright import named_kernels\n\ndef twice(n=8):\n    return named_kernels.make('add', {'m': 1, 'n': n})\n")
     done = tune(
         "show",
         "--kernel",
@@ -303,8 +303,8 @@ def test_bad_stages(tune: Tune, args: list[str], said: str) -> None:
 def test_every_named_kernel_has_a_text() -> None:
     from tilewright.ir.kernel_text import kernel_text
 
-    for name in kernels.NAMES:
-        kernel = kernels.make(name)
+    for name in named_kernels.NAMES:
+        kernel = named_kernels.make(name)
         text = kernel_text(kernel)
         assert all(f" {b.name}: {b.dtype}[" in text for b in kernel.buffers), name
         assert all(v in text for v in kernel.values), name
@@ -313,5 +313,5 @@ def test_every_named_kernel_has_a_text() -> None:
 def test_the_observer_sees_emission_and_every_pass() -> None:
     seen: list[str] = []
     target = targets.named("avx2")
-    lower.lower(opts.apply(kernels.make("add"), (), target), observe=lambda name, program: seen.append(name))
+    lower.lower(opts.apply(named_kernels.make("add"), (), target), observe=lambda name, program: seen.append(name))
     assert seen[0] == "emit" and len(seen) > 1 and passes

@@ -17,7 +17,7 @@ import random_schedules
 from checks import in_child
 from hand_built import matmul
 from random_schedules import Case
-from tilewright import devices, kernels, targets
+from tilewright import devices, named_kernels, targets
 from tilewright.devices import Device
 from tilewright.devices.cpu import c_compiler as cc
 from tilewright.ir import BuildError, DeviceError, OptError
@@ -103,7 +103,7 @@ def test_random_schedules_agree_with_llvm_in_every_bit(name: str, cpu_c: Device,
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", HALF)
 def test_half_types_agree_with_llvm_in_every_bit(name: str, dtype: str, cpu_c: Device, request: pytest.FixtureRequest) -> None:
-    if dtype not in kernels.get(name).dtypes:
+    if dtype not in named_kernels.get(name).dtypes:
         pytest.skip(f"{name} has no {dtype}")
     asked = request.config.getoption("--examples")
     rng = random.Random(None if asked else f"c {name} {dtype}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cuda_build import needs_cxx
 from cuda_text import STARTS, sources
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.host import run_on_host
 from tilewright.heuristics import starts
@@ -42,7 +42,7 @@ def gpu() -> CudaDevice:
 @pytest.mark.parametrize("name", STARTS)
 def test_start_schedules_are_right(gpu: CudaDevice, name: str) -> None:
     """Verified on the whole output and timed, by the worker; the schedules of the usual size."""
-    kernel = kernels.make(name, None, STARTS[name])
+    kernel = named_kernels.make(name, None, STARTS[name])
     with Measurer(kernel, "cuda", builders=4) as m:
         for got in m.measure([compile(kernel, opts, gpu) for opts in starts(kernel, gpu.target)[:4]]):
             assert got.ok and got.t_min is not None and got.t_min > 0, got
@@ -55,7 +55,7 @@ APPROXIMATE = "exp2_approx("
 @needs_cxx
 @pytest.mark.parametrize("name", STARTS)
 def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str) -> None:
-    kernel = kernels.make(name, kernels.get(name).odd_shape, STARTS[name])
+    kernel = named_kernels.make(name, named_kernels.get(name).odd_shape, STARTS[name])
     inputs = generate(kernel, {}, 3)
     for _, source in sources(kernel, starts(kernel, gpu.target)[:2], gpu.target):
         here = {b.name: np.zeros(shape(b, kernel, {}), b.dtype.np) for b in kernel.outputs}
@@ -72,7 +72,7 @@ def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str
 
 
 def test_a_fault_costs_one_worker(gpu: CudaDevice) -> None:
-    kernel = kernels.make("add", {"n": 4096}, "float32")
+    kernel = named_kernels.make("add", {"n": 4096}, "float32")
     good = compile(kernel, starts(kernel, gpu.target)[0], gpu)
     bad = _hand(gpu, good, "p[(1ll << 44) + threadIdx.x] = 1.0f;")
     endless = _hand(gpu, good, "while (*(volatile float*)p != 1e30f) {}")
@@ -127,7 +127,7 @@ def test_the_gpu_judges_as_numpy_does(gpu: CudaDevice, of: DType) -> None:
 
 def test_a_heavy_reference_is_computed_on_the_gpu(gpu: CudaDevice) -> None:
     """4096³: the worker makes it, 64 of its points are the host's, and candidates are judged by it."""
-    kernel = kernels.make("matmul", {"m": 4096, "n": 4096, "k": 4096}, "bfloat16")
+    kernel = named_kernels.make("matmul", {"m": 4096, "n": 4096, "k": 4096}, "bfloat16")
     inputs = generate(kernel, {}, 0)
     assert plan(kernel, gpu, inputs, False) is not None
     with Measurer(kernel, "cuda", builders=4) as m:

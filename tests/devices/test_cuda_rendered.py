@@ -16,7 +16,7 @@ import random_schedules
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from cuda_text import STARTS, check_cuda, check_nvrtc, run_both_ways, sources, together
 from thorough import amount
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram, entries
 from tilewright.heuristics import starts
@@ -43,7 +43,7 @@ RANDOM = (
 @needs_cxx
 @pytest.mark.parametrize("name", STARTS)
 def test_start_schedules_agree_with_the_reference(name: str, request: pytest.FixtureRequest) -> None:
-    kernel, target = kernels.make(name, kernels.get(name).odd_shape, STARTS[name]), targets.named("sm_90a")
+    kernel, target = named_kernels.make(name, named_kernels.get(name).odd_shape, STARTS[name]), targets.named("sm_90a")
     schedules = starts(kernel, target)[:1] if name == "attention" else [(), *starts(kernel, target)[: amount(request, 1, 2)]]
     made = sources(kernel, schedules, target)
     module = together([s for _, s in made])
@@ -93,7 +93,7 @@ TILED = [
 
 def faulty(change: str) -> str:
     """A tiled matmul's text with a fault put in."""
-    kernel, target = kernels.make("matmul", {"m": 24, "n": 40, "k": 19}, "float32"), targets.named("sm_80")
+    kernel, target = named_kernels.make("matmul", {"m": 24, "n": 40, "k": 19}, "float32"), targets.named("sm_80")
     ((_, source),) = sources(kernel, [TILED], target)
     text = {
         "no barrier": lambda t: t.replace("__syncthreads();", ""),
@@ -161,7 +161,7 @@ CASES = {
 def test_on_tensor_cores(name: str) -> None:
     """The text gives the interpreter's bits in both orders of its threads, and NVRTC builds it without spills."""
     dtype, shape, value, row, (m, n, k) = CASES[name]
-    kernel, opts = kernels.make(name, shape, dtype), (opt("TC", value, row=row, m=m, n=n, k=k),)
+    kernel, opts = named_kernels.make(name, shape, dtype), (opt("TC", value, row=row, m=m, n=n, k=k),)
     assert apply(kernel, opts, TARGET).effects == {"REASSOC"}
     check_cuda(kernel, opts, TARGET)
     ((_, source),) = sources(kernel, [opts], TARGET)

@@ -14,7 +14,7 @@ from cuda_text import check_cuda, sources
 from random_schedules import Case
 from tensor_kernels import SUMS, Sum, draw
 from tensor_programs import Tile, matmul, operands, product
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostModule, HostProgram, entries, run_on_host
 from tilewright.devices.cuda.machine_code import counts
@@ -258,7 +258,7 @@ def test_large_tiles_build_without_spills(name: str, dtype: str, row: str, arch:
         *(["STAGE", x, {"at": "k", "order": "row", "swizzle": 8}] for x in "ab"),
     ]  # fmt: skip
     target = targets.named(arch)
-    kernel = kernels.make(name, {"m": 4096, "n": 4096, "k": 4096}, dtype)
+    kernel = named_kernels.make(name, {"m": 4096, "n": 4096, "k": 4096}, dtype)
     source = render(lower(apply(kernel, parse(opts), target)), target)
     _, log = nvrtc.compile(source.text, arch)
     (found,) = nvrtc.resources(log).values()

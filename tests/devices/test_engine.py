@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from device_kernels import phase, source
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.devices import Device
 from tilewright.devices.cpu import engine
 from tilewright.devices.cpu.device import _open
@@ -27,7 +27,7 @@ ATTRIBUTES = "attributes #0 = { nounwind }\n"
 def split_scan(copies: int = 8) -> Source:
     """A scan in three phases; `copies` are of the last alone."""
     cpu = devices.get("cpu").target
-    kernel = normalise(kernels.make("cumsum", {"m": 2, "n": 256}))
+    kernel = normalise(named_kernels.make("cumsum", {"m": 2, "n": 256}))
     return render(lower(apply(kernel, parse([["SPLIT", "n", 4], ["CACHE", "y", {"policy": "stream"}], ["UPCAST", "n", copies]]), cpu)), cpu)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from thorough import amount
-from tilewright import devices, kernels, targets
+from tilewright import devices, named_kernels, targets
 from tilewright.devices import comparing
 from tilewright.devices.cpu import pool as pool_ir
 from tilewright.devices.cpu import probe as probe_ir
@@ -88,7 +88,7 @@ def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.Fixt
     # a C compiler takes its time: at neighbouring levels it gets every other kernel
     step = amount(request, 2, 1) if name == "cpu:c" else 1
     for kernel_name, of in NAMED[LEVELS.index(request.node.callspec.params["target"]) % step :: step]:
-        kernel = kernels.make(kernel_name, kernels.get(kernel_name).odd_shape, of)
+        kernel = named_kernels.make(kernel_name, named_kernels.get(kernel_name).odd_shape, of)
         for schedule in starts(kernel, device.target)[: 2 if name == "cpu" else amount(request, 1, 2)]:
             objs += elves_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target)))
     for of in ("float32", "bfloat16", "int8"):

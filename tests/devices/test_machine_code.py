@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cuda_build import needs_nvdisasm, needs_nvrtc
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import machine_code as contents
 from tilewright.devices.cuda import machine_code as sass
 from tilewright.devices.cuda import nvrtc
@@ -131,7 +131,7 @@ def test_what_does_not_fit_and_what_is_not_known() -> None:
 
 def source() -> Source:
     target = targets.named("sm_90a")
-    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32")
+    kernel = named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32")
     return render(lower(apply(kernel, [Opt("LOCAL", "m", 8), Opt("LOCAL", "n", 16), Opt("SPLIT", "k", 2)], target)), target)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from opencl_driver import POCL, needs_pocl, source
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.devices import BoundCall
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.heuristics import starts
@@ -65,7 +65,7 @@ def test_a_kernel_of_groups(device: OpenClDevice) -> None:
 
 
 def test_tiles_in_two_slots(device: OpenClDevice) -> None:
-    kernel = kernels.make("matmul", {"m": 33, "n": 37, "k": 200})
+    kernel = named_kernels.make("matmul", {"m": 33, "n": 37, "k": 200})
     cuts = [opt("PARALLEL", "m"), opt("LOCAL", "m", 4), opt("LOCAL", "n", 8), opt("UPCAST", "n", 4), opt("TILE", "k", 16)]
     stages = [opt("STAGE", x, at="k", depth=2, order=order) for x, order in (("a", "panel"), ("b", "row"))]
     made = render(lower(apply(kernel, [*cuts, *stages], device.target)), device.target)
@@ -278,7 +278,7 @@ def test_a_probe_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 # rendered kernels ----------------------------------------------------------------------------------------------------
 def agrees(device: OpenClDevice, name: str, dtype: str, schedules: Sequence[Any], target: Target) -> int:
     """Run schedules at a small odd shape and compare every element with the reference; how many groups of several threads there were."""
-    kernel = normalise(kernels.make(name, kernels.get(name).odd_shape, dtype))
+    kernel = normalise(named_kernels.make(name, named_kernels.get(name).odd_shape, dtype))
     data = generate(kernel, {}, 1)
     expect = expectations(kernel, data, {})
     groups = 0
@@ -298,7 +298,7 @@ def agrees(device: OpenClDevice, name: str, dtype: str, schedules: Sequence[Any]
 
 
 def starts_of(name: str, dtype: str, target: Target) -> list[Any]:
-    return list(starts(normalise(kernels.make(name, kernels.get(name).odd_shape, dtype)), target, target.cores))
+    return list(starts(normalise(named_kernels.make(name, named_kernels.get(name).odd_shape, dtype)), target, target.cores))
 
 
 @pytest.mark.many

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.opencl.device import ClExecutable, _spans
 from tilewright.lower import lower
 from tilewright.opts import Opt, apply
@@ -23,7 +23,7 @@ CLANG = next((c for c in ("clang-19", "clang") if shutil.which(c)), "")
 
 
 def text(target: Target, name: str = "softmax", dtype: str = "float32") -> str:
-    kernel = kernels.make(name, {"m": 8, "n": 256}, dtype)
+    kernel = named_kernels.make(name, {"m": 8, "n": 256}, dtype)
     return render(lower(apply(kernel, (Opt("GROUP", "n", 64),), target)), target).text
 
 

@@ -52,7 +52,7 @@ def work(folder: Path, until: float, seed: int) -> None:
     """The process that is watched: prints a Sample a line."""
     import numpy as np
     import tilewright
-    from tilewright import cache, kernels
+    from tilewright import cache, named_kernels
 
     rng, path = random.Random(seed), folder / "cache.db"
     script = folder / "script.json"
@@ -61,7 +61,7 @@ def work(folder: Path, until: float, seed: int) -> None:
     began = time.monotonic()
     while (now := time.monotonic()) < began + until:
         name, text = rng.choice(KERNELS)
-        shape = kernels.parse_shape(text)
+        shape = named_kernels.parse_shape(text)
         try:
             tilewright.tune(
                 name,
@@ -86,7 +86,7 @@ def work(folder: Path, until: float, seed: int) -> None:
 
 def _fill(folder: Path) -> None:
     """Fill what is remembered up to a bound (a few thousand schedules and rows' texts), so that it is no growth later."""
-    from tilewright import cache, devices, kernels, targets
+    from tilewright import cache, devices, named_kernels, targets
     from tilewright.cache import Row
     from tilewright.ir.normal_form import normalise
     from tilewright.opts.actions import actions, apply_cached
@@ -101,7 +101,7 @@ def _fill(folder: Path) -> None:
         store.record(rows)
         for row in store.rows():
             assert row.facts
-    kernel = normalise(kernels.make("matmul", kernels.parse_shape("m=96,n=96,k=96")))
+    kernel = normalise(named_kernels.make("matmul", named_kernels.parse_shape("m=96,n=96,k=96")))
     todo = [apply_cached(kernel, (), targets.host())]
     while todo and apply_cached.cache_info().currsize < BOUND:
         state = todo.pop(0)

@@ -61,7 +61,7 @@ def _call(v: Verdict, i: int, what: str) -> None:
     """Compile or load a kernel, call it, and compare with NumPy."""
     import numpy as np
     import tilewright
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.ir.evaluation import evaluate
 
     name, shape = KERNELS[i]
@@ -74,7 +74,7 @@ def _call(v: Verdict, i: int, what: str) -> None:
             v.fail("broken", f"{what}: {name} cannot be had: {type(e).__name__}: {e}")
             return
     arrays = {b.name: rng.standard_normal([e for e in b.shape if isinstance(e, int)]).astype(np.float32) for b in compiled.kernel.inputs}
-    (expected,) = evaluate(kernels.make(name, shape), arrays).values()
+    (expected,) = evaluate(named_kernels.make(name, shape), arrays).values()
     got = compiled(*arrays.values())
     if not np.allclose(got.reshape(-1), expected.reshape(-1), rtol=1e-3, atol=1e-4):
         v.fail("wrong", f"{what}: {name} computes something else")

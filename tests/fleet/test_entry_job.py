@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright import cache, kernels
+from tilewright import cache, named_kernels
 from tilewright.fleet import entry_job
 from tilewright.fleet import entry_job as entries
 from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed
@@ -40,7 +40,7 @@ def slot() -> FleetSlot:
 
 
 def add(n: int) -> Entry:
-    return Entry("add", {"m": n, "n": 8}, "float32", PLACE, 1, trials=4, made=kernels.make("add", {"m": n, "n": 8}, "float32"))
+    return Entry("add", {"m": n, "n": 8}, "float32", PLACE, 1, trials=4, made=named_kernels.make("add", {"m": n, "n": 8}, "float32"))
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_an_entry_is_tuned_there_and_written_here_and_cached_the_next_time(tmp_p
     file = tmp_path / "mine.py"
     file.write_text(FILE)
     mine = f"{file}:make"
-    own = Entry(mine, {"n": 96}, "", PLACE, 2, trials=2, made=kernels.make(mine, {"n": 96}))
+    own = Entry(mine, {"n": 96}, "", PLACE, 2, trials=2, made=named_kernels.make(mine, {"n": 96}))
     engine = LocalEngine([slot()])
     try:
         with cache.open(tmp_path / "c.db") as store:
@@ -111,7 +111,7 @@ def test_a_search_is_interrupted_once() -> None:
 
 
 SHAPE = {"m": 8, "n": 8}
-ENTRY = Entry("add", SHAPE, "float32", Place("here"), 1, made=kernels.make("add", SHAPE, "float32"))
+ENTRY = Entry("add", SHAPE, "float32", Place("here"), 1, made=named_kernels.make("add", SHAPE, "float32"))
 WIDE = parse("Un8")
 POINT = {"t_min": 1e-6, "opts": [o.json for o in WIDE]}
 FULL = {

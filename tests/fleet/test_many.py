@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright import cache, kernels
+from tilewright import cache, named_kernels
 from tilewright.cache import Cache, CacheWarning, Key, Row
 from tilewright.cache import store as spill
 from tilewright.cache.server.server_errors import Unreachable
@@ -34,7 +34,7 @@ def slots(n: int, target: str = TARGET) -> list[FleetSlot]:
 
 
 def entry(n: int, place: Place = ZEN, **more: Any) -> Entry:
-    return Entry("add", {"m": n, "n": 8}, "float32", place, n, made=kernels.make("add", {"m": n, "n": 8}, "float32"), **more)
+    return Entry("add", {"m": n, "n": 8}, "float32", place, n, made=named_kernels.make("add", {"m": n, "n": 8}, "float32"), **more)
 
 
 def manifest(*entries: Entry) -> Manifest:

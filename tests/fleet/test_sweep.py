@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright import cache, kernels
+from tilewright import cache, named_kernels
 from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
 from tilewright.fleet.fleet_run import FleetOptions, sweep_on_fleet
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
@@ -23,7 +23,7 @@ ZEN = Place("zen", "cpu", TARGET, 1)
 
 def entry(kernel: str, n: int) -> Entry:
     shape = {"m": n, "n": 8}
-    return Entry(kernel, shape, "float32", ZEN, n, made=kernels.make(kernel, shape, "float32"))
+    return Entry(kernel, shape, "float32", ZEN, n, made=named_kernels.make(kernel, shape, "float32"))
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tilewright import heuristics, kernels, targets
+from tilewright import heuristics, named_kernels, targets
 from tilewright.opts import apply
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def test_a_rule_is_known_in_two_files() -> None:
 
 @pytest.mark.parametrize(("name", "target"), [("softmax", "avx2"), ("conv2d", "avx2"), ("cumsum", "x86-64-v4"), ("matmul", "sm_90a")])
 def test_every_proposal_is_legal_and_the_best_is_chosen(name: str, target: str) -> None:
-    kernel, t = kernels.make(name), targets.named(target)
+    kernel, t = named_kernels.make(name), targets.named(target)
     found = heuristics.proposals(kernel, t)
     assert found and all(p.opts and p.seconds > 0 for each in found.values() for p in each)
     assert all(each == sorted(each, key=lambda p: p.seconds) for each in found.values())

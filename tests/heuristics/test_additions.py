@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32
@@ -46,7 +46,7 @@ def test_what_stays_in_the_second_cache_is_not() -> None:
 
 
 def test_rows_that_are_read_several_times_may_be_fetched_ahead() -> None:
-    found = ops(kernels.make("argmax", {"m": 128, "n": 1024}, "float32"))
+    found = ops(named_kernels.make("argmax", {"m": 128, "n": 1024}, "float32"))
     assert ("prefetch", "x") in found[1] and ("prefetch", "x") not in found[0]
 
 
@@ -56,7 +56,7 @@ def test_a_nest_beside_a_contraction_gets_lanes_too() -> None:
 
 
 def test_a_transposed_output_may_leave_in_whole_lines() -> None:
-    found = starts(kernels.make("transpose", {"m": 512, "n": 512}, "float32"), named("haswell"), 1)
+    found = starts(named_kernels.make("transpose", {"m": 512, "n": 512}, "float32"), named("haswell"), 1)
     past = [opts for opts in found[:4] if has_streams(opts)]
     assert past and found[0] not in past
     assert ("UPCAST", "m", 16) in {(o.op, str(o.on), o.arg) for o in past[0]}, "64 bytes of float32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import code_size, starts
 from tilewright.ir import KernelBuilder, float32, int32
 from tilewright.ir.kernel import Kernel
@@ -28,7 +28,7 @@ def looked_up() -> Kernel:
 
 
 def test_copies_in_registers_are_counted_and_lanes_are_not() -> None:
-    add = normalise(kernels.make("add", {"m": 64, "n": 64}))
+    add = normalise(named_kernels.make("add", {"m": 64, "n": 64}))
     axis = add.axes[0].arg.name
     assert of(add, ["UPCAST", axis, 8]) == of(add)
     assert of(add, ["UPCAST", axis, 64]) == 8 * of(add)
@@ -36,7 +36,7 @@ def test_copies_in_registers_are_counted_and_lanes_are_not() -> None:
 
 def test_what_is_stored_past_the_caches_is_written_twice() -> None:
     """(Once for outputs that are aligned, and once for others.)"""
-    add = normalise(kernels.make("add", {"m": 64, "n": 64}))
+    add = normalise(named_kernels.make("add", {"m": 64, "n": 64}))
     axis, out = add.axes[0].arg.name, add.outputs[0].name
     assert of(add, ["UPCAST", axis, 32], ["CACHE", out, {"policy": "stream"}]) == 2 * of(add, ["UPCAST", axis, 32])
 
@@ -46,10 +46,10 @@ def test_what_is_gathered_takes_an_instruction_a_lane() -> None:
 
 
 def test_phases_are_added_up() -> None:
-    softmax = normalise(kernels.make("softmax", {"m": 8, "n": 64}))
+    softmax = normalise(named_kernels.make("softmax", {"m": 8, "n": 64}))
     found = next(s for o in starts(softmax, AVX2, 2) if (s := apply(softmax, o, AVX2)).nests)
     assert code_size(found) > 0
-    cumsum = normalise(kernels.make("cumsum", {"m": 2, "n": 64}))
+    cumsum = normalise(named_kernels.make("cumsum", {"m": 2, "n": 64}))
     split = apply(cumsum, parse([["SPLIT", "n", 4]]), AVX2)
     assert code_size(split) == sum(map(code_size, split.phases))
 
@@ -58,7 +58,7 @@ def test_phases_are_added_up() -> None:
 @pytest.mark.parametrize("name", ["matmul", "softmax", "attention", "conv2d"])
 def test_longer_is_longer(name: str) -> None:
     """Twice as much of it and more is more lines of source."""
-    kernel = normalise(kernels.make(name))
+    kernel = normalise(named_kernels.make(name))
     lines = {}
     for opts in starts(kernel, AVX2, 1)[:8]:
         s = apply(kernel, opts, AVX2)
@@ -68,5 +68,5 @@ def test_longer_is_longer(name: str) -> None:
 
 
 def test_gpus_have_it_too() -> None:
-    matmul = normalise(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}))
+    matmul = normalise(named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}))
     assert code_size(apply(matmul, starts(matmul, SM80, 1)[0], SM80)) > 0

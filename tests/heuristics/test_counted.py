@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import counted
 from tilewright.heuristics.cache_sets import SetUse, set_use
 from tilewright.heuristics.counted.cache_reuse import Reuse, sizes_of
@@ -51,7 +51,7 @@ def test_digits_of_indices() -> None:
 
 def test_what_a_phase_reads_and_writes() -> None:
     """A matrix product without blocks touches three arrays, and fetches b again for every row where it does not fit."""
-    program = lower(apply(kernels.make("matmul", {"m": 32, "n": 64, "k": 128}), (), TARGET))
+    program = lower(apply(named_kernels.make("matmul", {"m": 32, "n": 64, "k": 128}), (), TARGET))
     t = tree(program, program.phases[0], TARGET.vector_bytes)
     reuse = Reuse(t, sizes_of(program), 64.0, 2.0)
     a, b, c = 32 * 128 * 4, 128 * 64 * 4, 32 * 64 * 4
@@ -119,7 +119,7 @@ def loops(node: LoopNode) -> Iterator[LoopNode]:
 
 def test_what_moves_otherwise_meets_a_set_now_and_then() -> None:
     """Eight rows that are read and eight that are written lie a page apart each, but what is read goes along with other loops."""
-    program = lower(apply(kernels.make("transpose", {"m": 1024, "n": 1024}), parse([["UPCAST", "m", 8], ["UPCAST", "n", 8]]), TARGET))
+    program = lower(apply(named_kernels.make("transpose", {"m": 1024, "n": 1024}), parse([["UPCAST", "m", 8], ["UPCAST", "n", 8]]), TARGET))
     reuse = Reuse(tree(program, program.phases[0], TARGET.vector_bytes), sizes_of(program), 64.0, 2.0)
     assert reuse.thrashed(8, 4096) == 0 and reuse.thrashed(7, 4096) > 0
 
@@ -146,7 +146,7 @@ def test_rows_of_one_set_do_not_stay() -> None:
     """Half a line is read of each of 1024 rows: it is there for the other half only where rows are spread over the sets."""
 
     def moved(n: int) -> float:
-        program = lower(apply(kernels.make("transpose", {"m": 1024, "n": n}), parse([["UPCAST", "n", 8], ["PARALLEL", "n"]]), TARGET))
+        program = lower(apply(named_kernels.make("transpose", {"m": 1024, "n": n}), parse([["UPCAST", "n", 8], ["PARALLEL", "n"]]), TARGET))
         reuse = Reuse(tree(program, program.phases[0], TARGET.vector_bytes), sizes_of(program), 64.0, 2.0)
         return reuse.moved(reuse.tree.root, 0.8 * (1 << 20)) / n
 
@@ -155,14 +155,14 @@ def test_rows_of_one_set_do_not_stay() -> None:
 
 def reread(opts: list[Any], **shape: int) -> float:
     """Bytes that are fetched again for want of ways."""
-    program = lower(apply(kernels.make("sum_rows", shape), parse(opts), TARGET))
+    program = lower(apply(named_kernels.make("sum_rows", shape), parse(opts), TARGET))
     t = tree(program, program.phases[0], TARGET.vector_bytes)
     return Reuse(t, sizes_of(program), 64.0, 2.0).thrashed(8, 4096)
 
 
 def test_passes_over_the_same_bytes_count_once() -> None:
     """A softmax goes over its row three times; what lies outside the cache moves once in and, written, twice."""
-    program = lower(apply(kernels.make("softmax", {"m": 64, "n": 1024}), parse([["UPCAST", "n", 64]]), TARGET))
+    program = lower(apply(named_kernels.make("softmax", {"m": 64, "n": 1024}), parse([["UPCAST", "n", 64]]), TARGET))
     t = tree(program, program.phases[0], TARGET.vector_bytes)
     reuse = Reuse(t, sizes_of(program), 64.0, 2.0)
     assert reuse.moved(t.root, 64 * 1024) == 3 * 64 * 1024 * 4
@@ -193,13 +193,13 @@ BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
 
 @pytest.mark.parametrize(("name", "shape", "better", "worse", "factor"), BETTER, ids=[f"{i}-{b[0]}" for i, b in enumerate(BETTER)])
 def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: list[Any], worse: list[Any], factor: float) -> None:
-    kernel = kernels.make(name, shape or None)
+    kernel = named_kernels.make(name, shape or None)
     assert cost(kernel, better) * factor <= cost(kernel, worse)
 
 
 @pytest.mark.parametrize(("cpu", "pays"), [("znver4", False), ("sapphirerapids", True)])
 def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool) -> None:
-    kernel, target = kernels.make("add", {"m": 512, "n": 768}), replace(TARGET, cpu=cpu)
+    kernel, target = named_kernels.make("add", {"m": 512, "n": 768}), replace(TARGET, cpu=cpu)
     kept, past = (
         counted(apply(kernel, parse([["UPCAST", "n", 64], ["PARALLEL", "m"], *rest]), target))
         for rest in ([], [["CACHE", "y", {"policy": "stream"}]])
@@ -208,7 +208,7 @@ def test_what_a_near_last_cache_keeps_is_not_stored_past_it(cpu: str, pays: bool
 
 
 def test_threads_share_items() -> None:
-    kernel = kernels.make("matmul", {"m": 512, "n": 512, "k": 512})
+    kernel = named_kernels.make("matmul", {"m": 512, "n": 512, "k": 512})
     assert 1.6 < cost(kernel, PACKED, 1) / cost(kernel, PACKED, 2) <= 2.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.limits import Limits, Rates
 from tilewright.heuristics import estimate, gpu_estimates
 from tilewright.heuristics.machine import Gpu
@@ -25,7 +25,7 @@ LARGE = {"m": 8192, "n": 8192, "k": 8192}
 
 
 def schedule(name: str, opts: list[Opt], target: Target = HOPPER, shape: dict[str, int] | None = None, dtype: str = "float32") -> Scheduled:
-    return apply(normalise(kernels.make(name, shape, dtype)), opts, target)
+    return apply(normalise(named_kernels.make(name, shape, dtype)), opts, target)
 
 
 def tensor(wm: int, wn: int, um: int, un: int, kt: int = 64, depth: int = 3, sk: int = 1, band: int = 8) -> list[Opt]:

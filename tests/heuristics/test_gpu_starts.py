@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 from cuda_build import needs_nvrtc
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import gpu_estimates, quick_starts, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model.gpu.thread_accesses import accesses
@@ -21,7 +21,7 @@ DOWN = frozenset({"REASSOC", "DOWNCONVERT"})
 
 
 def made(name: str, dtype: str = "float32", **shape: int) -> Kernel:
-    return normalise(kernels.make(name, shape or None, dtype))
+    return normalise(named_kernels.make(name, shape or None, dtype))
 
 
 def row_of(opts: Opts) -> str:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, machine, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir.errors import UsageError
@@ -76,7 +76,7 @@ def test_a_slower_machine_takes_longer() -> None:
     slow = replace(DEFAULT, core=replace(DEFAULT.core, clock=DEFAULT.core.clock / 2))
     target = targets.named("cascadelake")
     for name in ("matmul", "softmax", "add"):
-        kernel = kernels.make(name)
+        kernel = named_kernels.make(name)
         s = apply(kernel, starts(kernel, target, 1)[0], target)
         one, two = estimate(s), estimate(s, machine=slow)
         assert 1.9 * (one - DEFAULT.caches.item * 5000) <= two <= 2.0 * one
@@ -94,7 +94,7 @@ def test_a_slower_machine_takes_longer() -> None:
     ],
 )
 def test_fields_are_used(kernel: str, part: str, field: str) -> None:
-    target, made = targets.named("cascadelake"), kernels.make(kernel)
+    target, made = targets.named("cascadelake"), named_kernels.make(kernel)
     old = getattr(getattr(DEFAULT, part), field)
     changed = replace(DEFAULT, **{part: replace(getattr(DEFAULT, part), **{field: old * 4})})
     found = [apply(made, o, target) for o in starts(made, target, 1)]

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir import KernelBuilder, float32, sym
@@ -19,19 +19,19 @@ TARGET = targets.named("cascadelake")
 
 
 def cost(name: str | Kernel, opts: list[Any], threads: int = 1, **shape: Any) -> float:
-    kernel = kernels.make(name, shape) if isinstance(name, str) else name
+    kernel = named_kernels.make(name, shape) if isinstance(name, str) else name
     return estimate(apply(kernel, parse(opts), TARGET), threads)
 
 
 @cache
 def kernel_and_starts(name: str) -> tuple[Kernel, list[Opts]]:
     """A kernel of its default shape, and its start schedules for one thread."""
-    kernel = kernels.make(name)
+    kernel = named_kernels.make(name)
     return kernel, starts(kernel, TARGET, 1)
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 @pytest.mark.covering(each=2)
 def test_positive_finite_and_the_same_every_time(name: str) -> None:
     kernel, found = kernel_and_starts(name)
@@ -39,11 +39,11 @@ def test_positive_finite_and_the_same_every_time(name: str) -> None:
         scheduled = apply(kernel, opts, TARGET)
         first = estimate(scheduled, 2)
         assert 0 < first < math.inf
-        assert estimate(apply(kernels.make(name), opts, TARGET), 2) == first
+        assert estimate(apply(named_kernels.make(name), opts, TARGET), 2) == first
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_start_schedules_are_far_ahead_of_plain_loops(name: str) -> None:
     """Half as fast again at least, or near what memory lets any schedule be: then plain loops wait for it as well."""
     kernel, found = kernel_and_starts(name)
@@ -86,12 +86,12 @@ def test_more_work_costs_more() -> None:
 
 
 def test_a_symbol_counts_with_its_largest_value() -> None:
-    kernel = kernels.make("matmul", {"m": sym("m", 1, 512), "n": 512, "k": 512})
+    kernel = named_kernels.make("matmul", {"m": sym("m", 1, 512), "n": 512, "k": 512})
     assert cost(kernel, []) == pytest.approx(cost("matmul", [], m=512, n=512, k=512), rel=0.05)
 
 
 def test_phases_add_up() -> None:
-    s = apply(kernels.make("sum_all"), parse([["SPLIT", "n", 16], ["UPCAST", "n", 64]]), TARGET)
+    s = apply(named_kernels.make("sum_all"), parse([["SPLIT", "n", 16], ["UPCAST", "n", 64]]), TARGET)
     assert estimate(s, 2) == pytest.approx(sum(estimate(p, 2) for p in s.phases))
 
 
@@ -100,7 +100,7 @@ def test_measured_bandwidth_is_used() -> None:
         def bandwidth(self, threads: int, nt: bool = False) -> float:
             return 1e9
 
-    s = apply(kernels.make("add"), parse([["UPCAST", "n", 64]]), TARGET)
+    s = apply(named_kernels.make("add"), parse([["UPCAST", "n", 64]]), TARGET)
     assert estimate(s, 1, Slow()) > 2 * estimate(s, 1)
 
 

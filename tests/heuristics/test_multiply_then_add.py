@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate
 from tilewright.opts import apply, opt
 
@@ -12,7 +12,7 @@ from tilewright.opts import apply, opt
 def test_a_tile_that_leaves_no_register_is_dear(target: str, fits: bool) -> None:
     """Of 16 registers, 12 sums, three vectors and a broadcast are all."""
     t = targets.named(target)
-    kernel = kernels.make("matmul", {"m": 240, "n": 288, "k": 256})
+    kernel = named_kernels.make("matmul", {"m": 240, "n": 288, "k": 256})
     lanes = t.vector_bytes // 4
 
     def seconds(m: int, vectors: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.page_jumps import jumps
 from tilewright.heuristics.start import starts
@@ -43,7 +43,7 @@ def test_streams_beyond_the_prefetchers_cost_by_the_line():
 
 
 def thin(rows):
-    return normalise(kernels.make("matmul", {"m": rows, "n": 4096, "k": 4096}, "float32"))
+    return normalise(named_kernels.make("matmul", {"m": rows, "n": 4096, "k": 4096}, "float32"))
 
 
 def test_a_wide_operand_is_best_read_along_its_rows():

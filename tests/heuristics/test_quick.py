@@ -6,7 +6,7 @@ import statistics
 from functools import cache
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.start import choose
 from tilewright.heuristics.start import trials as trials_of
@@ -31,7 +31,7 @@ SHARE = 0.7
 
 
 def made(name: str, size: str) -> Kernel:
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     return normalise(d.kernel(d.default_shape if size == "default" else d.odd_shape))
 
 
@@ -43,7 +43,7 @@ def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list
 
 @pytest.mark.many
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 @pytest.mark.covering
 def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = chosen(name, where, size, threads)
@@ -55,7 +55,7 @@ def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: s
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_it_is_the_same_every_time(name: str) -> None:
     first = [dumps(o) for o in chosen(name, "avx2", "odd", 2)[1]]
     assert [dumps(o) for o in quick_starts(made(name, "odd"), targets.named("avx2"), 2)] == first
@@ -64,12 +64,12 @@ def test_it_is_the_same_every_time(name: str) -> None:
 @pytest.mark.slow
 def test_it_is_mostly_what_the_ranking_picks() -> None:
     target, same, ratios = targets.named("znver5"), 0, []
-    for name in kernels.NAMES:
+    for name in named_kernels.NAMES:
         kernel, found = chosen(name, "znver5", "odd", 1)
         mine, best = (apply(kernel, o, target) for o in (found[0], starts(kernel, target, 1)[0]))
         same += mine.hash == best.hash
         ratios.append(estimate(mine) / estimate(best))
-    assert same >= SHARE * len(kernels.NAMES)
+    assert same >= SHARE * len(named_kernels.NAMES)
     assert statistics.median(ratios) <= 1.01
 
 
@@ -113,7 +113,7 @@ def picked() -> Kernel:
 
 
 def symbolic() -> Kernel:
-    return normalise(kernels.make("matmul", {"m": sym("m", 1, 512), "n": 96, "k": 40}, "float32"))
+    return normalise(named_kernels.make("matmul", {"m": sym("m", 1, 512), "n": 96, "k": 40}, "float32"))
 
 
 @pytest.mark.parametrize("where", ["znver5", "avx2", "sm_90a", "opencl-gpu"])
@@ -148,7 +148,7 @@ def test_a_large_chain_gets_lanes_and_threads() -> None:
 
 
 def test_constant_inputs_are_packed_once() -> None:
-    first = quick_starts(normalise(kernels.make("matmul:constant=b", {"m": 64, "n": 96, "k": 48})), targets.named("znver5"), 1)[0]
+    first = quick_starts(normalise(named_kernels.make("matmul:constant=b", {"m": 64, "n": 96, "k": 48})), targets.named("znver5"), 1)[0]
     assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in first), dumps(first)
 
 

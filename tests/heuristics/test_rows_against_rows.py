@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from checks import check_compiled
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.model.loads import lanes_in_groups
 from tilewright.heuristics.start import StartFacts
@@ -41,20 +41,20 @@ def test_weights_that_are_unpacked_have_lanes_along_the_sum(level: str, m: int) 
 @pytest.mark.parametrize("level", LEVELS)
 def test_few_rows_against_rows_are_not_packed(level: str) -> None:
     target = targets.named(level)
-    kernel = normalise(kernels.make("matmul_nt", {"m": 4, "n": 1024, "k": 1024}))
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": 4, "n": 1024, "k": 1024}))
     assert any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0])
-    kernel = normalise(kernels.make("matmul_nt", {"m": 192, "n": 192, "k": 192}))
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": 192, "n": 192, "k": 192}))
     assert not any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0]), "a packed panel is used often enough"
 
 
 def test_none_where_an_operand_lies_across_the_sum() -> None:
     target = targets.named("avx2")
-    kernel = normalise(kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
+    kernel = normalise(named_kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
     assert not list(RowsAgainstRows().guesses(StartFacts(kernel, target)))
 
 
 def test_a_product_without_fma_takes_a_register() -> None:
-    kernel = normalise(kernels.make("matmul_nt", {"m": 12, "n": 96, "k": 512}))
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": 12, "n": 96, "k": 512}))
     most = {}
     for level in ("x86-64-v2", "avx2"):
         target = targets.named(level)

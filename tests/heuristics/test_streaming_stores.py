@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import float32
@@ -34,7 +34,7 @@ def test_large_outputs_are_stored_past_the_caches(level: str) -> None:
 
 def test_products_keep_their_tiles() -> None:
     target = named("haswell")
-    streams = [o for o in starts(kernels.make("matmul", {"m": 2048, "n": 2048, "k": 16}), target, 1) if has_streams(o)]
+    streams = [o for o in starts(named_kernels.make("matmul", {"m": 2048, "n": 2048, "k": 16}), target, 1) if has_streams(o)]
     assert streams == []
 
 

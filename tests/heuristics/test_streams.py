@@ -4,7 +4,7 @@ structure and sizes, not by names."""
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics.start import starts
 from tilewright.ir.normal_form import normalise
 from tilewright.targets import named
@@ -14,7 +14,7 @@ CONV = {"n": 1, "c": 64, "h": 56, "w": 56, "oc": 64, "kh": 3, "kw": 3, "stride":
 
 
 def made(name, shape, dtype="float32"):
-    return [{(o.op, o.on): o for o in s} for s in starts(normalise(kernels.make(name, shape, dtype)), TARGET, 2)]
+    return [{(o.op, o.on): o for o in s} for s in starts(normalise(named_kernels.make(name, shape, dtype)), TARGET, 2)]
 
 
 @pytest.mark.parametrize("change", [{}, {"n": 8, "c": 128, "h": 28, "w": 28, "oc": 128}, {"stride": 2, "kh": 5, "kw": 5, "pad": 2}])

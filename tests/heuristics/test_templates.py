@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import templates
 from tilewright.ir import KernelBuilder, OptError, float32, sqrt
 from tilewright.ir.kernel import Kernel
@@ -17,9 +17,9 @@ TARGET = targets.named("znver5")
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_every_kernel_has_one_whose_choices_make_legal_schedules(name: str) -> None:
-    kernel = kernels.make(name)
+    kernel = named_kernels.make(name)
     for template in templates(kernel, TARGET, 2):
         assert all(len(choices) >= 1 and len(set(choices)) == len(choices) for choices in template.params.values())
         rng, ok, seen = random.Random(0), 0, set()
@@ -37,13 +37,13 @@ def test_every_kernel_has_one_whose_choices_make_legal_schedules(name: str) -> N
 
 
 def test_a_product_is_a_contraction_and_a_row_kernel() -> None:
-    found = templates(kernels.make("matmul"), TARGET, 2)
+    found = templates(named_kernels.make("matmul"), TARGET, 2)
     assert [t.name for t in found] == ["contraction", "rows"]
-    assert [t.name for t in templates(kernels.make("softmax"), TARGET, 2)] == ["rows"]
+    assert [t.name for t in templates(named_kernels.make("softmax"), TARGET, 2)] == ["rows"]
 
 
 def test_each_parameter_matters() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     template = templates(kernel, TARGET, 2)[0]
     middle = {p: choices[len(choices) // 2] for p, choices in template.params.items()} | {"kc": 256, "rows": 1}
     for p, choices in template.params.items():
@@ -52,7 +52,7 @@ def test_each_parameter_matters() -> None:
 
 
 def test_choices_fit_a_small_shape() -> None:
-    kernel = kernels.make("matmul", {"m": 4, "n": 16, "k": 8})
+    kernel = named_kernels.make("matmul", {"m": 4, "n": 16, "k": 8})
     template = templates(kernel, TARGET, 1)[0]
     for values in itertools.islice(itertools.product(*template.params.values()), 0, None, 7):
         opts = template.make(dict(zip(template.params, values, strict=True)))
@@ -64,14 +64,14 @@ GPU = targets.named("sm_90a")
 
 @pytest.mark.parametrize(("dtype", "names"), [("bfloat16", ["units", "tiles", "points"]), ("float32", ["tiles", "points"])])
 def test_a_gpu_has_one_of_matrix_instructions_where_they_are_allowed(dtype: str, names: list[str]) -> None:
-    kernel = kernels.make("matmul", {"m": 512, "n": 512, "k": 512}, dtype)
+    kernel = named_kernels.make("matmul", {"m": 512, "n": 512, "k": 512}, dtype)
     found = templates(kernel, GPU)
     assert [t.name for t in found] == names
     assert templates(kernel, GPU, allowed=frozenset({"REASSOC", "DOWNCONVERT"}))[0].name == "units"
 
 
 def test_numbers_of_a_gpus_template_make_its_schedule() -> None:
-    kernel = kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}, "bfloat16")
+    kernel = named_kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}, "bfloat16")
     units = templates(kernel, GPU)[0]
     base = {"wm": 2, "wn": 2, "um": 64, "un": 64, "kt": 64, "depth": 3, "band": 8, "sk": 1}
     s = apply(kernel, units.make(base), GPU)
@@ -94,7 +94,7 @@ def test_scatters_and_tiny_axes_have_templates() -> None:
     i, c = kb.axis("i", 64), kb.axis("c", 3)
     x, s = kb.input("x", (64, 3), float32), kb.input("s", (64,), float32)
     kb.store("y", float32, (64, 3), (i, c), x[i, c] / sqrt(s[i]))
-    for kernel, name in ((kernels.make("embedding_grad"), "copies of dtable"), (kb.build(), "tiny axes")):
+    for kernel, name in ((named_kernels.make("embedding_grad"), "copies of dtable"), (kb.build(), "tiny axes")):
         (template,) = [t for t in templates(kernel, TARGET, 2) if t.name == name]
         lists = {template.make(dict(zip(template.params, p, strict=True))) for p in itertools.product(*template.params.values())}
         assert all(parse(dumps(o)) == o for o in lists)

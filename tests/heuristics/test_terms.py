@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import CpuTerms, counted, cpu_terms
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.opts import apply, parse
@@ -15,7 +15,7 @@ SIZES = {"m": 64, "n": 64, "k": 64}
 
 
 def terms(kernel: str, shape: dict[str, int], opts: str, **more: Any) -> CpuTerms:
-    return cpu_terms(apply(kernels.make(kernel, shape), parse(opts), TARGET), **more)
+    return cpu_terms(apply(named_kernels.make(kernel, shape), parse(opts), TARGET), **more)
 
 
 def test_terms_of_a_matmul_are_those_of_its_instructions() -> None:
@@ -24,7 +24,7 @@ def test_terms_of_a_matmul_are_those_of_its_instructions() -> None:
     # 2 rows of 2 registers in each of 64 steps, 32 by 2 times: so many FMAs
     fmas = 2 * 2 * 64 * 32 * 2
     assert found.arithmetic >= fmas / core.ports / core.clock and found.arithmetic == pytest.approx(fmas / core.ports / core.clock, rel=0.1)
-    assert found.total == counted(apply(kernels.make("matmul", SIZES), parse("Um2 Un32"), TARGET))
+    assert found.total == counted(apply(named_kernels.make("matmul", SIZES), parse("Um2 Un32"), TARGET))
     assert found.spills == 0 and found.divider == 0 and all(v >= 0 for v in found.named().values())
 
 

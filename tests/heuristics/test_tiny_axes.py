@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checks import check_floats, check_twin
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import TinyAxes, tiny_axes
@@ -36,8 +36,8 @@ def test_axes_that_share_work() -> None:
     assert tiny_axes(gravity(64, 5)) == []
     assert [a.arg.name for a in tiny_axes(soft_counts(500, 8))] == ["c"]
     assert tiny_axes(soft_counts(500, 9)) == tiny_axes(soft_counts(64, 8)) == []
-    assert tiny_axes(kernels.make("matmul", {"m": 3, "n": 8, "k": 8})) == []
-    assert tiny_axes(kernels.make("add", {"m": 3, "n": 8})) == []
+    assert tiny_axes(named_kernels.make("matmul", {"m": 3, "n": 8, "k": 8})) == []
+    assert tiny_axes(named_kernels.make("add", {"m": 3, "n": 8})) == []
 
 
 def test_first_start_schedules_have_them_in_registers() -> None:
@@ -90,5 +90,5 @@ def test_a_copy_for_each_thread_of_a_gpu() -> None:
     assert [o.op for o in first] == ["SPLIT", "LOCAL"]
     assert apply(kernel, first, GPU).phases[0].group == 32
     assert starts(kernel, GPU)[0][0].op == "SPLIT"
-    table = kernels.make("embedding_grad")  # its rows are long enough to share
+    table = named_kernels.make("embedding_grad")  # its rows are long enough to share
     assert not any(o.op == "SPLIT" for o in starts(table, GPU)[0])

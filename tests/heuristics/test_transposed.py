@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, float32
 from tilewright.opts import apply, short
@@ -24,7 +24,7 @@ TARGET = replace(targets.named("avx2"), l2=1 << 20, l3=1 << 25)
     ],
 )
 def test_rows_that_crowd_sets_are_not_gone_down(m: int, n: int, first: str) -> None:
-    kernel = kernels.make("transpose", {"m": m, "n": n})
+    kernel = named_kernels.make("transpose", {"m": m, "n": n})
     for found in (starts(kernel, TARGET), quick_starts(kernel, TARGET)):
         assert short(found[0]) == first
         apply(kernel, found[0], TARGET)

@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright import OutOfRangeError, kernels
+from tilewright import OutOfRangeError, named_kernels
 from tilewright.ir import Kernel, KernelBuilder, KernelError, cast, const, exp, float32, int8, int32, int64, sym, uint8, where
 from tilewright.ir.checks.access_bounds import Access, proved, search
 from tilewright.ir.checks.operand_ranges import operand_ranges
@@ -262,9 +262,9 @@ def test_an_integer_and_a_long_gather_of_two_ids_are_left_to_the_data():
     assert kb.build().unproved == {("x", 0)}  # the two may be one element, so no value of theirs is taken for certain
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_named_kernels_are_proved(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     for k in (d.kernel(), d.kernel(d.odd_shape)):
         assert not k.unproved
         assert not normalise(k).unproved
@@ -431,9 +431,9 @@ def test_symbolic_dimensions_are_looked_at_with_their_sizes() -> None:
 
 def test_weights_are_no_places() -> None:
     for name in ("matmul_int8", "matmul_w4", "conv2d", "sum_rows"):
-        assert operand_ranges(kernels.make(name)) == ()
+        assert operand_ranges(named_kernels.make(name)) == ()
     for name in ("embedding", "embedding_grad", "cross_entropy"):
-        assert [r.name for r in operand_ranges(kernels.make(name))] == ["label" if name == "cross_entropy" else "ids"]
+        assert [r.name for r in operand_ranges(named_kernels.make(name))] == ["label" if name == "cross_entropy" else "ids"]
 
 
 def test_what_is_read_in_part_or_under_a_mask_says_nothing_unstated() -> None:

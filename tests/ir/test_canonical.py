@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, KernelError, OptError, axis, cast, const, exp, float32, float64, maximum, sym, where
 from tilewright.ir.body import Fold, Monoid, Reduce, Scan, Store, Value
@@ -19,7 +19,7 @@ from tilewright.ir.normal_form.canonical_text import canonical, loose, without_e
 from tilewright.ir.rewriter import Rewriter
 from tilewright.opts.syntax import SYNTAX
 
-SMALL = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES}
+SMALL = {n: named_kernels.get(n).kernel(named_kernels.get(n).odd_shape) for n in named_kernels.NAMES}
 
 
 # the same thing, written differently ----------------------------------------------------------------------------------
@@ -43,9 +43,9 @@ def hand_matmul(m, n, k, swap=False, flat=False, b_first=False, batch=False, out
     ids=str,
 )
 def test_matmul_by_hand_hashes_like_the_named_one(how):
-    named = canonical(kernels.make("matmul", {"m": 13, "n": 37, "k": 29}))
+    named = canonical(named_kernels.make("matmul", {"m": 13, "n": 37, "k": 29}))
     assert canonical(hand_matmul(13, 37, 29, **how)).text == named.text
-    square = canonical(kernels.make("matmul", {"m": 16, "n": 16, "k": 16}))
+    square = canonical(named_kernels.make("matmul", {"m": 16, "n": 16, "k": 16}))
     assert canonical(hand_matmul(16, 16, 16, **how)).hash == square.hash
 
 
@@ -152,9 +152,9 @@ SYMBOLIC = {
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_names_and_operand_order_do_not_matter(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     forms = [SMALL[name], *(d.kernel(d.odd_shape, t) for t in d.dtypes[1:])]
     if name in SYMBOLIC:
         forms.append(d.kernel({**d.odd_shape, **SYMBOLIC[name]}))
@@ -183,9 +183,9 @@ def test_interchangeable_buffers_are_told_apart_by_their_other_uses():
 @pytest.mark.slow
 def test_stable_across_processes_and_hash_seeds():
     program = (
-        "from tilewright import kernels\nfrom tilewright.ir.normal_form import canonical, loose\n"
-        "names = list(kernels.NAMES)\nimport sys\nif sys.argv[1] == '1': names.reverse()\n"
-        "print(sorted((n, canonical(k).hash, canonical(k).identity, *loose(k).values()) for n in names for k in [kernels.make(n)]))"
+        "from tilewright import named_kernels\nfrom tilewright.ir.normal_form import canonical, loose\n"
+        "names = list(named_kernels.NAMES)\nimport sys\nif sys.argv[1] == '1': names.reverse()\n"
+        "print(sorted((n, canonical(k).hash, canonical(k).identity, *loose(k).values()) for n in names for k in [named_kernels.make(n)]))"
     )
     outputs = set()
     for seed in ("0", "1", "4242"):
@@ -200,17 +200,17 @@ def test_stable_across_processes_and_hash_seeds():
 @pytest.mark.slow
 def test_every_kernel_and_type_has_its_own_hash():
     seen = {}
-    for name in kernels.NAMES:
-        d = kernels.get(name)
+    for name in named_kernels.NAMES:
+        d = named_kernels.get(name)
         for t in d.dtypes:
             seen.setdefault(canonical(d.kernel(d.odd_shape, t)).hash, []).append((name, t))
     assert [v for v in seen.values() if len(v) > 1] == []
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_every_size_counts(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     base = canonical(SMALL[name]).hash
     for size in d.shape_names:
         step = {"groups": -1, "hk": -1, "causal": -1}.get(size, 2 if size in ("c", "oc", "h") else 1)  # (what divides another still does)
@@ -263,7 +263,7 @@ def test_every_constant_counts(name):
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", [n for n in kernels.NAMES if n != "transpose"])
+@pytest.mark.parametrize("name", [n for n in named_kernels.NAMES if n != "transpose"])
 def test_every_operator_counts(name):
     kernel = SMALL[name]
     base = canonical(kernel).hash
@@ -346,7 +346,7 @@ def test_one_difference_is_a_difference():
 
 def test_symbols_count_by_range_not_by_name():
     def f(s):
-        return canonical(kernels.make("matmul", {"m": s})).hash
+        return canonical(named_kernels.make("matmul", {"m": s})).hash
 
     assert f(sym("m", 1, 64)) == f(sym("rows", 1, 64))
     assert len({f(sym("m", 1, 64)), f(sym("m", 1, 65)), f(sym("m", 2, 64)), f(64)}) == 4
@@ -379,7 +379,7 @@ def test_shared_subexpressions_stay_linear():
 
 # options --------------------------------------------------------------------------------------------------------------
 def test_options_translate_between_two_spellings():
-    named, hand = canonical(kernels.make("matmul", {"m": 13, "n": 37, "k": 29})), canonical(hand_matmul(13, 37, 29))
+    named, hand = canonical(named_kernels.make("matmul", {"m": 13, "n": 37, "k": 29})), canonical(hand_matmul(13, 37, 29))
     opts = [
         ["TILE", "k", 8],
         ["UPCAST", "n", 16],
@@ -425,7 +425,7 @@ def test_sites_that_a_fold_makes_survive_the_round_trip() -> None:
         assert c.from_canonical(c.to_canonical(schedule, SYNTAX), SYNTAX) == schedule
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_every_name_survives_the_round_trip(name):
     c = canonical(SMALL[name])
     assert len(set(c.tensors.values())) == len(c.tensors)
@@ -463,9 +463,9 @@ def test_unknown_names_are_refused():
 
 
 # near misses ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_loose_extents_match_another_shape(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     keep = {"kh", "kw", "stride", "pad", "groups", "causal", "shared"}
     # an image's height and width stay odd, so that windows still cross the edges
     other = {n: e if n in keep else 2 * e + (n in "hw" and "kw" in d.odd_shape) for n, e in d.odd_shape.items()}
@@ -481,7 +481,7 @@ def test_loose_extents_still_tell_kernels_apart():
 
 def test_loose_epilogue():
     def f(name, **kw):
-        d = kernels.get(name)
+        d = named_kernels.get(name)
         return loose(d.kernel(d.odd_shape, kw.get("dtype")))["epilogue"]
 
     assert f("matmul") == f("matmul_bias_relu") == f("matmul_bias_gelu")
@@ -515,7 +515,9 @@ def test_unused_parameters_belong_to_the_kernel():
 
 def test_reduce_axes_of_one_family_may_not_be_confused():
     """x summed over rows, and over columns, of a square."""
-    assert canonical(kernels.make("sum_rows", {"m": 8, "n": 8})).hash != canonical(kernels.make("sum_cols", {"m": 8, "n": 8})).hash
+    assert (
+        canonical(named_kernels.make("sum_rows", {"m": 8, "n": 8})).hash != canonical(named_kernels.make("sum_cols", {"m": 8, "n": 8})).hash
+    )
 
 
 def test_errors_are_kernel_errors():

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import (
     KernelBuilder,
     KernelError,
@@ -458,7 +458,7 @@ def test_threads_change_nothing(name, monkeypatch):
         "attention": {"b": 1, "h": 5, "s": 9, "d": 4},
         "conv2d": {"n": 3, "c": 4, "h": 7, "w": 6, "oc": 5},
     }
-    kernel = kernels.make(name, shapes.get(name, {"m": 11, "n": 13}))
+    kernel = named_kernels.make(name, shapes.get(name, {"m": 11, "n": 13}))
     inputs = generate(kernel, {}, 0)
     threads = []
     monkeypatch.setattr(evaluate_module, "ThreadPoolExecutor", lambda n: threads.append(n) or ThreadPoolExecutor(n))
@@ -472,7 +472,7 @@ def test_threads_change_nothing(name, monkeypatch):
 def test_an_error_in_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(evaluate_module, "_SHARED", 1)
     monkeypatch.setenv("TILEWRIGHT_INDEX_CHECKS", "0")  # so that a thread finds it
-    kernel = kernels.make("embedding", {"v": 5, "n": 40, "d": 6})
+    kernel = named_kernels.make("embedding", {"v": 5, "n": 40, "d": 6})
     inputs = generate(kernel, {}, 0)
     (at,) = [b.name for b in kernel.inputs if not b.dtype.is_float]
     inputs[at][-1] = 5

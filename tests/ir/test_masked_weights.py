@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plain_attention import plain
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelBuilder, exp, float32, maximum, where
 from tilewright.ir.body import Fold
 from tilewright.ir.cost import cost
@@ -36,7 +36,7 @@ def before(i, j):
 
 @pytest.mark.parametrize("how", [{}, {"filled": True}], ids=str)
 def test_one_mask_is_the_same_kernel_as_two(how: dict[str, Any]) -> None:
-    one, two = plain(**how), kernels.make("attention", SHAPE, "float32")
+    one, two = plain(**how), named_kernels.make("attention", SHAPE, "float32")
     assert canonical(one).hash == canonical(two).hash
     assert cost(normalise(one)) == cost(two)
     assert normalise(normalise(one)) is normalise(one)
@@ -45,7 +45,7 @@ def test_one_mask_is_the_same_kernel_as_two(how: dict[str, Any]) -> None:
 def test_named_kernels_stay_as_they_are() -> None:
     """Their weights are masked as they are written: nothing cached for them changes."""
     for name in ("attention", "attention_window", "attention_grouped", "attention_lse", "attention_dq", "attention_dkv"):
-        kernel = kernels.make(name)
+        kernel = named_kernels.make(name)
         assert mask_weights(kernel) is kernel
 
 
@@ -144,11 +144,11 @@ def maxima(body):
 
 
 def test_a_causal_mask_and_both_sides_of_a_window():
-    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention")))] == ["(key <= row)"]
-    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention_dq")))] == ["(key <= row)"]
-    assert [repr(c) for c in skip_conditions(fold_of(kernels.make("attention_dkv")))] == ["(key <= row)"]
-    assert len(skip_conditions(fold_of(kernels.make("attention_window")))) == 2
-    assert skip_conditions(fold_of(kernels.make("attention_full"))) == ()
+    assert [repr(c) for c in skip_conditions(fold_of(named_kernels.make("attention")))] == ["(key <= row)"]
+    assert [repr(c) for c in skip_conditions(fold_of(named_kernels.make("attention_dq")))] == ["(key <= row)"]
+    assert [repr(c) for c in skip_conditions(fold_of(named_kernels.make("attention_dkv")))] == ["(key <= row)"]
+    assert len(skip_conditions(fold_of(named_kernels.make("attention_window")))) == 2
+    assert skip_conditions(fold_of(named_kernels.make("attention_full"))) == ()
 
 
 def test_what_is_masked_must_not_change_the_state():
@@ -174,5 +174,5 @@ def test_thresholds():
 
 
 def test_the_cost_is_that_of_the_pairs_which_count():
-    full, causal = (cost(kernels.make(n, {"b": 1, "h": 2, "s": 16, "d": 8})).flops for n in ("attention_full", "attention"))
+    full, causal = (cost(named_kernels.make(n, {"b": 1, "h": 2, "s": 16, "d": 8})).flops for n in ("attention_full", "attention"))
     assert 0.5 < causal / full < 0.6

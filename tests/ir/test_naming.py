@@ -7,7 +7,7 @@ from math import prod
 import pytest
 from pulled import Inlined, sides
 from random_schedules import SYMBOLS
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
 from tilewright.ir.kernel import Kernel
@@ -23,7 +23,7 @@ ROWS = {2: (12,), 3: (3, 4)}
 
 def check(pulled, name, shape, dtype="float32"):
     """The pulled kernel, tidied, against the named one."""
-    named, mine = kernels.make(name, shape, dtype), tidy(pulled.build())
+    named, mine = named_kernels.make(name, shape, dtype), tidy(pulled.build())
     assert canonical(mine).text == canonical(named).text
     assert tidy(mine) is mine
 
@@ -369,20 +369,20 @@ def test_delta_of_attention(heads):
 
 
 # named kernels --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_named_kernels_are_written_so(name):
     """At their own sizes and at odd ones, there in two element types."""
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     for shape in ({}, d.odd_shape):
         for dtype in d.dtypes[: 2 if shape else 1]:
             named = d.kernel(shape, dtype)
             assert canonical(tidy(named)).text == canonical(named).text
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_a_tidy_kernel_stays_as_it_is(name):
     """Also where it is made anew, so that nothing remembers it."""
-    once = tidy(kernels.get(name).kernel(kernels.get(name).odd_shape))
+    once = tidy(named_kernels.get(name).kernel(named_kernels.get(name).odd_shape))
     again = tidy(Kernel(once.name, once.body, once.stores, once.buffers))
     assert again is not once
     assert kernel_text(again) == kernel_text(once)
@@ -391,8 +391,8 @@ def test_a_tidy_kernel_stays_as_it_is(name):
 @pytest.mark.slow
 def test_every_process_names_alike():
     code = (
-        "from tilewright import kernels\nfrom tilewright.ir.normal_form import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
-        "for n in ('attention_dkv', 'layernorm_stats', 'conv2d'): print(kernel_text(tidy(kernels.make(n))))"
+        "from tilewright import named_kernels\nfrom tilewright.ir.normal_form import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
+        "for n in ('attention_dkv', 'layernorm_stats', 'conv2d'): print(kernel_text(tidy(named_kernels.make(n))))"
     )
     texts = {
         subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
@@ -597,6 +597,6 @@ def test_the_order_of_values_is_that_of_levels():
 
 @pytest.mark.parametrize("name", sorted(SYMBOLS))
 def test_symbolic_kernels_are_written_so(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     named = d.kernel({**d.odd_shape, **{n: sym(n, 1, 4096) for n in SYMBOLS[name]}})
     assert canonical(tidy(named)).text == canonical(named).text

@@ -7,7 +7,7 @@ import odd_kernels
 import pytest
 from hypothesis import given, settings
 from random_values import random_kernels
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import axis, dtypes
 from tilewright.ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from tilewright.ir.evaluation import evaluate, twin
@@ -18,7 +18,7 @@ from tilewright.ir.normal_form import canonical, tidy
 from tilewright.ir.operators import substitute
 
 ODD = {n: make(*sizes) for n, (make, sizes) in odd_kernels.KERNELS.items()}
-NAMED = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES}
+NAMED = {n: named_kernels.get(n).kernel(named_kernels.get(n).odd_shape) for n in named_kernels.NAMES}
 EVERY = NAMED | ODD
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelBuilder, const, exp, float32, int64, sym
 from tilewright.ir.evaluation import evaluate, twin
 from tilewright.ir.index import evaluate as index_value
@@ -51,18 +51,18 @@ def families(kernel):
 
 
 @pytest.mark.parametrize("mode", ["float64", "twin"])
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_named_kernels_keep_their_results(name, mode):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     same(d.kernel(d.odd_shape), mode)
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 @given(data=st.data())
 @settings(max_examples=8, deadline=None)
 def test_random_small_shapes_with_unit_sizes(name, data):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     keep = {"kh", "kw", "stride", "pad", "groups", "c", "oc", "h", "hk", "w", "causal", "shared"}
     shape = {n: e if n in keep else data.draw(st.integers(1, 4), label=n) for n, e in d.odd_shape.items()}
     same(d.kernel(shape))
@@ -86,22 +86,22 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_which_axes_are_left(name):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     assert families(normalise(d.kernel(d.odd_shape))) == EXPECTED[name]
 
 
 def test_a_one_by_one_convolution_is_a_matmul():
-    normal = same(kernels.make("conv2d", {"n": 1, "c": 6, "h": 5, "w": 7, "oc": 4, "kh": 1, "kw": 1, "pad": 0}))
+    normal = same(named_kernels.make("conv2d", {"n": 1, "c": 6, "h": 5, "w": 7, "oc": 4, "kh": 1, "kw": 1, "pad": 0}))
     assert families(normal) == ["oc", "oh_ow", "c"]
     assert [b.shape for b in normal.buffers] == [(6, 35), (4, 6), (4, 35)]
 
 
 def test_unit_axes_go_and_a_reduction_over_nothing_is_its_element():
-    assert families(same(kernels.make("matmul", {"m": 1, "n": 5, "k": 3}))) == ["n", "k"]
-    normal = same(kernels.make("matmul", {"m": 4, "n": 5, "k": 1}))
+    assert families(same(named_kernels.make("matmul", {"m": 1, "n": 5, "k": 3}))) == ["n", "k"]
+    normal = same(named_kernels.make("matmul", {"m": 4, "n": 5, "k": 1}))
     assert families(normal) == ["m", "n"]
     assert isinstance(normal.body[0].expr, type(const(1)))
-    assert normalise(kernels.make("add", {"m": 1, "n": 1})).axes == ()
+    assert normalise(named_kernels.make("add", {"m": 1, "n": 1})).axes == ()
 
 
 def test_sites_of_merged_families_stay_sites():
@@ -199,9 +199,9 @@ def test_scatter_merges_only_where_rows_do():
 
 def test_symbolic_outer_extents_merge_and_inner_ones_do_not():
     m = sym("rows", 1, 9)
-    normal = same(kernels.make("add", {"m": m, "n": 4}), sizes={"rows": 3})
+    normal = same(named_kernels.make("add", {"m": m, "n": 4}), sizes={"rows": 3})
     assert families(normal) == ["m_n"] and normal.axes[0].arg.extent is m * 4
-    assert families(same(kernels.make("add", {"m": 4, "n": m}), sizes={"rows": 3})) == ["m", "n"]
+    assert families(same(named_kernels.make("add", {"m": 4, "n": m}), sizes={"rows": 3})) == ["m", "n"]
 
 
 def test_merged_names_do_not_clash():
@@ -241,7 +241,7 @@ def test_a_kernel_that_nobody_holds_is_let_go(shape):
     """A process that asks for a program every second must not keep them all."""
     from tilewright.ir.normal_form import canonical
 
-    kernel = kernels.make("softmax", shape)
+    kernel = named_kernels.make("softmax", shape)
     normal = normalise(kernel)
     assert canonical(kernel).hash == canonical(normal).hash
     gone = [weakref.ref(kernel), weakref.ref(normal)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from raw_kernels import Raw, folded
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import Kernel, cast, exp, float32, int32, log, where
 from tilewright.ir.normal_form import canonical, tidy
-from tilewright.kernels.attention import MASK_SIZES
+from tilewright.named_kernels.attention import MASK_SIZES
 
 B, H, S, D = 2, 4, 24, 8
 SHAPE = {"b": B, "h": H, "s": S, "d": D}
@@ -74,5 +74,5 @@ def argmax() -> Kernel:
     ],
 )
 def test_keys(name: str, shape: dict[str, Any], make: Callable[[], Kernel]) -> None:
-    ours, named = canonical(tidy(folded(make()))), canonical(kernels.make(name, shape, "float32"))
+    ours, named = canonical(tidy(folded(make()))), canonical(named_kernels.make(name, shape, "float32"))
     assert ours.text == named.text and ours.hash == named.hash

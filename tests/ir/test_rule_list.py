@@ -12,7 +12,7 @@ import pytest
 from checks import check_compiled, check_floats
 from hypothesis import given, settings
 from random_values import random_kernels
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, Node, absolute, cast, clip, dtype, exp, float32, int32, maximum, minimum, uint8, uint32, where
 from tilewright.ir.dtypes import DType
@@ -28,7 +28,7 @@ from tilewright.program.program import Instr, statements
 from tilewright.targets import named
 
 ODD = {n: make(*sizes) for n, (make, sizes) in odd_kernels.KERNELS.items()}
-EVERY = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES} | ODD
+EVERY = {n: named_kernels.get(n).kernel(named_kernels.get(n).odd_shape) for n in named_kernels.NAMES} | ODD
 
 
 def pointwise(expression, *inputs, shape=(64,), dtype=float32):
@@ -100,9 +100,9 @@ def repeated_exponential():
 
 EXAMPLES = {
     "drop unread values": unread,
-    "drop axes of extent 1, fold constants": lambda: kernels.make("matvec", {"m": 8, "n": 1}),
+    "drop axes of extent 1, fold constants": lambda: named_kernels.make("matvec", {"m": 8, "n": 1}),
     "separate families": all_pairs,
-    "merge axes": lambda: kernels.make("add", {"m": 8, "n": 8}),
+    "merge axes": lambda: named_kernels.make("add", {"m": 8, "n": 8}),
     "extremes by rows": lambda: pointwise(
         lambda i, j, x: maximum(maximum(maximum(x[i, j], x[i + 1, j]), x[i, j + 1]), x[i + 1, j + 1]), ("x", float32), shape=(8, 8)
     ),

@@ -134,13 +134,13 @@ def test_a_log_that_cannot_be_written_ends_nothing(capsys: pytest.CaptureFixture
 
 @pytest.mark.slow
 def test_helper_processes_write_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright import kernels
+    from tilewright import named_kernels
     from tilewright.measure import Measurer
 
     file = tmp_path / "log"
     monkeypatch.setenv(log.ENV, f"measure:debug,lower:debug,file={file}")
     setup.from_environment()
-    with Measurer(kernels.make("add", {"m": 4, "n": 16}), "cpu", 1, builders=1) as m:
+    with Measurer(named_kernels.make("add", {"m": 4, "n": 16}), "cpu", 1, builders=1) as m:
         (built,) = [b for _, b in m.build([()])]
         assert m.measure([built])[0].ok
     lines = [(room, int(pid), line) for line in file.read_text().splitlines() for room, pid in LINE.findall(line)]

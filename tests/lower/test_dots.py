@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from hand_built import object_for, undefined
-from tilewright import interp, kernels, targets
+from tilewright import interp, named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import sym
 from tilewright.lower import lower
@@ -53,7 +53,7 @@ CASES += [
 @pytest.mark.parametrize(("name", "dtype", "schedule"), CASES)
 @pytest.mark.covering(pairs=True)
 def test_every_way_of_scheduling_it_is_right(name: str, dtype: str, schedule: str) -> None:
-    kernel = kernels.make(name, {"m": 8, "n": 45, "k": 24 if schedule == "chunks" else 30}, dtype)
+    kernel = named_kernels.make(name, {"m": 8, "n": 45, "k": 24 if schedule == "chunks" else 30}, dtype)
     row = "vdpbf16ps" if dtype == "bfloat16" else "vpdpbusd"
     opts = parse([*SCHEDULES[schedule], tc(row)])
     check_twin(kernel, opts, V4)
@@ -67,7 +67,7 @@ def test_every_way_of_scheduling_it_is_right(name: str, dtype: str, schedule: st
 @pytest.mark.parametrize(("m", "n", "k"), [(2, 16, 1), (1, 17, 3), (3, 5, 4), (5, 31, 7), (2, 16, 97)])
 @pytest.mark.parametrize(("name", "dtype"), [("matmul", "int8"), ("matmul_int8", "uint8"), ("matmul_mixed", "bfloat16")])
 def test_small_and_prime_sizes(name: str, dtype: str, m: int, n: int, k: int) -> None:
-    kernel = kernels.make(name, {"m": m, "n": n, "k": k}, dtype)
+    kernel = named_kernels.make(name, {"m": m, "n": n, "k": k}, dtype)
     row = "vdpbf16ps" if dtype == "bfloat16" else "vpdpbusd"
     opts = parse([["PADTO", "n", 16], ["UPCAST", "n", 16], ["STAGE", "b", {"at": "n" if n > 16 else "m"}], tc(row)])
     check_twin(kernel, opts, V4)
@@ -80,7 +80,7 @@ def test_small_and_prime_sizes(name: str, dtype: str, m: int, n: int, k: int) ->
 def test_symbolic_sizes(name: str, dtype: str, size: str) -> None:
     shape = {"m": 5, "n": 37, "k": 22}
     vars = {size: shape[size]}
-    kernel = kernels.make(name, {**shape, size: sym(size, 1, 400)}, dtype)
+    kernel = named_kernels.make(name, {**shape, size: sym(size, 1, 400)}, dtype)
     row = "vdpbf16ps" if dtype == "bfloat16" else "vpdpbusd"
     opts = parse([["PADTO", "n", 48], ["UPCAST", "n", 16], ["UPCAST", "m", 2], ["STAGE", "b", {"at": "m"}], tc(row)])
     check_twin(kernel, opts, V4, vars)
@@ -97,7 +97,7 @@ def run(kernel: Any, opts: Any, target: Any, inputs: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("opts", [[*SCHEDULES["tile"], tc()], [*SCHEDULES["a_in_rows"], tc()]], ids=["a_read_in_place", "a_packed"])
 def test_the_extremes_of_signed_bytes_are_exact(opts: list[Any]) -> None:
-    kernel = kernels.make("matmul", {"m": 8, "n": 64, "k": 40}, "int8")
+    kernel = named_kernels.make("matmul", {"m": 8, "n": 64, "k": 40}, "int8")
     rng = np.random.default_rng(1)
     a = rng.choice(np.array([-128, -127, 0, 127], np.int8), (8, 40))
     b = rng.choice(np.array([-128, -1, 127], np.int8), (40, 64))
@@ -106,7 +106,7 @@ def test_the_extremes_of_signed_bytes_are_exact(opts: list[Any]) -> None:
 
 
 def test_bfloat16_takes_the_steps_of_the_instruction_in_order() -> None:
-    kernel = kernels.make("matmul_mixed", {"m": 3, "n": 16, "k": 20}, "bfloat16")
+    kernel = named_kernels.make("matmul_mixed", {"m": 3, "n": 16, "k": 20}, "bfloat16")
     x = generate(kernel, {}, 4)
     got = run(kernel, [*PLAIN, tc("vdpbf16ps")], V4, x)
     want = np.zeros((3, 16), np.float32)
@@ -121,7 +121,7 @@ def test_bfloat16_takes_the_steps_of_the_instruction_in_order() -> None:
 @pytest.mark.parametrize("a_at", [None, "panel", "row"])
 def test_nothing_past_the_end_of_the_sum_is_multiplied(a_at: str | None) -> None:
     """Elements after a row of A are the next row's: infinities there, times the zeros of the panel, would be NaN."""
-    kernel = kernels.make("matmul_mixed", {"m": 4, "n": 16, "k": 9}, "bfloat16")
+    kernel = named_kernels.make("matmul_mixed", {"m": 4, "n": 16, "k": 9}, "bfloat16")
     x = generate(kernel, {}, 5)
     x["a"][1] = np.inf
     x["a"][3, 0] = np.nan
@@ -132,7 +132,7 @@ def test_nothing_past_the_end_of_the_sum_is_multiplied(a_at: str | None) -> None
 
 
 def test_subnormal_operands_count_as_zero_in_bfloat16() -> None:
-    kernel = kernels.make("matmul_mixed", {"m": 2, "n": 16, "k": 2}, "bfloat16")
+    kernel = named_kernels.make("matmul_mixed", {"m": 2, "n": 16, "k": 2}, "bfloat16")
     x = generate(kernel, {}, 6)
     x["a"][:] = 2.0**-130
     x["b"][:] = 2.0**100
@@ -142,7 +142,7 @@ def test_subnormal_operands_count_as_zero_in_bfloat16() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("matmul_int8", "uint8"), ("matmul", "int8")])
 def test_the_narrow_form_has_eight_lanes(name: str, dtype: str) -> None:
-    kernel = kernels.make(name, {"m": 6, "n": 21, "k": 19}, dtype)
+    kernel = named_kernels.make(name, {"m": 6, "n": 21, "k": 19}, dtype)
     opts = parse([["UPCAST", "n", 8], ["UPCAST", "m", 2], ["STAGE", "b", {"at": "m"}], tc("vpdpbusd256")])
     check_twin(kernel, opts, ALDER)
     source = render(lower(apply(kernel, opts, ALDER)), ALDER)
@@ -151,7 +151,7 @@ def test_the_narrow_form_has_eight_lanes(name: str, dtype: str) -> None:
 
 def test_a_convolution_along_its_channels() -> None:
     shape = {"n": 1, "c": 6, "h": 5, "w": 16, "oc": 4, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1}
-    kernel = kernels.make("conv2d", shape, "bfloat16")
+    kernel = named_kernels.make("conv2d", shape, "bfloat16")
     opts = parse(
         [["UPCAST", "ow", 16], ["UPCAST", "oc", 2], ["STAGE", "x", {"at": "oh"}], ["TC", "acc", {"n": "ow", "k": "c", "row": "vdpbf16ps"}]]
     )
@@ -162,7 +162,7 @@ def test_a_convolution_along_its_channels() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("at", ["h", "key"])
 def test_the_scores_of_attention(at: str) -> None:
-    kernel = kernels.make("attention", {"b": 1, "h": 2, "s": 40, "d": 12}, "bfloat16")
+    kernel = named_kernels.make("attention", {"b": 1, "h": 2, "s": 40, "d": 12}, "bfloat16")
     instruction = ["TC", "dot", {"m": "row", "n": "key@dot", "k": "d@dot", "row": "vdpbf16ps"}]
     opts = parse(
         [["TILE", "key", 16], ["UPCAST", "key", 16], ["UPCAST", "row", 2], ["PARALLEL", "h"], ["STAGE", "k", {"at": at}], instruction]
@@ -175,7 +175,7 @@ def test_the_scores_of_attention(at: str) -> None:
 @pytest.mark.skipif(not NATIVE, reason="this machine has no VNNI")
 @pytest.mark.parametrize("name", ["matmul", "matmul_int8", "matmul_nt", "matmul_tn"])
 def test_start_schedules_run_here(name: str) -> None:
-    kernel = kernels.make(name, {"m": 50, "n": 200, "k": 130}, "int8" if name != "matmul_int8" else "uint8")
+    kernel = named_kernels.make(name, {"m": 50, "n": 200, "k": 130}, "int8" if name != "matmul_int8" else "uint8")
     found = [s for s in starts(kernel, targets.host(), 2) if any(o.op == "TC" for o in s)]
     for opts in found[:2]:
         check_compiled(kernel, opts, threads=2)
@@ -189,7 +189,7 @@ TEXTS = {"vpdpbusd": ("matmul", "int8"), "vdpbf16ps": ("matmul_mixed", "bfloat16
 def test_program_and_source_are_as_kept(row: str) -> None:
     name, dtype = TEXTS[row]
     opts = parse([["UPCAST", "m", 2], ["UPCAST", "n", 16], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}], tc(row)])
-    program = lower(apply(kernels.make(name, {"m": 4, "n": 32, "k": 14}, dtype), opts, V4))
+    program = lower(apply(named_kernels.make(name, {"m": 4, "n": 32, "k": 14}, dtype), opts, V4))
     text = f"{show(program)}\n; ---- znver5\n{render(program, V4).text}"
     path = GOLDEN / f"dot-{row}.txt"
     if os.environ.get("TILEWRIGHT_GOLDEN") == "write":

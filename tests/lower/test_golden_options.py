@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts.registry import OPTIONS, Golden
@@ -26,7 +26,8 @@ CASES = {"none": Golden("matmul", {"m": 8, "n": 32, "k": 16}, [])} | {
 def test_program_and_source_are_as_kept(name: str) -> None:
     case = CASES[name]
     scheduled = {
-        t: apply(kernels.make(case.kernel, dict(case.shape), "float32"), parse(case.opts), targets.named(t)) for t in ("znver5", "avx2")
+        t: apply(named_kernels.make(case.kernel, dict(case.shape), "float32"), parse(case.opts), targets.named(t))
+        for t in ("znver5", "avx2")
     }
     texts = [show(lower(scheduled["znver5"]))] + [f"; ---- {t}\n{render(lower(s), targets.named(t)).text}" for t, s in scheduled.items()]
     text = "\n".join(texts)

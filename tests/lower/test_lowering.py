@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
@@ -25,7 +25,7 @@ def program(kernel: Kernel, opts: Sequence[Any], target: Any = AVX512, expand: b
 
 
 def matmul(m: Any = 64, n: Any = 96, k: Any = 32, dtype: str = "float32") -> Kernel:
-    return kernels.make("matmul", {"m": m, "n": n, "k": k}, dtype)
+    return named_kernels.make("matmul", {"m": m, "n": n, "k": k}, dtype)
 
 
 def everything(p: Program) -> list[Stmt]:
@@ -97,7 +97,7 @@ def test_rows_past_the_end_are_not_stored() -> None:
 
 
 def test_partials_are_combined_across_lanes_once() -> None:
-    p = program(kernels.make("sum_rows", {"m": 3, "n": 256}, "float32"), [["UPCAST", "n", 64]])
+    p = program(named_kernels.make("sum_rows", {"m": 3, "n": 256}, "float32"), [["UPCAST", "n", 64]])
     assert len(loop(p, "n").carried) == 4
     assert ops(everything(p))["add"] - ops(inside(loop(p, "n").body))["add"] >= 3 + 4
     assert not ops(inside(loop(p, "n").body))["extract"]
@@ -121,13 +121,13 @@ def test_sixteen_bit_floats_are_widened_and_rounded_once(dtype: str) -> None:
 
 
 def test_elementary_functions_are_polynomials_or_kept_for_the_twin() -> None:
-    kernel = kernels.make("softmax", {"m": 4, "n": 64}, "float32")
+    kernel = named_kernels.make("softmax", {"m": 4, "n": 64}, "float32")
     assert not ops(everything(program(kernel, [["UPCAST", "n", 16]])))["exp"]
     assert ops(everything(program(kernel, [["UPCAST", "n", 16]], expand=False)))["exp"] == 2
 
 
 def test_a_kept_value_is_computed_once() -> None:
-    kernel = kernels.make("softmax", {"m": 4, "n": 64}, "float32")
+    kernel = named_kernels.make("softmax", {"m": 4, "n": 64}, "float32")
     p = program(kernel, [["UPCAST", "n", 16], ["STAGE", "e", {"at": "m"}]], expand=False)
     assert ops(everything(p))["exp"] == 1
     assert p.scratch == 0  # it is kept in y
@@ -139,14 +139,14 @@ def test_nothing_is_added_to_the_output_where_there_is_an_epilogue() -> None:
     straddling = [["TILE", "k", 8], ["MOVE", "k", {"before": "m"}]]
     plain = program(matmul(), straddling)
     assert plain.scratch == 0  # c itself holds the partial sums
-    fused = program(kernels.make("matmul_bias_relu", {"m": 64, "n": 96, "k": 32}, "float32"), straddling)
+    fused = program(named_kernels.make("matmul_bias_relu", {"m": 64, "n": 96, "k": 32}, "float32"), straddling)
     assert fused.scratch >= 64 * 96 * 4
     narrow = program(matmul(dtype="bfloat16"), straddling)
     assert narrow.scratch >= 64 * 96 * 4  # bfloat16 partial sums would be rounded at every block
 
 
 def test_non_temporal_stores_are_for_outputs_that_turn_out_aligned() -> None:
-    p = program(kernels.make("add", {"m": 4, "n": 64}, "float32"), [["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}]])
+    p = program(named_kernels.make("add", {"m": 4, "n": 64}, "float32"), [["UPCAST", "n", 16], ["CACHE", "y", {"policy": "stream"}]])
     assert ops(everything(p))["aligned"] == 1
     stores = [s.attr for s in everything(p) if isinstance(s, Instr) and s.op == "store"]
     assert sorted(m.nt for m in stores) == [False, True]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import check_floats, check_twin
 from cuda_build import needs_cxx, needs_nvrtc
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.host import HostProgram
 from tilewright.interp import run
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, dict[str, int], str, list[Any]]] = {
 
 def parts(name: str) -> tuple[Any, list[Opt]]:
     kernel, shape, dtype, opts = CASES[name]
-    return kernels.make(kernel, shape, dtype), [*parse(json.dumps(opts)), PERSIST]
+    return named_kernels.make(kernel, shape, dtype), [*parse(json.dumps(opts)), PERSIST]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -118,4 +118,4 @@ def test_a_symbolic_grid() -> None:
 )
 def test_what_is_refused(opts: list[Opt], target: Any, says: str) -> None:
     with pytest.raises(OptError, match=says):
-        apply(kernels.make("matmul", {"m": 32, "n": 32, "k": 16}), opts, target)
+        apply(named_kernels.make("matmul", {"m": 32, "n": 32, "k": 16}), opts, target)

@@ -10,7 +10,7 @@ import odd_kernels
 import pytest
 from checks import check_compiled, check_floats, check_twin, in_child
 from odd_borders import bordered_sum, borders, kept_neighbours
-from tilewright import devices, kernels, targets
+from tilewright import devices, named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, int64, sym, uint8
@@ -65,14 +65,14 @@ def loops(block: Block) -> Iterator[For]:
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda t: t.name)
 @pytest.mark.parametrize("name", ["rmsnorm", "log_softmax", "softmax", "layernorm"])
 def test_whole_vectors_of_a_row_are_not_masked(name: str, target: Any) -> None:
-    p = program(kernels.make(name, {"m": 8, "n": 109}, "float32"), ROWS, target)
+    p = program(named_kernels.make(name, {"m": 8, "n": 109}, "float32"), ROWS, target)
     found = list(loops(p.phases[0].body))
     assert len(found) >= 2 and not any(masks(f.body) for f in found)
     assert masks(p.phases[0].body), "the last vector is"
 
 
 def test_the_last_item_has_code_of_its_own() -> None:
-    p = program(kernels.make("rmsnorm", {"m": 9, "n": 64}, "float32"), ROWS)
+    p = program(named_kernels.make("rmsnorm", {"m": 9, "n": 64}, "float32"), ROWS)
     whole, last = (s for s in p.phases[0].body.stmts if isinstance(s, If))
     stores = [sum(isinstance(s, Instr) and s.op == "store" for s in statements(x.body)) for x in (whole, last)]
     assert stores[0] == 2 * stores[1] > 0, "two rows, and one"
@@ -81,23 +81,23 @@ def test_the_last_item_has_code_of_its_own() -> None:
 
 def test_corners_are_not_split_again() -> None:
     opts = [["UPCAST", "m", 4], ["UPCAST", "n", 16]]
-    p = program(kernels.make("matmul", {"m": 11, "n": 41, "k": 5}, "float32"), opts)
+    p = program(named_kernels.make("matmul", {"m": 11, "n": 41, "k": 5}, "float32"), opts)
     assert sum(f.label == "k" for f in loops(p.phases[0].body)) == 3
 
 
 def test_pieces_use_the_same_room() -> None:
-    ragged, even = (program(kernels.make("matmul", {"m": 17, "n": n, "k": 16}, "float32"), [*TILES, PANEL]) for n in (141, 192))
+    ragged, even = (program(named_kernels.make("matmul", {"m": 17, "n": n, "k": 16}, "float32"), [*TILES, PANEL]) for n in (141, 192))
     assert ragged.scratch == even.scratch > 0
 
 
 def test_symbolic_extents_keep_their_masks() -> None:
-    p = program(kernels.make("rmsnorm", {"m": 8, "n": sym("n", 64, 4096)}, "float32"), ROWS)
+    p = program(named_kernels.make("rmsnorm", {"m": 8, "n": sym("n", 64, 4096)}, "float32"), ROWS)
     assert all(masks(f.body) for f in loops(p.phases[0].body))
 
 
 def test_turned_panels_of_whole_blocks_are_read_in_vectors() -> None:
     opts = [["UPCAST", "m", 4], ["UPCAST", "n", 16], ["TILE", "n", 32], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]
-    p = program(kernels.make("matmul_nt", {"m": 8, "n": 72, "k": 16}, "float32"), opts)
+    p = program(named_kernels.make("matmul_nt", {"m": 8, "n": 72, "k": 16}, "float32"), opts)
     whole, last = (s for s in p.phases[0].body.stmts if isinstance(s, If))
     gathers = [sum(isinstance(s, Instr) and s.op == "gather" for s in statements(x.body)) for x in (whole, last)]
     assert gathers[0] == 0 < gathers[1]
@@ -107,7 +107,7 @@ def test_turned_panels_of_whole_blocks_are_read_in_vectors() -> None:
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda t: t.name)
 @pytest.mark.parametrize("sizes", [(13, 141, 21), (6, 64, 8), (7, 17, 9), (11, 70, 13), (12, 127, 31)])
 def test_every_corner_of_a_matmul(sizes: tuple[int, int, int], target: Any) -> None:
-    kernel = kernels.make("matmul", dict(zip("mnk", sizes, strict=True)), "float32")
+    kernel = named_kernels.make("matmul", dict(zip("mnk", sizes, strict=True)), "float32")
     opts = [o for o in TILES if o[0] != "TILE" or o[2] < dict(zip("mnk", sizes, strict=True))[o[1]]]
     opts = opts if any(o[:2] == ["TILE", "k"] for o in opts) else [o for o in opts if o[0] != "MOVE"]
     opts = opts if sizes[0] > 6 else [o for o in opts if o[0] != "MOVE"]
@@ -120,12 +120,12 @@ def test_every_corner_of_a_matmul(sizes: tuple[int, int, int], target: Any) -> N
 @pytest.mark.parametrize("s", [16, 29, 37, 47])
 def test_folds_whose_last_tile_is_ragged(s: int) -> None:
     for name in ("attention", "attention_full"):
-        kernel = kernels.make(name, {"b": 1, "h": 1, "s": s, "d": 8}, "float32")
+        kernel = named_kernels.make(name, {"b": 1, "h": 1, "s": s, "d": 8}, "float32")
         check_twin(kernel, parse([o for o in FOLD if o[0] != "TILE" or o[2] < s] if s > 16 else FOLD[1:-1]), AVX2)
 
 
 def test_tiles_of_a_fold_that_are_whole_are_not_masked() -> None:
-    p = program(kernels.make("attention_full", {"b": 1, "h": 1, "s": 40, "d": 8}, "float32"), FOLD)
+    p = program(named_kernels.make("attention_full", {"b": 1, "h": 1, "s": 40, "d": 8}, "float32"), FOLD)
     tiles = [f for f in loops(p.phases[0].body) if f.label.startswith("key") and len(list(loops(f.body))) > 1]
     assert tiles and not any(masks(f.body) for f in tiles)
 
@@ -133,7 +133,7 @@ def test_tiles_of_a_fold_that_are_whole_are_not_masked() -> None:
 def test_a_step_of_one_element_writes_one_element():
     """LLVM 22 makes a store of four bytes of a truncation to bfloat16 that is stored under a mask of one lane."""
     cpu = devices.get("cpu")
-    kernel = kernels.make("matmul_tn", {"m": 13, "n": 33, "k": 1}, "bfloat16")
+    kernel = named_kernels.make("matmul_tn", {"m": 13, "n": 33, "k": 1}, "bfloat16")
     source = render(lower(apply(kernel, (opt("UPCAST", "n", 12),), cpu.target)), cpu.target)
     shapes = [b.shape for b in kernel.buffers]
     inputs = generate(kernel, {}, 0)
@@ -273,7 +273,7 @@ def program_of_edges(kernel: Kernel, opts: Sequence[Any]) -> Program:
 
 
 def matmul(m: Any, n: Any, k: Any) -> Kernel:
-    return kernels.make("matmul", {"m": m, "n": n, "k": k}, "float32")
+    return named_kernels.make("matmul", {"m": m, "n": n, "k": k}, "float32")
 
 
 def right(kernel: Kernel, opts: Opts, **vars: int) -> None:
@@ -384,14 +384,14 @@ def test_extents_that_may_be_zero(name: str, at: int) -> None:
 def test_a_cut_fold_merges_to_the_same(name: str, tile: int) -> None:
     shape: dict[str, Any] = {"m": 5, "n": 53} if name == "argmax" else {"b": 1, "h": 2, "s": 29, "d": 3}
     family = "n" if name == "argmax" else "key"
-    kernel = kernels.make(name, shape, "float32")
+    kernel = named_kernels.make(name, shape, "float32")
     extra = [["UPCAST", family, min(tile, 4)]] if tile in (8, 16) else []
     right(kernel, parse([["TILE", family, tile], *extra]))
 
 
 @pytest.mark.parametrize("tile", [1, 3, 16])
 def test_argmax_of_ties_is_the_first_in_every_tiling(tile: int) -> None:
-    kernel = kernels.make("argmax", {"m": 3, "n": 40}, "float32")
+    kernel = named_kernels.make("argmax", {"m": 3, "n": 40}, "float32")
     x = np.zeros((3, 40), np.float32)
     x[1, [7, 8, 39]] = 2.0
     x[2, 39] = 1.0
@@ -402,7 +402,7 @@ def test_argmax_of_ties_is_the_first_in_every_tiling(tile: int) -> None:
 
 @pytest.mark.parametrize("opts", [[], [["UPCAST", "d", 8]], [["PARALLEL", "d"]], [["TILE", "d", 8], ["UPCAST", "d", 4], ["PARALLEL", "d"]]])
 def test_repeated_indices_are_added_in_order(opts: list[Any]) -> None:
-    kernel = kernels.make("embedding_grad", {"v": 3, "n": 29, "d": 16}, "float32")
+    kernel = named_kernels.make("embedding_grad", {"v": 3, "n": 29, "d": 16}, "float32")
     right(kernel, parse(opts))
     dy = np.random.default_rng(0).standard_normal((29, 16), np.float32)
     table = np.zeros((3, 16), np.float32)
@@ -476,7 +476,7 @@ FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "dtype", "opts"), FOUND, ids=[f"{i}-{f[0]}" for i, f in enumerate(FOUND)])
 def test_what_was_once_wrong(name: str, shape: dict[str, Any], dtype: str, opts: list[Any]) -> None:
-    right(kernels.make(name, shape, dtype), parse(opts))
+    right(named_kernels.make(name, shape, dtype), parse(opts))
 
 
 def test_a_fold_inside_a_loop_keeps_its_state_outside_it() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from random_dots import draw_dot
 from random_schedules import GROUPS, NAMES, Case, draw, shortest
 from thorough import amount
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import OptError, VerifyError
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
@@ -166,7 +166,7 @@ FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
 
 @pytest.mark.parametrize(("name", "shape", "dtype", "opts"), FOUND, ids=[f"{i}-{f[0]}" for i, f in enumerate(FOUND)])
 def test_what_was_once_wrong(name: str, shape: dict[str, Any], dtype: str, opts: list[Any]) -> None:
-    kernel = kernels.make(name, shape, dtype)
+    kernel = named_kernels.make(name, shape, dtype)
     for target in map(targets.named, GROUPS):
         check_twin(kernel, parse(json.dumps(opts)), target)
 

@@ -16,7 +16,7 @@ from cuda_build import needs_cxx, needs_nvrtc
 from cuda_text import check_cuda, sources
 from random_schedules import shortest
 from tensor_kernels import SUMS, Sum, draw
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.heuristics import starts
 from tilewright.ir import OptError, sym
@@ -85,7 +85,7 @@ TEXTS = {
 def test_schedule_and_program_are_as_kept(name: str) -> None:
     """To accept a change run `TILEWRIGHT_GOLDEN=write python -m pytest tests/lower/test_tensor_cores.py` and review what git shows."""
     kernel, shape, opts = TEXTS[name]
-    s = apply(kernels.make(kernel, dict(shape), "bfloat16"), parse([BF16, *opts]), targets.named("sm_80"))
+    s = apply(named_kernels.make(kernel, dict(shape), "bfloat16"), parse([BF16, *opts]), targets.named("sm_80"))
     text = f"{schedule_text(s)}\n{show(lower(s))}"
     path = GOLDEN / f"tensor-{name}.txt"
     if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
@@ -105,7 +105,7 @@ def test_a_row_of_ldmatrix_goes_to_other_threads_than_the_one_that_names_it() ->
 @pytest.mark.parametrize("size", ["m", "n", "k"])
 def test_sizes_may_be_symbols(size: str) -> None:
     shape: dict[str, Any] = {"m": 40, "n": 24, "k": 64}
-    kernel = kernels.make("matmul", shape | {size: sym(size, 1, 90)}, "bfloat16")
+    kernel = named_kernels.make("matmul", shape | {size: sym(size, 1, 90)}, "bfloat16")
     for opts in (
         [BF16],
         [BF16, ["UPCAST", "m", 32], ["LOCAL", "n", 2], *BLOCK[:1], *(["STAGE", x, {"at": "k", "order": "row"}] for x in "ab")],
@@ -122,7 +122,7 @@ LOWER = frozenset({"REASSOC", "DOWNCONVERT"})
 
 
 def make(name: str, dtype: str = "bfloat16", **sizes: int) -> Kernel:
-    return kernels.make(name, {n: (SIZES | sizes).get(n, 1) for n in kernels.get(name).shape_names}, dtype)
+    return named_kernels.make(name, {n: (SIZES | sizes).get(n, 1) for n in named_kernels.get(name).shape_names}, dtype)
 
 
 def products(of: dict[str, tuple[str, str, str]], suffix: str) -> list[Any]:

@@ -11,7 +11,7 @@ import odd_kernels
 import pytest
 from checks import check_twin, twin_of
 from random_schedules import NAMES, draw
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.kernel import Kernel
@@ -22,14 +22,14 @@ from tilewright.opts import apply, legality, loop_tree, parse
 from tilewright.program.program import For, If, Instr, Program, Stmt, statements
 
 TARGET = targets.named("avx2")
-CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
+CASES = [(n, t) for n in named_kernels.NAMES for t in named_kernels.get(n).dtypes]
 
 
 @pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 @pytest.mark.covering
 def test_start_schedules_in_every_type(name: str, dtype: str) -> None:
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     shape = {**d.odd_shape, **({"b": 1, "h": 2} if name.startswith("attention") else {})}
     kernel = d.kernel(shape, dtype)
     # a second seed in one type only: the twin computes with integers whatever the type, which decides no more than the lanes
@@ -51,7 +51,7 @@ Fault = Callable[[list[Stmt]], None]
 
 
 def matmul() -> tuple[Kernel, Program]:
-    kernel = kernels.make("matmul", {"m": 5, "n": 29, "k": 11}, "float32")
+    kernel = named_kernels.make("matmul", {"m": 5, "n": 29, "k": 11}, "float32")
     opts = parse([["UPCAST", "m", 3], ["UPCAST", "n", 8], ["UPCAST", "k", 3]])
     return kernel, lower(apply(kernel, opts, TARGET), expand=False)
 
@@ -141,7 +141,7 @@ def test_random_schedules_find_a_fault_in_the_compiler(
 
 def test_blocks_with_conditions_are_walked() -> None:
     """`statements` reaches into loops and conditions, or faults would be planted nowhere."""
-    kernel = kernels.make("add", {"m": 2, "n": 20}, "float32")
+    kernel = named_kernels.make("add", {"m": 2, "n": 20}, "float32")
     program = lower(apply(kernel, parse([["UPCAST", "n", 8], ["CACHE", "y", {"policy": "stream"}]]), TARGET))
     found = [s for p in program.phases for s in statements(p.body)]
     assert any(isinstance(s, If) for s in found) and any(isinstance(s, Instr) and s.op == "store" for s in found)

@@ -11,7 +11,7 @@ import itertools
 import json
 
 from measure_fakes import N, built, count, double, store_at, text
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.ir import KernelBuilder
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, int32
 from tilewright.ir.functions import exp
@@ -235,7 +235,7 @@ def a_coefficient(p):
 
 
 def of_kernel(name, shape, type_, opts, faults):
-    kernel = kernels.make(name, shape, type_)
+    kernel = named_kernels.make(name, shape, type_)
     target = devices.get("cpu").target
 
     def program():
@@ -593,7 +593,7 @@ def softmax_unshifted():
     target = devices.get("cpu").target
     source = lower(apply(unshifted(**shape), parse(json.dumps([])), target))
     kernel, right, _ = of_kernel("softmax", shape, "float32", [], {})
-    assert kernel.buffers == kernels.make("softmax", shape).buffers
+    assert kernel.buffers == named_kernels.make("softmax", shape).buffers
     return kernel, right, {"the maximum is not subtracted": compiled(source, "unshifted")}
 
 

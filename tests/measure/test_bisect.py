@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_device import SCRIPT, SPEC
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.cli import main
 from tilewright.heuristics import starts
 from tilewright.ir.errors import OptError
@@ -27,7 +27,7 @@ from tilewright.program.program import For, Instr, Phase, Program, statements
 from tilewright.targets import Target
 
 AVX2, SM90 = targets.named("avx2"), targets.named("sm_90a")
-MATMUL = normalise(kernels.make("matmul", {"m": 6, "n": 24, "k": 12}))
+MATMUL = normalise(named_kernels.make("matmul", {"m": 6, "n": 24, "k": 12}))
 LIST = parse([["UPCAST", "m", 2], ["UPCAST", "n", 8], ["UNROLL", "k", 2], ["PARALLEL", "m"], ["STAGE", "b", {"at": "m"}]])
 TILED = parse([["LOCAL", "m", 2], ["LOCAL", "n", 8], ["TILE", "k", 4], ["STAGE", "a", {"at": "k"}], ["STAGE", "b", {"at": "k"}]])
 
@@ -170,7 +170,7 @@ def test_options_that_are_not_legal_raise() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["attention", "embedding_grad", "cumsum", "cross_entropy", "matmul_int8"])
 def test_the_start_schedules_of_other_kernels_are_right(name: str) -> None:
-    kernel = normalise(kernels.make(name, dict(kernels.get(name).odd_shape)))
+    kernel = normalise(named_kernels.make(name, dict(named_kernels.get(name).odd_shape)))
     for target in (AVX2, SM90):
         found = bisect(kernel, starts(kernel, target, 2)[0], target)
         assert found.culprit == "", found.stages

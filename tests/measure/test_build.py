@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import measure_fakes
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurement, Measurer, Outcome
 from tilewright.measure.processes import buildpool
@@ -142,7 +142,7 @@ def test_paused_builders_go_on_when_the_runner_is_lost():
 
 @pytest.mark.slow
 def test_real_schedules_of_a_real_kernel():
-    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
+    kernel = named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
     schedules = [(), parse('[["UPCAST","n",16]]'), parse('[["UPCAST","nothing",16]]'), parse('[["UPCAST","n",16],["UPCAST","m",4]]')]
     with Measurer(kernel, "cpu", 1, builders=2) as m:
         got = dict(m.build(schedules))

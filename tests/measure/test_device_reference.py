@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cuda_build import needs_cxx, needs_nvrtc
 from fake_cuda import FakeCudaDevice
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError, Kernel, MeasureError
@@ -51,7 +51,7 @@ KNOWN = [
 
 
 def small(name: str, of: str) -> Kernel:
-    return kernels.make(name, kernels.get(name).odd_shape, of)
+    return named_kernels.make(name, named_kernels.get(name).odd_shape, of)
 
 
 @pytest.mark.many
@@ -72,8 +72,8 @@ def test_values_and_errors_are_those_of_the_evaluation(name: str, of: str) -> No
 
 @pytest.mark.parametrize("name", ["attention", "argmax", "cumsum", "embedding_grad", "matmul_int8"])
 def test_what_has_no_formula_is_left_to_the_host(name: str) -> None:
-    workload = kernels.get(name)
-    kernel = kernels.make(name, workload.odd_shape, "float32" if "float32" in workload.dtypes else None)
+    workload = named_kernels.get(name)
+    kernel = named_kernels.make(name, workload.odd_shape, "float32" if "float32" in workload.dtypes else None)
     assert bounded(kernel) is None and expectation_kernel(kernel, False) is None
 
 
@@ -110,7 +110,7 @@ def test_points_are_parts_of_the_whole() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("name, dims", [("matmul", dict(m=4096, n=4096, k=4096)), ("conv2d", {})])
 def test_the_plain_schedule_has_a_thread_an_element_and_builds(name: str, dims: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = kernels.make(name, dims or None, "bfloat16")
+    kernel = named_kernels.make(name, dims or None, "bfloat16")
     made = expectation_kernel(kernel, False)
     assert made is not None
     device = FakeCudaDevice()

@@ -13,7 +13,7 @@ import pytest
 from checks import in_child
 from random_schedules import draw
 from thorough import amount
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder, MeasureError, bool_, dtype, float32, int32, maximum, sym, where
 from tilewright.ir.evaluation import evaluate_kinds
@@ -108,7 +108,7 @@ def test_sums_that_overflow_in_some_order_are_loose():
 
 
 def test_where_only_a_masked_weight_meets_it_an_infinity_may_show_or_not():
-    kernel = kernels.make("attention", {"b": 1, "h": 1, "s": 9, "d": 4})
+    kernel = named_kernels.make("attention", {"b": 1, "h": 1, "s": 9, "d": 4})
     rng = np.random.default_rng(0)
     x = {t: rng.standard_normal((1, 1, 9, 4)).astype(np.float32) for t in "qkv"}
     x["v"][0, 0, 5, 2] = INF
@@ -119,7 +119,9 @@ def test_where_only_a_masked_weight_meets_it_an_infinity_may_show_or_not():
 @pytest.mark.parametrize("type_", ["float32", "float16", "bfloat16", "float64"])
 def test_inputs_have_everything(type_):
     kernel = (
-        kernels.make("add", {"m": 64, "n": 80}, type_) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 5120}, type_)
+        named_kernels.make("add", {"m": 64, "n": 80}, type_)
+        if "m" in named_kernels.get("add").shape_names
+        else named_kernels.make("add", {"n": 5120}, type_)
     )
     x = generate_special(kernel, {}, 3)[kernel.inputs[0].name].astype(np.float64)
     smallest = (
@@ -135,7 +137,7 @@ def test_inputs_have_everything(type_):
 
 @pytest.mark.slow
 def test_integers_stay_in_their_range_and_reach_its_ends():
-    kernel = kernels.make("embedding", {"v": 11, "m": 40, "n": 16} if "m" in kernels.get("embedding").shape_names else None)
+    kernel = named_kernels.make("embedding", {"v": 11, "m": 40, "n": 16} if "m" in named_kernels.get("embedding").shape_names else None)
     ids = next(b for b in kernel.inputs if b.dtype.is_int)
     x = generate_special(kernel, {}, 0)[ids.name]
     assert (x.min(), x.max()) == ids.range
@@ -170,7 +172,7 @@ def judged(case, source, exe, inputs, expect):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_no_right_schedule_is_blamed(name, request):
     """Random ones, of which the first is compiled as C too (`tests/devices/test_cpu_c.py` compares the two on more)."""
     llvm, *c = (devices.get(n) for n in DEVICES)
@@ -226,7 +228,7 @@ def test_enough_is_certain():
         "max_pool2d": 0.3,
         "argmax": 1.0,
     }.items():
-        kernel = kernels.make(name, {"m": 40, "n": 70, "k": 33} if name == "matmul" else kernels.get(name).odd_shape)
+        kernel = named_kernels.make(name, {"m": 40, "n": 70, "k": 33} if name == "matmul" else named_kernels.get(name).odd_shape)
         for e in special_expectations(kernel, generate_special(kernel, {}, 1), {}).values():
             loose = 0.0 if e.free is None else e.free.mean()
             assert e.strict >= 0.3 and loose <= 1 - least, (name, e.strict, loose)
@@ -264,7 +266,7 @@ def test_the_other_type_has_infinities(got: float, reference: float, right: bool
 
 @pytest.mark.parametrize(("name", "largest"), [("float8_e4m3", 448.0), ("float8_e5m2", 57344.0)])
 def test_special_inputs_reach_the_ends_of_the_range(name: str, largest: float) -> None:
-    kernel = kernels.make("matmul_mixed", {"m": 64, "n": 64, "k": 64}, name)
+    kernel = named_kernels.make("matmul_mixed", {"m": 64, "n": 64, "k": 64}, name)
     x = generate_special(kernel, {}, 0, wild=False)["a"].astype(np.float64)
     assert np.isfinite(x).all() and np.abs(x).max() == largest
     tiny = np.abs(x[x != 0]).min()
@@ -281,7 +283,7 @@ def gather(low, high):
 
 
 def test_same_seed_same_inputs_other_seed_others():
-    k = kernels.make("matmul", {"m": 5, "n": 6, "k": 7})
+    k = named_kernels.make("matmul", {"m": 5, "n": 6, "k": 7})
     a, b, c = generate(k, {}, 0), generate(k, {}, 0), generate(k, {}, 1)
     for name in a:
         np.testing.assert_array_equal(a[name], b[name])
@@ -298,8 +300,10 @@ def test_integers_fill_their_range_with_both_ends():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_floats_are_normal_or_small_whole_numbers(dtype):
-    k = kernels.make(
-        "add", {"n": 4000} if "n" in kernels.get("add").shape_names and len(kernels.get("add").shape_names) == 1 else None, dtype
+    k = named_kernels.make(
+        "add",
+        {"n": 4000} if "n" in named_kernels.get("add").shape_names and len(named_kernels.get("add").shape_names) == 1 else None,
+        dtype,
     )
     normal = next(iter(generate(k, {}, 0).values())).astype(np.float64)
     assert abs(normal.mean()) < 0.1 and 0.9 < normal.std() < 1.1

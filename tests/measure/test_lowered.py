@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import devices, kernels, targets
+from tilewright import devices, named_kernels, targets
 from tilewright.ir import DeviceError
 from tilewright.measure import Measurer
 from tilewright.opts import parse
@@ -12,7 +12,7 @@ from tilewright.plan import compile as built
 
 @pytest.mark.slow
 def test_helpers_are_lowered_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = kernels.make("matmul", {"m": 8, "n": 32, "k": 8}, "float32")
+    kernel = named_kernels.make("matmul", {"m": 8, "n": 32, "k": 8}, "float32")
     monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
     if "avx2" not in targets.host().features:
         pytest.skip("nothing to take away")
@@ -31,4 +31,4 @@ def test_helpers_are_lowered_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_target_that_is_none_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_TARGET", "v22")
     with pytest.raises(DeviceError, match="unknown target 'v22': did you mean 'v2'"):
-        Measurer(kernels.make("add", {"n": 64}, "float32"), "cpu", 1)
+        Measurer(named_kernels.make("add", {"n": 64}, "float32"), "cpu", 1)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from measure_fakes import N, built, count, double, endless, right, text
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurer, Outcome
 from tilewright.measure.processes.process import Stillness
@@ -259,7 +259,11 @@ def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):
 
 @pytest.mark.slow
 def test_memory_bound_kernels_rotate_their_operands_and_stay_right():
-    kernel = kernels.make("add", {"m": 96, "n": 1024}) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 98304})
+    kernel = (
+        named_kernels.make("add", {"m": 96, "n": 1024})
+        if "m" in named_kernels.get("add").shape_names
+        else named_kernels.make("add", {"n": 98304})
+    )
     with Measurer(kernel, "cpu", 1, builders=1) as m:
         (b,) = [b for _, b in m.build([()])]
         (r,) = m.measure([b])
@@ -270,7 +274,7 @@ def test_memory_bound_kernels_rotate_their_operands_and_stay_right():
 def test_symbolic_extents():
     from tilewright.ir import sym
 
-    kernel = kernels.make("matmul", {"m": sym("m", 1, 512), "n": 32, "k": 16})
+    kernel = named_kernels.make("matmul", {"m": sym("m", 1, 512), "n": 32, "k": 16})
     with Measurer(kernel, "cpu", 1, builders=1, vars={"m": 77}) as m:
         got = dict(m.build([(), parse('[["UPCAST","n",16]]')]))
         assert right(*m.measure([got[0], got[1]]))
@@ -372,7 +376,7 @@ def test_nothing_outlives_the_main_process(number, code):
 
 @pytest.mark.slow
 def test_the_runner_has_one_thread():
-    with Measurer(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), "cpu", 2, builders=1) as m:
+    with Measurer(named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), "cpu", 2, builders=1) as m:
         (b,) = [b for _, b in m.build([parse('[["UPCAST","n",16],["PARALLEL","m"]]')])]
         assert m.measure([b])[0].ok
         assert len(os.listdir(f"/proc/{m._runner.process.pid}/task")) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.ir import MeasureError, UsageError
 from tilewright.measure.rival import torch_side, versus
 from tilewright.measure.rival import versus as environment
@@ -70,8 +70,8 @@ def _has_torch() -> bool:
 @pytest.mark.skipif(not _has_torch(), reason="PyTorch is not installed (the extra torch)")
 @pytest.mark.parametrize("kernel", sorted(torch_side.KERNELS))
 def test_every_twin_computes_the_same(kernel: str) -> None:
-    shape = {k: v for k, v in kernels.get(kernel).odd_shape.items() if isinstance(v, int)}
-    found = versus.against_library(kernel, shape, kernels.get(kernel).dtypes[0], (), devices.get("cpu"), 1, versus.Rivalry(rounds=1))
+    shape = {k: v for k, v in named_kernels.get(kernel).odd_shape.items() if isinstance(v, int)}
+    found = versus.against_library(kernel, shape, named_kernels.get(kernel).dtypes[0], (), devices.get("cpu"), 1, versus.Rivalry(rounds=1))
     if kernel == "matmul_mixed":
         assert found.why  # on GPUs only
     else:
@@ -79,7 +79,7 @@ def test_every_twin_computes_the_same(kernel: str) -> None:
 
 
 def test_what_has_a_twin() -> None:
-    assert set(kernels.NAMES) >= torch_side.KERNELS
+    assert set(named_kernels.NAMES) >= torch_side.KERNELS
     assert torch_side.has_twin("matmul", "bfloat16") and torch_side.has_twin("matmul", "int8")
     assert not torch_side.has_twin("attention_dq", "float32") and not torch_side.has_twin("softmax", "int8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices import Cached, Limits, Rates
 from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, uint8
 from tilewright.ir.normal_form import normalise
@@ -18,7 +18,7 @@ TARGET = dataclasses.replace(targets.named("avx2"), l3=32 << 20)
 
 
 def test_matmul_is_bound_by_arithmetic():
-    r = roofline(kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}), LIMITS, 1)
+    r = roofline(named_kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}), LIMITS, 1)
     assert (r.bound, r.flops, r.bytes) == ("compute", 2 * 1024**3, 3 * 4 * 1024**2)
     assert r.seconds == pytest.approx(2 * 1024**3 / 100e9)
     assert r.percent(2 * r.seconds) == pytest.approx(50)
@@ -26,32 +26,32 @@ def test_matmul_is_bound_by_arithmetic():
 
 def test_threads_and_element_type_choose_the_peak():
     shape = {"m": 1024, "n": 1024, "k": 1024}
-    assert roofline(kernels.make("matmul", shape), LIMITS, 2).seconds == pytest.approx(2 * 1024**3 / 200e9)
-    assert roofline(kernels.make("matmul", shape, "float64"), LIMITS, 1).seconds == pytest.approx(2 * 1024**3 / 50e9)
-    assert roofline(kernels.make("matmul", shape, "float16"), LIMITS, 1).seconds == pytest.approx(2 * 1024**3 / 100e9)
+    assert roofline(named_kernels.make("matmul", shape), LIMITS, 2).seconds == pytest.approx(2 * 1024**3 / 200e9)
+    assert roofline(named_kernels.make("matmul", shape, "float64"), LIMITS, 1).seconds == pytest.approx(2 * 1024**3 / 50e9)
+    assert roofline(named_kernels.make("matmul", shape, "float16"), LIMITS, 1).seconds == pytest.approx(2 * 1024**3 / 100e9)
 
 
 def test_softmax_is_bound_by_memory_at_the_best_kind_of_store():
-    r = roofline(kernels.make("softmax", {"m": 4096, "n": 4096}), LIMITS, 2)
+    r = roofline(named_kernels.make("softmax", {"m": 4096, "n": 4096}), LIMITS, 2)
     assert r.bound == "memory" and r.bytes == 2 * 4 * 4096**2
     assert r.seconds == pytest.approx(r.bytes / 20e9)  # reading alone is the fastest: no mix of stores may beat it
 
 
 def test_a_sum_is_bound_by_reading():
-    r = roofline(kernels.make("sum_all", {"n": 1 << 26} if kernels.get("sum_all").shape_names == ("n",) else None), LIMITS, 1)
+    r = roofline(named_kernels.make("sum_all", {"n": 1 << 26} if named_kernels.get("sum_all").shape_names == ("n",) else None), LIMITS, 1)
     assert r.seconds == pytest.approx(r.bytes / 12e9)
 
 
 def test_small_memory_bound_kernels_rotate_past_the_last_level_cache():
-    k = kernels.make("layernorm", {"m": 4096, "n": 1024})
+    k = named_kernels.make("layernorm", {"m": 4096, "n": 1024})
     sets = rotations(k, {}, TARGET)
     assert sets == 2 and sets * 2 * 4 * 4096 * 1024 >= 2 * TARGET.l3
-    assert rotations(kernels.make("softmax", {"m": 8, "n": 8}), {}, TARGET) == MOST_SETS
-    assert rotations(kernels.make("softmax", {"m": 8192, "n": 8192}), {}, TARGET) == 1
+    assert rotations(named_kernels.make("softmax", {"m": 8, "n": 8}), {}, TARGET) == MOST_SETS
+    assert rotations(named_kernels.make("softmax", {"m": 8192, "n": 8192}), {}, TARGET) == 1
 
 
 def test_kernels_that_compute_do_not_rotate():
-    assert rotations(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), {}, TARGET) == 1
+    assert rotations(named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), {}, TARGET) == 1
 
 
 CACHED = Limits(
@@ -77,13 +77,13 @@ HERE = dataclasses.replace(TARGET, l1=32 << 10, l2=512 << 10)
     ],
 )
 def test_operands_lie_where_timing_leaves_them(kernel, shape, threads, bound, bandwidth):
-    r = roofline(kernels.make(kernel, shape), CACHED, threads, target=HERE)
+    r = roofline(named_kernels.make(kernel, shape), CACHED, threads, target=HERE)
     assert (r.bound, r.bandwidth) == (bound, bandwidth)
     assert r.seconds == pytest.approx(r.bytes / bandwidth) and r.facts["bound"] == bound
 
 
 def test_what_computes_is_not_rotated_and_has_the_bound_of_its_cache():
-    k = kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
+    k = named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
     assert roofline(k, CACHED, 1, target=HERE).bound == "compute"
     slow = Limits(
         "",
@@ -139,10 +139,10 @@ def test_shares_are_shown_with_what_they_mean():
 
 
 def test_operands_that_stay_in_caches_nobody_measured_have_no_memory_bound():
-    k = kernels.make("softmax", {"m": 8, "n": 8})
+    k = named_kernels.make("softmax", {"m": 8, "n": 8})
     assert roofline(k, LIMITS, 1).bound == "memory"
     assert roofline(k, LIMITS, 1, target=TARGET).bound == "compute"
-    assert roofline(kernels.make("softmax", {"m": 4096, "n": 4096}), LIMITS, 1, target=TARGET).bound == "memory"
+    assert roofline(named_kernels.make("softmax", {"m": 4096, "n": 4096}), LIMITS, 1, target=TARGET).bound == "memory"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_operands_that_stay_in_caches_nobody_measured_have_no_memory_bound():
     ],
 )
 def test_matrix_instructions_raise_the_peak(name: str, dtype: str, target: str, times: int) -> None:
-    kernel = kernels.make(name, {"m": 1024, "n": 1024, "k": 1024}, dtype)
+    kernel = named_kernels.make(name, {"m": 1024, "n": 1024, "k": 1024}, dtype)
     assert roofline(kernel, LIMITS, 1, target=targets.named(target)).seconds == pytest.approx(2 * 1024**3 / 100e9 / times)
 
 
@@ -189,7 +189,7 @@ GPU_LIMITS = Limits("2026-01-01", {1: Rates(60e12, 30e12, 3e12, 3e12, 3e12, 3e12
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_sums_of_products_in_types_of_tensor_cores(name: str, dtype: str, times: float, target: str) -> None:
     here = targets.named(target)
-    kernel = normalise(kernels.make(name, None, dtype))
+    kernel = normalise(named_kernels.make(name, None, dtype))
     found = tensor_times(kernel, here)
     assert list(found.values()) == ([pytest.approx(times)] if times else [])
     assert unit(kernel, here) == ("tensor cores" if times else "FMA units")
@@ -200,18 +200,18 @@ def test_sums_of_products_in_types_of_tensor_cores(name: str, dtype: str, times:
 
 def test_fewer_digits_count_where_they_are_allowed() -> None:
     here = targets.named("sm_90a")
-    attention = normalise(kernels.make("attention", None, "bfloat16"))  # its probabilities are float32
+    attention = normalise(named_kernels.make("attention", None, "bfloat16"))  # its probabilities are float32
     assert (len(tensor_times(attention, here)), len(tensor_times(attention, here, lossy=True))) == (1, 2)
-    matmul = normalise(kernels.make("matmul", None, "float32"))
+    matmul = normalise(named_kernels.make("matmul", None, "float32"))
     assert tensor_times(matmul, here) == {} and unit(matmul, here) == "FMA units"
     assert list(tensor_times(matmul, here, lossy=True).values()) == [pytest.approx(8)] and unit(matmul, here, True) == "tensor cores"
     exact, lossy = (roofline(matmul, GPU_LIMITS, 1, target=here, lossy=x) for x in (False, True))
     assert lossy.peak == pytest.approx(8 * exact.peak, rel=0.01)
-    assert tensor_times(normalise(kernels.make("matmul", None, "float64")), here, lossy=True) == {}
+    assert tensor_times(normalise(named_kernels.make("matmul", None, "float64")), here, lossy=True) == {}
 
 
 @pytest.mark.parametrize("target", ["avx2", "neon", "opencl-gpu", "opencl-cpu"])
 def test_other_targets_have_none(target: str) -> None:
     here = targets.named(target)
-    kernel = normalise(kernels.make("matmul", None, "bfloat16"))
+    kernel = normalise(named_kernels.make("matmul", None, "bfloat16"))
     assert tensor_times(kernel, here) == {} and unit(kernel, here) == ("FMA units" if here.kind == "gpu" else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from opencl_driver import needs_oclgrind
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.devices.opencl import oclgrind
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, OptError
@@ -21,7 +21,7 @@ TILED = [opt("LOCAL", "m", 4), opt("LOCAL", "n", 8), opt("TILE", "k", 8), opt("S
 
 
 def small(name: str, dtype: str = "float32"):
-    return normalise(kernels.make(name, kernels.get(name).odd_shape, dtype))
+    return normalise(named_kernels.make(name, named_kernels.get(name).odd_shape, dtype))
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_illegal_options_are_refused() -> None:
 
 def test_lower_precision_that_a_schedule_says_is_no_fault() -> None:
     """tf32 keeps 11 digits: outside the kernel's own bound, inside that of the effect."""
-    kernel, target = kernels.make("matmul", {"m": 16, "n": 16, "k": 64}, "float32"), named("sm_80")
+    kernel, target = named_kernels.make("matmul", {"m": 16, "n": 16, "k": 64}, "float32"), named("sm_80")
     opts = parse('[["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k8.tf32"}]]')
     assert apply(kernel, opts, target).effects >= {"DOWNCONVERT"}
     assert not sanitise(kernel, opts, target).wrong

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import in_child
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.ir import KernelBuilder, dtype, exp, float16, float32, int32, log, minimum, sqrt, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
@@ -139,7 +139,7 @@ def test_a_masked_store_of_integers_is_free_where_masked():
 
 
 def test_whole_number_inputs_make_sums_of_products_exact():
-    k = kernels.make("matmul", {"m": 20, "n": 20, "k": 100})
+    k = named_kernels.make("matmul", {"m": 20, "n": 20, "k": 100})
     assert is_exact(k, {})
     e = expect(k, whole=True)["c"]
     right = e.value.astype(np.float32)
@@ -155,12 +155,12 @@ def test_whole_number_inputs_make_sums_of_products_exact():
     "name,exact", [("matmul", True), ("softmax", False), ("layernorm", False), ("sum_rows", True), ("gelu", False), ("transpose", True)]
 )
 def test_which_kernels_are_exact(name, exact):
-    assert is_exact(kernels.make(name), {}) is exact
+    assert is_exact(named_kernels.make(name), {}) is exact
 
 
 def test_sums_that_pass_the_mantissa_are_not_exact():
-    assert not is_exact(kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}), {})
-    assert is_exact(kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}, "float64"), {})
+    assert not is_exact(named_kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}), {})
+    assert is_exact(named_kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}, "float64"), {})
 
 
 def test_a_scalar_output():
@@ -248,7 +248,7 @@ def test_a_device_whose_compare_kernel_does_nothing_is_not_trusted():
 
 
 def test_all_outputs_are_checked():
-    k = kernels.make("layernorm_stats", {"m": 16, "n": 32})
+    k = named_kernels.make("layernorm_stats", {"m": 16, "n": 32})
     inputs = generate(k, {}, 0)
     expects = expectations(k, inputs, {})
     assert len(expects) == 3
@@ -403,7 +403,7 @@ def test_sums_of_a_few_values_may_drift() -> None:
     values = generate(kernel, {}, 0, whole=True)
     narrow, wide = (expectations(kernel, values, {}, whole)["y"].weight for whole in (False, True))
     assert (wide < narrow / 20).all() and (wide > narrow / 64.1).all()
-    assert drift(kernels.make("matmul", {"m": 4, "n": 4, "k": 9}), {}) == 3.0
+    assert drift(named_kernels.make("matmul", {"m": 4, "n": 4, "k": 9}), {}) == 3.0
 
 
 def test_scattered_sums_may_drift_too() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import OptError, sym
 from tilewright.opts import Opts, actions, apply, apply_cached, dumps, opt
@@ -14,9 +14,9 @@ MOST = 130
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
-    kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
+    kernel = named_kernels.get(name).kernel(named_kernels.get(name).odd_shape)
     start = apply(kernel, (), TARGET)
     found = actions(start)
     assert found
@@ -25,10 +25,10 @@ def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 @pytest.mark.covering(each=2)
 def test_about_sixty_actions_a_step(name: str) -> None:
-    kernel = kernels.make(name)
+    kernel = named_kernels.make(name)
     for opts in ((), starts(kernel, TARGET, 2)[0]):
         found = actions(apply(kernel, opts, TARGET))
         assert 8 <= len(found) <= MOST, dumps(opts)
@@ -36,7 +36,7 @@ def test_about_sixty_actions_a_step(name: str) -> None:
 
 
 def test_actions_are_the_same_every_time() -> None:
-    make = kernels.get("softmax").kernel
+    make = named_kernels.get("softmax").kernel
     first, again = (actions(apply(make(), (), TARGET)) for _ in range(2))
     assert [dumps(o) for o in first] == [dumps(o) for o in again]
 
@@ -48,31 +48,31 @@ def ops(found: list[Opts]) -> set[str]:
 def test_every_option_of_the_device_can_be_reached() -> None:
     seen: set[str] = set()
     for name, opts in (("matmul", ()), ("matmul", (opt("TILE", "k", 128),)), ("sum_all", ()), ("softmax", ())):
-        seen |= ops(actions(apply(kernels.make(name), opts, TARGET)))
+        seen |= ops(actions(apply(named_kernels.make(name), opts, TARGET)))
     assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLIT", "STAGE", "CACHE"} <= seen
 
 
 @pytest.mark.slow
 def test_a_search_can_go_on_from_any_action() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     for more in actions(apply(kernel, (), TARGET))[::9]:
         assert actions(apply(kernel, more, TARGET))
 
 
 def test_proposals_hold_more_than_is_legal() -> None:
-    start = apply(kernels.make("matmul", {"m": 100, "n": 100, "k": 100}), (), TARGET)
+    start = apply(named_kernels.make("matmul", {"m": 100, "n": 100, "k": 100}), (), TARGET)
     assert {*actions(start)} < {*proposals(start)}
 
 
 def test_split_reductions_and_symbols_have_actions() -> None:
-    split = apply(kernels.make("sum_all"), (opt("SPLIT", "n", 8),), TARGET)
+    split = apply(named_kernels.make("sum_all"), (opt("SPLIT", "n", 8),), TARGET)
     assert not any(o.op == "SPLIT" for more in actions(split) for o in more)
-    symbolic = kernels.make("matmul", {"m": sym("m", 1, 4096)})
+    symbolic = named_kernels.make("matmul", {"m": sym("m", 1, 4096)})
     assert {"UPCAST", "TILE", "PARALLEL"} <= ops(actions(apply(symbolic, (), TARGET)))
 
 
 def test_applying_is_remembered() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     assert apply_cached(kernel, (opt("UPCAST", "m", 8),), TARGET) is apply_cached(kernel, (opt("UPCAST", "m", 8),), TARGET)
     for _ in range(2):  # a refusal is said again
         with pytest.raises(OptError, match="already has upcast 8"):

@@ -8,7 +8,7 @@ import re
 
 import pytest
 from random_schedules import NAMES, draw
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import OptError
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, nest_lines, opt, parse
@@ -53,7 +53,7 @@ def test_equal_hashes_mean_equal_programs(name: str) -> None:
 
 
 def test_applying_twice_gives_equal_results_and_changes_nothing() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     opts = parse([["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "k", 256], ["MOVE", "k", {"before": "m"}], ["STAGE", "b", {"at": "k"}]])
     body, buffers = kernel.body, kernel.buffers
     first = apply(kernel, opts, TARGET)
@@ -69,7 +69,7 @@ def test_applying_twice_gives_equal_results_and_changes_nothing() -> None:
 
 
 def test_options_travel_between_processes() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     opts = parse([["UPCAST", "n", 32], ["STAGE", "b", {"at": "n", "pad": 8}]])
     there: Opts = pickle.loads(pickle.dumps(opts))
     assert there == opts and hash(there) == hash(opts)
@@ -78,7 +78,7 @@ def test_options_travel_between_processes() -> None:
 
 def test_the_target_decides_what_is_too_much() -> None:
     """200 vectors of accumulators are fine in 16 lanes and too many in 4."""
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     opts = (opt("UPCAST", "m", 16), opt("UPCAST", "n", 64))
     assert apply(kernel, opts, TARGET).hash
     with pytest.raises(OptError, match="accumulators are more than the limit"):
@@ -87,13 +87,13 @@ def test_the_target_decides_what_is_too_much() -> None:
 
 @pytest.mark.parametrize("where", ["znver5", "avx2", "neon"])
 def test_a_schedule_does_not_depend_on_the_target_otherwise(where: str) -> None:
-    kernel = kernels.make("softmax", {"m": 8, "n": 96})
+    kernel = named_kernels.make("softmax", {"m": 8, "n": 96})
     opts = (opt("UPCAST", "n", 16), opt("PARALLEL", "m"), opt("STAGE", "e", at="m"))
     assert apply(kernel, opts, targets.named(where)).hash == apply(kernel, opts, TARGET).hash
 
 
 def test_decoded_json_is_accepted_as_it_is() -> None:
-    kernel = kernels.make("matmul")
+    kernel = named_kernels.make("matmul")
     assert apply(kernel, [["UPCAST", "m", 8]], TARGET).opts == (opt("UPCAST", "m", 8),)
     with pytest.raises(OptError, match="unknown option"):
         apply(kernel, [["TYLE", "m", 8]], TARGET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError
@@ -19,7 +19,7 @@ TARGET = named("cascadelake")
 
 
 def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: Any = TARGET) -> Any:
-    return apply(normalise(kernels.make(name, shape)), opts, target)
+    return apply(normalise(named_kernels.make(name, shape)), opts, target)
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm"])
@@ -39,7 +39,7 @@ def test_the_last_pass_over_a_row_asks_for_the_next() -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "sum_rows", "gelu", "matmul"])
 def test_inputs_that_are_read_again_or_once_are_refused(name: str) -> None:
-    kernel = normalise(kernels.make(name))
+    kernel = normalise(named_kernels.make(name))
     with pytest.raises(OptError, match="no reduction is the last of several"):
         apply(kernel, [["CACHE", kernel.inputs[0].name, {"policy": "prefetch"}]], TARGET)
 
@@ -51,7 +51,7 @@ def test_nobody_asks_unless_told() -> None:
 
 @pytest.mark.parametrize("name", ["sum_cols", "cumsum", "gelu", "transpose", "argmax", "embedding_grad"])
 def test_other_stores_are_refused(name: str) -> None:
-    kernel = normalise(kernels.make(name))
+    kernel = normalise(named_kernels.make(name))
     with pytest.raises(OptError, match="no reduction before its store"):
         apply(kernel, [["CACHE", kernel.outputs[0].name, {"policy": "prefetch"}]], TARGET)
 
@@ -81,7 +81,7 @@ def test_it_is_for_processors(target: str) -> None:
 )
 def test_start_schedules_ask_where_lines_come_from_memory_and_stay(shape: dict[str, int], wanted: bool) -> None:
     for name in ("softmax", "layernorm", "cross_entropy"):
-        found = starts(normalise(kernels.make(name, shape)), TARGET, 2)[:4]
+        found = starts(normalise(named_kernels.make(name, shape)), TARGET, 2)[:4]
         assert all(any(o.fields.get("policy") == "prefetch" for o in opts) == wanted for opts in found)
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, starts, templates
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
@@ -30,7 +30,7 @@ def tc(**fields: str) -> list[Any]:
 
 
 def matmul(dtype: str = "int8", **shape: int) -> Kernel:
-    return kernels.make("matmul", {**SHAPE, **shape}, dtype)
+    return named_kernels.make("matmul", {**SHAPE, **shape}, dtype)
 
 
 def offset_k() -> Kernel:
@@ -89,9 +89,9 @@ REFUSED: list[tuple[Any, list[Any], str, str]] = [
     (matmul, [LANES, PANEL, tc(m="n")], "znver5", "m is an axis of a alone, not n"),
     (lambda: matmul("float32"), [LANES, PANEL, TC], "znver5", "vpdpbusd multiplies uint8 or int8 by int8 into int32; here lanes hold float32"),
     (lambda: matmul("bfloat16"), [LANES, PANEL, TC], "znver5", "here lanes hold bfloat16, the other operand bfloat16, and the sum is float32"),
-    (lambda: kernels.make("matmul_int8", SHAPE), [["UPCAST", "m", 16], ["STAGE", "a", {"at": "n"}], tc(n="m")], "znver5", "lanes hold uint8, the other operand int8"),
-    (lambda: kernels.make("softmax", {"m": 4, "n": 32}), [["TC", "Z", {"n": "m", "k": "n", "row": "vdpbf16ps"}]], "znver5", "no reduction 'Z'"),
-    (lambda: kernels.make("sum_rows", {"m": 16, "n": 32}, "bfloat16"), [["TC", "total", {"n": "m", "k": "n", "row": "vdpbf16ps"}]], "znver5", "total is not a sum of products"),
+    (lambda: named_kernels.make("matmul_int8", SHAPE), [["UPCAST", "m", 16], ["STAGE", "a", {"at": "n"}], tc(n="m")], "znver5", "lanes hold uint8, the other operand int8"),
+    (lambda: named_kernels.make("softmax", {"m": 4, "n": 32}), [["TC", "Z", {"n": "m", "k": "n", "row": "vdpbf16ps"}]], "znver5", "no reduction 'Z'"),
+    (lambda: named_kernels.make("sum_rows", {"m": 16, "n": 32}, "bfloat16"), [["TC", "total", {"n": "m", "k": "n", "row": "vdpbf16ps"}]], "znver5", "total is not a sum of products"),
     (matmul, [PANEL, TC], "znver5", "lanes run along n; UPCAST it by a multiple of 16"),
     (matmul, [["UPCAST", "n", 8], PANEL, TC], "znver5", "UPCAST it by a multiple of 16"),
     (matmul, [LANES, TC], "znver5", r"it reads b from a panel of order k/4 n k%4: STAGE\(b\) with order=panel"),
@@ -160,7 +160,7 @@ ROWS = [
 @pytest.mark.parametrize(("name", "dtype", "target"), [*ROWS, ("matmul_tn", "int8", "znver5"), ("batched_matmul", "bfloat16", "znver5")])
 def test_start_schedules_take_the_instruction_and_the_model_knows_its_worth(name: str, dtype: str, target: str) -> None:
     big = {"m": 512, "n": 512, "k": 512} | ({"b": 2} if name == "batched_matmul" else {})
-    kernel, t = kernels.make(name, big, dtype), targets.named(target)
+    kernel, t = named_kernels.make(name, big, dtype), targets.named(target)
     first = starts(kernel, t, 2)[0]
     assert any(o.op == "TC" for o in first)
     without = tuple(o for o in first if o.op != "TC")
@@ -171,7 +171,7 @@ def test_start_schedules_take_the_instruction_and_the_model_knows_its_worth(name
 
 @pytest.mark.parametrize("target", ["neon", "x86-64-v2"])
 def test_targets_without_rows_are_left_alone(target: str) -> None:
-    kernel, t = kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8"), targets.named(target)
+    kernel, t = named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8"), targets.named(target)
     found = starts(kernel, t, 2)
     assert not any(o.op == "TC" for s in found for o in s)
     assert "tc" not in next(x for x in templates(kernel, t, 2) if x.name == "contraction").params
@@ -183,13 +183,13 @@ def test_targets_without_rows_are_left_alone(target: str) -> None:
     [("matmul_int8", "uint8", {"m": 8, "n": 37, "k": 12}), ("attention", "bfloat16", {"b": 1, "h": 2, "s": 32, "d": 16})],
 )
 def test_actions_propose_it_with_what_it_needs(name: str, dtype: str, shape: dict[str, int]) -> None:
-    s = apply(kernels.make(name, shape, dtype), (), V4)
+    s = apply(named_kernels.make(name, shape, dtype), (), V4)
     found = [a for a in actions(s) if any(o.op == "TC" for o in a)]
     assert found and all([o.op for o in a if o.op != "PADTO"] == ["UPCAST", "STAGE", "TC"] for a in found)
 
 
 def test_the_template_has_it_as_a_choice() -> None:
-    kernel = kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8")
+    kernel = named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8")
     t = next(x for x in templates(kernel, V4, 2) if x.name == "contraction")
     choice = {"mr": 6, "nv": 2, "nb": 64, "kc": 0, "rows": 0, "mc": 0, "pack": 1, "pack_tall": 0, "unroll": 1}
     assert t.params["tc"] == (0, 1)
@@ -211,5 +211,5 @@ def test_a_row_is_all_that_an_instruction_needs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(instructions, "ROWS", (row,))
     monkeypatch.setattr(instructions, "BY_NAME", {**instructions.BY_NAME, "made_up": row})
     t = targets.named("skylake-avx512")
-    kernel = kernels.make("matmul_int8", {"m": 256, "n": 256, "k": 256})
+    kernel = named_kernels.make("matmul_int8", {"m": 256, "n": 256, "k": 256})
     assert any(o.op == "TC" and o.fields["row"] == "made_up" for o in starts(kernel, t, 2)[0])

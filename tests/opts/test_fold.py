@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from einsums import einsum
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, exp, float32, where
 from tilewright.ir.body import Fold, Reduce
@@ -81,7 +81,7 @@ def test_a_schedule_is_translated_to_a_kernel_with_other_names() -> None:
         (FORMS["plain"], "z", "no reduction over z"),
         (FORMS["plain"], "d@dot", "no reduction reads a product"),
         (einsum("mk,kn->mn", m=4, k=5, n=6), "k", "no reduction reads a product"),
-        (kernels.make("attention", {"b": 1, "h": 1, "s": 8, "d": 4}), "key", "a fold already"),
+        (named_kernels.make("attention", {"b": 1, "h": 1, "s": 8, "d": 4}), "key", "a fold already"),
     ],
 )
 def test_refusals(kernel: Kernel, axis: str, why: str) -> None:

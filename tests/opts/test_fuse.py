@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sqrt
@@ -111,7 +111,7 @@ def test_small_and_empty(m: int, n: int) -> None:
     [
         (forces(), [["FUSE", "i"]], "nothing is reduced over i"),
         (forces(), [["UPCAST", "j@x", 4], ["FUSE", "j"]], "are cut differently"),
-        (kernels.make("softmax", {"m": 4, "n": 8}), [["FUSE", "n"]], "without needing each other"),
+        (named_kernels.make("softmax", {"m": 4, "n": 8}), [["FUSE", "n"]], "without needing each other"),
     ],
 )
 def test_refusals(kernel: Kernel, opts: list[Any], message: str) -> None:

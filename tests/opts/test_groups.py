@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import heuristics, kernels, opts, targets
+from tilewright import heuristics, named_kernels, opts, targets
 from tilewright.ir import OptError
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
@@ -19,7 +19,7 @@ TILED = (
 
 
 def scheduled(name: str, *options: opts.Opt, target: targets.Target = SM80, **shape: int) -> Scheduled:
-    return opts.apply(normalise(kernels.make(name, shape)), options, target)
+    return opts.apply(normalise(named_kernels.make(name, shape)), options, target)
 
 
 def count(program: Program, op: str) -> int:
@@ -132,11 +132,12 @@ def test_processors_have_no_groups(op: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")]
+    ("name", "target"),
+    [(n, "sm_80") for n in named_kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")],
 )
 @pytest.mark.covering(each=3)
 def test_every_kernel_has_start_schedules_that_lower(name: str, target: str) -> None:
-    kernel, t = normalise(kernels.make(name)), targets.named(target)
+    kernel, t = normalise(named_kernels.make(name)), targets.named(target)
     found = heuristics.starts(kernel, t)
     assert len(found) > 1 and () in found
     for o in found[:2]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, cos, exp, float32, log, sin, sqrt
 from tilewright.ir.kernel import Kernel
@@ -108,7 +108,7 @@ def test_what_is_over_the_same_axes_is_computed_together_and_once() -> None:
 def test_what_needs_a_sum_or_varies_along_every_axis_stays() -> None:
     found = hoistable(weighted())
     assert {name: [x.expr.op for x in parts] for name, parts in found.items()} == {"total": ["exp"], "y": ["sin"]}
-    assert not hoistable(kernels.make("softmax", {"m": 4, "n": 8}, "float32"))
+    assert not hoistable(named_kernels.make("softmax", {"m": 4, "n": 8}, "float32"))
 
 
 @pytest.mark.parametrize(("name", "why"), [("p", "name a reduction or an output"), ("y", "does not vary along all axes.*kl")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from checks import check_compiled, check_twin
-from tilewright import KernelBuilder, heuristics, kernels, opts, targets
+from tilewright import KernelBuilder, heuristics, named_kernels, opts, targets
 from tilewright.ir import exp, sin
 from tilewright.ir.dtypes import float32, float64, int32
 from tilewright.ir.kernel import Kernel
@@ -37,7 +37,7 @@ def test_the_widest_type_decides_how_many_lanes_all_nests_have() -> None:
 @pytest.mark.parametrize("name", ["layernorm", "matmul_bias_gelu", "attention_dkv", "cumsum", "cross_entropy"])
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "znver5", "sm_90a"])
 def test_lowering_gives_each_nest_the_lanes_of_the_schedule(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, t = normalise(kernels.make(name)), targets.named(target)
+    kernel, t = normalise(named_kernels.make(name)), targets.named(target)
     seen: list[NestEval] = []
     made = NestEval.__init__
     monkeypatch.setattr(NestEval, "__init__", lambda self, *a, **k: (made(self, *a, **k), seen.append(self))[0])
@@ -53,7 +53,7 @@ def test_lowering_gives_each_nest_the_lanes_of_the_schedule(name: str, target: s
 
 
 def test_a_value_that_every_reader_wants_where_it_is_made_stays_in_registers() -> None:
-    kernel, t = normalise(kernels.make("softmax")), targets.named("x86-64-v3")
+    kernel, t = normalise(named_kernels.make("softmax")), targets.named("x86-64-v3")
     plain = opts.apply(kernel, (), t)
     rows = opts.apply(kernel, (opt("PARALLEL", "m"),), t)
     assert {v.name for v in kernel.values.values() if v.reduce_axes} <= rows.tree.registers | plain.tree.registers
@@ -61,7 +61,7 @@ def test_a_value_that_every_reader_wants_where_it_is_made_stays_in_registers() -
 
 
 def test_lanes_over_rows_are_those_of_blocks_that_steps_of_the_rows_turn() -> None:
-    kernel, t = normalise(kernels.make("sum_rows", {"m": 64, "n": 64}, "float32")), targets.named("x86-64-v3")
+    kernel, t = normalise(named_kernels.make("sum_rows", {"m": 64, "n": 64}, "float32")), targets.named("x86-64-v3")
     over = (opt("UPCAST", "m", 8), opt("UNROLL", "n", 8))
     found = {o: opts.apply(kernel, o, t) for o in (over, over[:1], (*over[:1], opt("UPCAST", "n", 8)))}
     lanes = [s.lanes(next(n for n in s.nests if n.kind == "reduce")).lane for s in found.values()]

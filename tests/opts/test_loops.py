@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import index as ix
 from tilewright.ir.node import axis, const
 from tilewright.ir.normal_form import normalise
@@ -21,7 +21,7 @@ TARGET = targets.named("znver5")
 
 
 def scheduled(opts: list[Any], name: str = "matmul", shape: dict[str, int] | None = None) -> Scheduled:
-    return apply(kernels.make(name, shape or {"m": 64, "n": 96, "k": 128}, "float32"), parse(opts), TARGET)
+    return apply(named_kernels.make(name, shape or {"m": 64, "n": 96, "k": 128}, "float32"), parse(opts), TARGET)
 
 
 def loops(s: Scheduled, nest: str) -> list[tuple[str, object, int, str]]:
@@ -157,7 +157,7 @@ def test_json_round_trips(opts: list[Opt]) -> None:
 
 
 def test_nests_are_made_once_for_the_same_answers() -> None:
-    kernel = normalise(kernels.make("softmax", {"m": 4, "n": 8}))
+    kernel = normalise(named_kernels.make("softmax", {"m": 4, "n": 8}))
     first, again = build(kernel, {"e": True}), build(kernel, {"e": True})
     assert first == again and first is not again  # the list is the caller's own
     apart = build(kernel, {"e": True}, again=lambda v, nest, by: True)
@@ -167,7 +167,7 @@ def test_nests_are_made_once_for_the_same_answers() -> None:
 
 
 def test_what_a_nest_says_of_its_nodes_covers_what_it_fills() -> None:
-    filling = next(n for n in flat(build(normalise(kernels.make("softmax", {"m": 4, "n": 8})), {"e": True})) if n.fills)
+    filling = next(n for n in flat(build(normalise(named_kernels.make("softmax", {"m": 4, "n": 8})), {"e": True})) if n.fills)
     assert set(filling.nodes) < set(filling.all_nodes)
     assert {n.op for n in filling.loads} == {"load"} and {n.op for n in filling.refs} == {"ref"}
 

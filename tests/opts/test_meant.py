@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import OptError
 from tilewright.opts import apply, parse
 from tilewright.opts.short_form import meant
@@ -25,7 +25,7 @@ AVX2 = targets.named("avx2")
     ],
 )
 def test_the_hint(written: str, said: str) -> None:
-    kernel = kernels.make("softmax", {"m": 8, "n": 64})
+    kernel = named_kernels.make("softmax", {"m": 8, "n": 64})
     with pytest.raises(OptError) as e:
         apply(kernel, parse(written), AVX2)
     assert str(e.value).endswith(f"){said}") if said else "is written J" not in str(e.value)

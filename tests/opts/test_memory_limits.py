@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, OptError, exp, float32
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
@@ -18,7 +18,7 @@ TARGET = targets.named("avx2")
 
 
 def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: targets.Target = TARGET) -> Any:
-    return apply(normalise(kernels.make(name, shape, "float32")), parse(opts), target)
+    return apply(normalise(named_kernels.make(name, shape, "float32")), parse(opts), target)
 
 
 @pytest.mark.parametrize(

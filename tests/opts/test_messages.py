@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import OptError
 from tilewright.opts import apply, parse
 
@@ -73,7 +73,7 @@ CASES: list[tuple[str, list[Any], str]] = [
 
 @pytest.mark.parametrize(("name", "opts", "message"), CASES, ids=[f"{i}-{c[1][-1][0]}" for i, c in enumerate(CASES)])
 def test_illegal_options_say_why(name: str, opts: list[Any], message: str) -> None:
-    kernel = kernels.make(name, SMALL.get(name), "float32")
+    kernel = named_kernels.make(name, SMALL.get(name), "float32")
     with pytest.raises(OptError, match=re.escape(message)):
         apply(kernel, parse(opts), TARGET)
 

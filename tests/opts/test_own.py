@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import interp, kernels
+from tilewright import interp, named_kernels
 from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
@@ -46,7 +46,7 @@ def histogram(bins: int, points: int, combine: str = "add") -> Kernel:
     ids=str,
 )
 def test_results_do_not_depend_on_it(rows: int, rest: list[Any]) -> None:
-    kernel = kernels.make("embedding_grad", SHAPE)
+    kernel = named_kernels.make("embedding_grad", SHAPE)
     opts = parse([["OWN", "dtable", rows], *rest])
     check_twin(kernel, opts, named("avx2"))
     check_floats(kernel, opts, TARGET)
@@ -62,13 +62,13 @@ def test_other_scatters(combine: str) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 31])
 def test_any_number_of_points(n: int) -> None:
-    kernel = kernels.make("embedding_grad", {"v": 23, "n": sym("n", 0, 64), "d": 29})
+    kernel = named_kernels.make("embedding_grad", {"v": 23, "n": sym("n", 0, 64), "d": 29})
     check_compiled(kernel, parse([["OWN", "dtable", 8], ["UPCAST", "d", 16]]), None, {"n": n}, threads=2)
 
 
 def test_rows_are_added_in_the_order_of_the_points() -> None:
     """Bit for bit what the plain scatter gives, where sums depend on the order."""
-    kernel = kernels.make("embedding_grad", {"v": 4, "n": 200, "d": 16})
+    kernel = named_kernels.make("embedding_grad", {"v": 4, "n": 200, "d": 16})
     rng = np.random.default_rng(1)
     dy = (rng.standard_normal((200, 16)) * 10.0 ** rng.integers(-6, 6, (200, 1))).astype(np.float32)
     found = []
@@ -83,7 +83,7 @@ def test_rows_are_added_in_the_order_of_the_points() -> None:
 
 def test_one_comparison_a_point_outside_the_loops_over_its_row() -> None:
     program = lower(
-        apply(kernels.make("embedding_grad", {"v": 64, "n": 8, "d": 128}), [["OWN", "dtable", 16], ["UPCAST", "d", 16]], TARGET)
+        apply(named_kernels.make("embedding_grad", {"v": 64, "n": 8, "d": 128}), [["OWN", "dtable", 16], ["UPCAST", "d", 16]], TARGET)
     )
     tests = [s for s in statements(program.phases[0].body) if isinstance(s, If)]
     assert len(tests) == 1 and any(isinstance(s, Instr) and s.op == "store" for s in statements(tests[0].body))
@@ -105,7 +105,7 @@ def test_one_comparison_a_point_outside_the_loops_over_its_row() -> None:
 )
 def test_what_is_refused(name: str, opts: list[Any], message: str) -> None:
     with pytest.raises(OptError, match=message):
-        apply(kernels.make(name, SHAPE if name == "embedding_grad" else None), opts, TARGET)
+        apply(named_kernels.make(name, SHAPE if name == "embedding_grad" else None), opts, TARGET)
 
 
 def test_rows_that_each_element_chooses_are_refused() -> None:
@@ -133,11 +133,11 @@ def test_rows_without_elements_have_start_schedules() -> None:
 
 def test_gpus_are_refused() -> None:
     with pytest.raises(OptError, match="OWN is for processors"):
-        apply(kernels.make("embedding_grad", SHAPE), [["OWN", "dtable", 8]], named("sm_90a"))
+        apply(named_kernels.make("embedding_grad", SHAPE), [["OWN", "dtable", 8]], named("sm_90a"))
 
 
 def test_start_schedules_of_large_tables_have_blocks_that_fit_the_second_cache() -> None:
-    kernel = kernels.make("embedding_grad", {"v": 8192, "n": 16384, "d": 1024})
+    kernel = named_kernels.make("embedding_grad", {"v": 8192, "n": 16384, "d": 1024})
     for threads in (1, 2):
         first = starts(kernel, TARGET, threads)[0]
         (own,) = [o for o in first if o.op == "OWN"]
@@ -147,7 +147,7 @@ def test_start_schedules_of_large_tables_have_blocks_that_fit_the_second_cache()
 
 
 def test_searches_can_reach_it() -> None:
-    kernel = kernels.make("embedding_grad", {"v": 8192, "n": 64, "d": 64})
+    kernel = named_kernels.make("embedding_grad", {"v": 8192, "n": 64, "d": 64})
     found = {o.amount for more in actions(apply(kernel, (), TARGET)) for o in more if o.op == "OWN"}
     assert {64, 4096} <= found
     again = actions(apply(kernel, [["OWN", "dtable", 64]], TARGET))
@@ -155,7 +155,7 @@ def test_searches_can_reach_it() -> None:
 
 
 def test_rows_are_cleared_without_masks_and_past_the_caches_where_asked() -> None:
-    kernel = kernels.make("embedding_grad", {"v": 1000, "n": 64, "d": 64}, "float32")
+    kernel = named_kernels.make("embedding_grad", {"v": 1000, "n": 64, "d": 64}, "float32")
     for nt in ((), (opt("CACHE", "dtable", policy="stream"),)):
         p = lower(apply(kernel, (opt("OWN", "dtable", 64), opt("UPCAST", "d", 32), *nt), named("avx2")))
         found = list(statements(p.phases[0].body))

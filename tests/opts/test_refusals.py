@@ -9,7 +9,7 @@ from typing import Any
 
 import odd_kernels
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.body import Fold
 from tilewright.ir.functions import maximum
@@ -21,7 +21,7 @@ TARGET = targets.named("znver5")
 
 
 def named(name: str, **shape: Any) -> Callable[[], Kernel]:
-    return lambda: kernels.make(name, shape)
+    return lambda: named_kernels.make(name, shape)
 
 
 def odd(name: str) -> Callable[[], Kernel]:
@@ -106,9 +106,13 @@ def test_refused_with_the_reason(make: Callable[[], Kernel], opts: list[Any], me
 
 def test_a_family_is_named_with_its_sites() -> None:
     with pytest.raises(OptError, match=re.escape("no axis 'key@nowhere' in kernel attention (axes: b, d, d@dot, d@out, h, key, key@dot")):
-        apply(kernels.make("attention", {"b": 1, "h": 1, "s": 8, "d": 4}), parse([["UPCAST", "key@nowhere", 2]]), TARGET)
+        apply(named_kernels.make("attention", {"b": 1, "h": 1, "s": 8, "d": 4}), parse([["UPCAST", "key@nowhere", 2]]), TARGET)
 
 
 def test_staging_may_not_name_the_same_output_twice() -> None:
     with pytest.raises(OptError, match="c is staged already"):
-        apply(kernels.make("matmul", {"m": 8, "n": 8, "k": 8}), parse([["STAGE", "c", {"at": "m"}], ["STAGE", "c", {"at": "n"}]]), TARGET)
+        apply(
+            named_kernels.make("matmul", {"m": 8, "n": 8, "k": 8}),
+            parse([["STAGE", "c", {"at": "m"}], ["STAGE", "c", {"at": "n"}]]),
+            TARGET,
+        )

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.cli.terminal.style import KINDS, legend, opts_text
 from tilewright.ir.errors import OptError
 from tilewright.ir.normal_form import canonical, normalise
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 tables = runpy.run_path(str(ROOT / "scripts" / "option_tables.py"))
 TABLES, filled, table = tables["TABLES"], tables["filled"], tables["table"]
 TARGET = targets.named("znver5")
-KERNEL = normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}))
+KERNEL = normalise(named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}))
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, float32, int32, sym
 from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
@@ -54,7 +54,7 @@ def beside_a_sum() -> Kernel:
 
 
 def cumsum() -> Kernel:
-    return kernels.make("cumsum", {"m": 3, "n": 70})
+    return named_kernels.make("cumsum", {"m": 3, "n": 70})
 
 
 def beside_its_family() -> Kernel:
@@ -106,7 +106,7 @@ def test_what_is_refused_says_what_to_do() -> None:
         with pytest.raises(OptError, match=why):
             apply(cumsum(), parse(opts), AVX2)
     with pytest.raises(OptError, match="symbolic extents"):
-        apply(kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLIT", "n", 2]]), AVX2)
+        apply(named_kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLIT", "n", 2]]), AVX2)
 
 
 def test_a_sum_beside_a_scan_is_refused_and_ends_no_search() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import interp, kernels
+from tilewright import interp, named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import KernelBuilder, OptError, bfloat16, float32, int32, maximum, minimum, sym, uint8
 from tilewright.ir.dtypes import DType
@@ -83,7 +83,7 @@ def test_two_axes_of_points_and_masks(opts: list[Any]) -> None:
 
 
 def test_rows_of_a_table() -> None:
-    kernel = kernels.make("embedding_grad", {"v": 5, "n": 31, "d": 19})
+    kernel = named_kernels.make("embedding_grad", {"v": 5, "n": 31, "d": 19})
     for fields in ({"n": 4}, {"copies": 2}):
         check_twin(kernel, (opt("SPLIT", "dtable", **fields), opt("UPCAST", "d", 4)), AVX2)
 
@@ -136,7 +136,7 @@ def refusal(kernel: Kernel, opts: list[Any]) -> str:
 
 
 def test_refusals() -> None:
-    plain, embed = histogram(), kernels.make("embedding", {"v": 8, "n": 4, "d": 4})
+    plain, embed = histogram(), named_kernels.make("embedding", {"v": 8, "n": 4, "d": 4})
     assert "scattered into with a combine" in refusal(embed, [["SPLIT", embed.outputs[0].name, {"copies": 2}]])
     assert "at least 2" in refusal(plain, [["SPLIT", "y"]])
     assert "at most as many" in refusal(plain, [["SPLIT", "y", {"n": 200}]])

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics.model import estimate
 from tilewright.ir import OptError
 from tilewright.lower import lower
@@ -29,7 +29,7 @@ def tc(row: str = BF16, m: str = "m", n: str = "n", k: str = "k", on: str = "acc
 def scheduled(
     opts: Sequence[Any], name: str = "matmul", shape: dict[str, Any] | None = None, dtype: str = "bfloat16", target: str = "sm_90a"
 ) -> Scheduled:
-    return apply(kernels.make(name, shape or LARGE, dtype), parse(list(opts)), targets.named(target))
+    return apply(named_kernels.make(name, shape or LARGE, dtype), parse(list(opts)), targets.named(target))
 
 
 def test_the_instruction_is_the_innermost_part_of_its_axes() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright import cache, kernels
+from tilewright import cache, named_kernels
 from tilewright.cache import Cache, Row, tool_version
 from tilewright.devices import Device, get
 from tilewright.ir.kernel import Kernel
@@ -24,7 +24,7 @@ def cpu() -> Device:
 
 @pytest.fixture
 def matmul() -> Kernel:
-    return normalise(kernels.make("matmul", {"m": 8, "n": 32, "k": 16}, "float32"))
+    return normalise(named_kernels.make("matmul", {"m": 8, "n": 32, "k": 16}, "float32"))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tilewright
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelError
 from tilewright.plan.array_arguments import Binder
 
@@ -43,6 +43,6 @@ def test_unknown_types_are_refused() -> None:
 
 
 def test_outputs_that_are_not_given_begin_on_a_line() -> None:
-    binder = Binder(kernels.make("add", {"m": 100, "n": 101}), ())
+    binder = Binder(named_kernels.make("add", {"m": 100, "n": 101}), ())
     (out,) = binder.allocate([(100, 101)])
     assert out.ctypes.data % 64 == 0 and out.shape == (100, 101) and out.dtype == np.float32

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import CacheWarning
 from tilewright.devices import Device
 from tilewright.ir import sym
@@ -198,7 +198,7 @@ def test_what_is_no_signature_is_refused(data: object) -> None:
 def test_symbolic_kernels_come_back_from_the_store(cpu: Device, store: Artefacts) -> None:
     from tilewright.ir.normal_form import normalise
 
-    kernel = normalise(kernels.make("softmax", {"m": sym("rows", 1, 100), "n": 16}, "float32"))
+    kernel = normalise(named_kernels.make("softmax", {"m": sym("rows", 1, 100), "n": 16}, "float32"))
     cold, warm = compile(kernel, (), cpu, store), compile(kernel, (), cpu, store)
     assert warm.lower_s == 0 and warm.signature == cold.signature and warm.signature.symbols == ("rows",)
 

@@ -6,7 +6,7 @@ import pickle
 import sys
 
 import pytest
-from tilewright import kernels, plan
+from tilewright import named_kernels, plan
 from tilewright.devices import Device
 from tilewright.ir.errors import OptError
 from tilewright.ir.kernel import Kernel
@@ -49,7 +49,7 @@ def test_a_warm_start_neither_lowers_nor_renders_nor_builds(
         monkeypatch.setattr(place, never)
     monkeypatch.setattr(type(cpu), "build", never)
     fresh = Artefacts(store.folder)
-    warm = compile(normalise(kernels.make("matmul", {"m": 8, "n": 32, "k": 16}, "float32")), OPTS, cpu, fresh)
+    warm = compile(normalise(named_kernels.make("matmul", {"m": 8, "n": 32, "k": 16}, "float32")), OPTS, cpu, fresh)
     assert (warm.lower_s, warm.render_s, warm.build_s) == (0, 0, 0)
     assert (warm.opts, warm.obj, warm.sha, warm.effects, warm.scheduled_hash) == (
         cold.opts,
@@ -95,7 +95,7 @@ def test_kernels_that_differ_in_names_alone_do_not_share_a_signature(cpu: Device
 
 
 def test_a_kernel_that_is_not_in_normal_form_compiles_as_it_is(cpu: Device, store: Artefacts) -> None:
-    kernel = kernels.make("add", {"m": 4, "n": 16}, "float32")
+    kernel = named_kernels.make("add", {"m": 4, "n": 16}, "float32")
     assert normalise(kernel) is not kernel
     for s in (None, store, store):
         assert compile(kernel, (), cpu, s).lower_s > 0

@@ -11,7 +11,7 @@ from typing import Any
 import guarded
 import numpy as np
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import Cache
 from tilewright.devices import Device, Packed
 from tilewright.devices.cpu import executable
@@ -64,7 +64,7 @@ def test_what_a_prog_tells(compiled: CompiledKernel, cpu: Device) -> None:
 
 def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
     opts = '[["UPCAST","n",16],["UPCAST","m",8]]'
-    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), opts))
+    rows.record(measured(named_kernels.make("matmul", SHAPE, "float32"), opts))
     compiled = make("matmul", SHAPE, "float32", exact_only=True)
     assert compiled.origin == "exact" and [o.json for o in compiled.opts] == [["UPCAST", "n", 16], ["UPCAST", "m", 8]]
     a, b, c = arrays()
@@ -154,7 +154,7 @@ def test_an_overlap_after_a_good_call_is_refused(compiled: CompiledKernel) -> No
 
 
 def test_an_output_in_place_is_its_input_or_apart(make, rows: Cache, measured) -> None:
-    kernel = kernels.make("add", {"m": 8, "n": 32}, "float32")
+    kernel = named_kernels.make("add", {"m": 8, "n": 32}, "float32")
     (x, y), (out,) = (b.name for b in kernel.inputs), (b.name for b in kernel.outputs)
     rows.record(measured(kernel, '[["UPCAST","m_n",16]]'))
     over = in_place(kernel, {out: x})
@@ -403,7 +403,7 @@ def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 def test_a_schedule_without_room_gives_way_to_the_next(
     make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = kernels.make("matmul", SHAPE, "float32")
+    kernel = named_kernels.make("matmul", SHAPE, "float32")
     rows.record(measured(kernel, '[["SPLIT","k",8]]'))
     assert make("matmul", SHAPE, "float32").origin == "exact"
     tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
@@ -418,7 +418,7 @@ def test_a_schedule_without_room_gives_way_to_the_next(
 
 @pytest.mark.slow
 def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLIT","k",8]]'))
+    rows.record(measured(named_kernels.make("matmul", SHAPE, "float32"), '[["SPLIT","k",8]]'))
     tight(monkeypatch, -1)
     with pytest.warns(RuntimeWarning, match="the start schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
         make("matmul", SHAPE, "float32")
@@ -450,7 +450,7 @@ def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
 def packed(rows: Cache, store: Artefacts, measured) -> CompiledKernel:
     """A matmul whose stored schedule packs b once."""
     opts = '[["UPCAST","m",4],["UPCAST","n",16],["STAGE","b",{"at":"once"}]]'
-    kernel = kernels.make("matmul:constant=b", SHAPE, "float32")
+    kernel = named_kernels.make("matmul:constant=b", SHAPE, "float32")
     rows.record(measured(kernel, opts))
     found = best(kernel, cache=rows, store=store, threads=1)
     assert found.origin == "exact" and found.built.signature.once == 1

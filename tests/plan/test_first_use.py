@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import Cache
 from tilewright.cache import open as opened
 from tilewright.devices import get
@@ -104,7 +104,7 @@ def test_what_was_measured_is_not_looked_at(place: Any, monkeypatch: pytest.Monk
 
 
 def test_writing_outside_is_seen(place: Any) -> None:
-    kernel = kernels.make("add", {"m": 4, "n": 25}, "float32")
+    kernel = named_kernels.make("add", {"m": 4, "n": 25}, "float32")
     compiled = best(kernel, **place)
 
     class Beyond:
@@ -122,7 +122,7 @@ def test_writing_outside_is_seen(place: Any) -> None:
 
 
 def test_large_kernels_are_looked_at_in_part_or_not_at_all(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = kernels.make("softmax", {"m": 3000, "n": 300}, "float32")
+    kernel = named_kernels.make("softmax", {"m": 3000, "n": 300}, "float32")
     compiled = best(kernel, **place)
     with monkeypatch.context() as m:
         m.setattr(looked, "WORK", 1 << 14)

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import Cache
 from tilewright.devices import BoundCall
 from tilewright.devices.bound_calls import QueuedCalls
@@ -143,7 +143,7 @@ def times(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone, threads):
-    kernel = kernels.make("add", {"m": 64, "n": 64}, "float32")
+    kernel = named_kernels.make("add", {"m": 64, "n": 64}, "float32")
     compiled = best(kernel, cache=rows, store=store, threads=2)
     if not any(o == opt("PARALLEL", o.on) for o in compiled.opts):
         pytest.skip("the start schedule of a small kernel has one part")
@@ -194,7 +194,7 @@ def test_many_threads_may_run_one_replay(make):
 
 
 def test_constant_inputs_are_packed_when_they_are_bound(rows, store, measured):
-    kernel = kernels.make("matmul:constant=b", {"m": 8, "n": 32, "k": 16}, "float32")
+    kernel = named_kernels.make("matmul:constant=b", {"m": 8, "n": 32, "k": 16}, "float32")
     rows.record(measured(kernel, '[["UPCAST","n",16],["STAGE","b",{"at":"once"}]]'))
     compiled = best(kernel, cache=rows, store=store, threads=1)
     assert compiled.built.signature.once

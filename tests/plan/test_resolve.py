@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
 from tilewright.heuristics import quick_starts, starts
@@ -21,7 +21,7 @@ QUICK = parse('[["UPCAST","n",8]]')
 
 
 def shaped(m: int, n: int, k: int) -> Kernel:
-    return kernels.make("matmul", {"m": m, "n": n, "k": k}, "float32")
+    return named_kernels.make("matmul", {"m": m, "n": n, "k": k}, "float32")
 
 
 def rank(monkeypatch: pytest.MonkeyPatch, *best_first: str) -> None:
@@ -76,7 +76,7 @@ def test_names_are_those_of_the_asking_kernel(cpu: Device, rows: Cache, measured
 
 
 def test_a_kernel_that_is_not_in_normal_form(cpu: Device, rows: Cache, measured) -> None:
-    kernel = kernels.make("add", {"m": 4, "n": 16}, "float32")
+    kernel = named_kernels.make("add", {"m": 4, "n": 16}, "float32")
     (family,) = normalise(kernel).families
     rows.record(measured(kernel, f'[["UPCAST","{family}",16]]'))
     assert resolve(kernel, cpu, 1, rows).origin == "exact"
@@ -133,7 +133,7 @@ def test_a_neighbour_that_the_model_ranks_above_the_start_schedule(
 )
 def test_a_neighbours_options_name_the_same_things_here(name: str) -> None:
     """Extents must not decide how buffers and axes are numbered, else STAGE(b) would become STAGE(a) at another shape."""
-    given = kernels.get(name)
+    given = named_kernels.get(name)
     first = canonical(given.kernel({n: 16 * (i + 1) for i, n in enumerate(given.shape_names)}))
     for sizes in ((7, 5, 3, 11), (3, 5, 7, 11), (1024, 8, 64, 2), (2, 64, 8, 1024)):
         other = canonical(given.kernel(dict(zip(given.shape_names, sizes, strict=False))))
@@ -169,7 +169,7 @@ def test_another_epilogue_is_a_neighbour(cpu: Device, rows: Cache, measured, mon
     shape = {"m": 8, "n": 32, "k": 16}
     rank(monkeypatch, TUNED)
     rows.record(measured(shaped(8, 32, 16), TUNED))
-    plan = resolve(kernels.make("matmul_bias_relu", shape, "float32"), cpu, 1, rows)
+    plan = resolve(named_kernels.make("matmul_bias_relu", shape, "float32"), cpu, 1, rows)
     assert plan.origin == "nearest" and dumps(plan.opts) == TUNED
 
 
@@ -183,7 +183,7 @@ def test_the_real_model_decides_without_help(cpu: Device, rows: Cache, measured)
 
 
 def test_a_policy_without_reassociation_gets_no_such_schedule(cpu: Device, rows: Cache, measured) -> None:
-    kernel = normalise(kernels.make("sum_all", {"n": 4096}, "float32"))
+    kernel = normalise(named_kernels.make("sum_all", {"n": 4096}, "float32"))
     assert "REASSOC" in render(kernel, starts(kernel, cpu.target, 1)[0], cpu).effects, "else this shows nothing"
     plan = resolve(kernel, cpu, 1, rows, policy="")
     assert plan.origin == "start" and not apply(kernel, plan.opts, cpu.target).effects

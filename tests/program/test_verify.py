@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir.dtypes import bool_, float32, float64, int32
 from tilewright.ir.errors import InternalError, OptError
@@ -26,10 +26,10 @@ GROUP = [["PARALLEL", "m"], ["PARALLEL", "n"], ["LOCAL", "m", 8], ["LOCAL", "n",
 def made(name: str) -> Program:
     """A Program with loops, masks, vectors, scratch and shared memory, barriers or conditions."""
     if name == "tile":
-        return lower(apply(kernels.make("matmul", {"m": 31, "n": 95, "k": 20}, "float32"), parse(TILE), targets.named("znver5")))
+        return lower(apply(named_kernels.make("matmul", {"m": 31, "n": 95, "k": 20}, "float32"), parse(TILE), targets.named("znver5")))
     if name == "group":
-        return lower(apply(kernels.make("matmul", {"m": 24, "n": 24, "k": 24}, "float32"), parse(GROUP), targets.named("sm_90a")))
-    kernel = kernels.make(name, None, None)
+        return lower(apply(named_kernels.make("matmul", {"m": 24, "n": 24, "k": 24}, "float32"), parse(GROUP), targets.named("sm_90a")))
+    kernel = named_kernels.make(name, None, None)
     target = targets.named("avx2")
     return lower(apply(kernel, starts(kernel, target, 1)[0], target))
 
@@ -330,12 +330,12 @@ def test_the_message_shows_the_place(programs: dict[str, Program]) -> None:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 @pytest.mark.covering(each=3)
 def test_what_lowering_makes_is_accepted(name: str) -> None:
     """Of every kernel for a processor, OpenCL and CUDA: no options, and some of the first steps that a search may take. (Start schedules and long
     random schedules are verified wherever a test lowers them.)"""
-    kernel = kernels.make(name, None, None)
+    kernel = named_kernels.make(name, None, None)
     for target in map(targets.named, ("avx2", "opencl-gpu", "sm_90a")):
         steps = actions(apply(kernel, (), target))
         verify(lower(apply(kernel, (), target)))
@@ -346,7 +346,7 @@ def test_what_lowering_makes_is_accepted(name: str) -> None:
 
 def test_the_twin_is_accepted() -> None:
     for name in ("softmax", "gelu"):
-        verify(lower(apply(kernels.make(name, None, None), (), targets.named("avx2")), expand=False))
+        verify(lower(apply(named_kernels.make(name, None, None), (), targets.named("avx2")), expand=False))
 
 
 # the switch -----------------------------------------------------------------------------------------------------------------
@@ -365,5 +365,5 @@ def test_lowering_asks_after_its_passes(monkeypatch: pytest.MonkeyPatch) -> None
     seen: list[str] = []
     monkeypatch.setenv(verifier.VARIABLE, "1")
     monkeypatch.setattr(verifier, "verify", lambda program, when="": seen.append(when))
-    lower(apply(kernels.make("add", None, None), (), targets.named("avx2")))
+    lower(apply(named_kernels.make("add", None, None), (), targets.named("avx2")))
     assert seen and all(when.startswith("after ") for when in seen)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from checks import check_compiled, in_child
 from hand_built import elementwise, matmul
-from tilewright import devices, kernels, targets
+from tilewright import devices, named_kernels, targets
 from tilewright.devices.cpu.engine import elf_symbols
 from tilewright.heuristics import starts
 from tilewright.ir.errors import BuildError, DeviceError
@@ -84,11 +84,11 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.parametrize(("at", "name"), list(enumerate(named_kernels.NAMES)), ids=named_kernels.NAMES)
 @pytest.mark.covering(each=3)
 def test_start_schedules_for_avx2_compute_the_kernel_here(at: int, name: str) -> None:
     target, host = targets.named(AVX2_PROCESSORS[at % 2]), targets.host()
-    kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
+    kernel = named_kernels.get(name).kernel(named_kernels.get(name).odd_shape)
     opts = starts(kernel, target, 2)[0]
     if target.arch == host.arch and target.features <= host.features:
         check_compiled(kernel, opts, target, threads=2)
@@ -97,7 +97,7 @@ def test_start_schedules_for_avx2_compute_the_kernel_here(at: int, name: str) ->
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.parametrize(("at", "name"), list(enumerate(named_kernels.NAMES)), ids=named_kernels.NAMES)
 @pytest.mark.covering(each=3)
 def test_start_schedules_for_neon_build(at: int, name: str) -> None:
     assert built(name, NEON[at % 2])
@@ -107,7 +107,7 @@ def built(name: str, where: str) -> bool:
     """The first start schedule at the odd shape is an object for that processor, which wants nothing from elsewhere. (In a
     child: LLVM ends the process where it cannot select an instruction.)"""
     target = targets.named(where)
-    kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
+    kernel = named_kernels.get(name).kernel(named_kernels.get(name).odd_shape)
     source = render(lower(apply(kernel, starts(kernel, target, 2)[0], target)), target)
 
     def build() -> str:

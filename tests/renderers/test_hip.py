@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from cuda_build import needs_cxx
 from cuda_text import run_both_ways
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda.host import HostProgram
 from tilewright.heuristics import quick_starts
 from tilewright.interp import run as interpret
@@ -65,7 +65,7 @@ def rendered(kernel: Kernel, opts: Opts, gpu: str) -> Source:
 
 
 def test_text_has_nothing_of_ptx() -> None:
-    kernel = kernels.make("softmax", {"m": 8, "n": 256}, "float16")
+    kernel = named_kernels.make("softmax", {"m": 8, "n": 256}, "float16")
     text = rendered(kernel, (Opt("GROUP", "n", 64),), "gfx90a").text
     assert "__shfl_xor(" in text and "__launch_bounds__(64)" in text and "_Float16" in text and "fp contract(off)" in text
     assert "asm" not in text and "_sync(" not in text
@@ -87,7 +87,7 @@ def test_clang_compiles_start_schedules(name: str, gpu: str, tmp_path: Path) -> 
     clang = clang_for(gpu)
     if not clang:
         pytest.skip(f"no clang here compiles HIP for {gpu} (Debian: clang-19 and libamdhip64-dev)")
-    kernel = kernels.make(name, kernels.get(name).odd_shape, CASES[name])
+    kernel = named_kernels.make(name, named_kernels.get(name).odd_shape, CASES[name])
     assembly = compiled(rendered(kernel, quick_starts(kernel, targets.named(gpu))[0], gpu).text, gpu, clang, tmp_path)
     assert all(int(n) == 0 for n in re.findall(r"\.vgpr_spill_count: *(\d+)", assembly))
     waves = re.findall(r"\.wavefront_size: *(\d+)", assembly)
@@ -100,7 +100,7 @@ def test_clang_compiles_start_schedules(name: str, gpu: str, tmp_path: Path) -> 
 def test_as_cpp_it_gives_the_interpreters_bits(name: str) -> None:
     """Waves of 32 threads, as the fibers of `devices.cuda.host` are."""
     target: Target = targets.named("gfx1100")
-    kernel = kernels.make(name, kernels.get(name).odd_shape, CASES[name])
+    kernel = named_kernels.make(name, named_kernels.get(name).odd_shape, CASES[name])
     program = lower(apply(kernel, quick_starts(kernel, target)[0], target))
     source = render(program, target)
     exchange = "#define __HIPCC_RTC__\n#define __shfl_xor(x, distance) __shfl_xor_sync(0xffffffffu, x, distance)\n"

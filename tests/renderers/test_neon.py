@@ -11,7 +11,7 @@ import every_op
 import numpy as np
 import pytest
 import random_schedules
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.heuristics import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import OptError
@@ -64,10 +64,10 @@ def test_every_operation_on_every_type(lanes: int, lang: str) -> None:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.parametrize(("at", "name"), list(enumerate(named_kernels.NAMES)), ids=named_kernels.NAMES)
 @pytest.mark.covering(each=3)
 def test_start_schedules_compute_the_kernel(at: int, name: str) -> None:
-    kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
+    kernel = named_kernels.get(name).kernel(named_kernels.get(name).odd_shape)
     program = lower(apply(kernel, starts(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
     agree(program, kernel, {}, LANGS[at % 2])
 

@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from tilewright import kernels, targets, tune
+from tilewright import named_kernels, targets, tune
 from tilewright.cache.keys import allowed, policy
 from tilewright.ir import UsageError
 from tilewright.ir.evaluation import evaluate_error
@@ -41,7 +41,7 @@ def test_a_search_that_may_round_has_an_answer_of_its_own(tmp_path: object) -> N
 
 def bound(name: str, dtype: str, **shape: int) -> tuple[float, float]:
     """(the largest error that passes, of a kernel and where factors may be rounded), of its first output."""
-    kernel = kernels.make(name, shape, dtype)
+    kernel = named_kernels.make(name, shape, dtype)
     inputs = generate(kernel, {}, 1)
     out = kernel.outputs[0].name
     exact, lower = (expectations(k, inputs, {})[out] for k in (kernel, lower_precision(kernel)))
@@ -60,7 +60,7 @@ def test_rounded_factors_widen_the_bound_by_what_they_lose() -> None:
 
 
 def test_tf32_is_within_the_bound_and_a_lost_product_is_not() -> None:
-    kernel = kernels.make("matmul", {"m": 16, "n": 16, "k": 64}, "float32")
+    kernel = named_kernels.make("matmul", {"m": 16, "n": 16, "k": 64}, "float32")
     inputs = generate(kernel, {}, 3)
     value, scale = evaluate_error(lower_precision(kernel), inputs)[kernel.outputs[0].name]
     a, b = (np.asarray(inputs[n], np.float32) for n in "ab")
@@ -80,13 +80,13 @@ def test_only_sums_of_products_of_float32_are_rounded() -> None:
         ("sum_rows", "float32", False),
         ("attention", "float16", True),
     ):
-        kernel = kernels.make(name, kernels.get(name).odd_shape, dtype)
+        kernel = named_kernels.make(name, named_kernels.get(name).odd_shape, dtype)
         assert any(rounds(v) for v in kernel.values.values()) is want
         assert (lower_precision(kernel) is kernel) is not want
 
 
 def test_long_sums_of_one_sign_may_be_cut_where_tensor_cores_make_them() -> None:
-    kernel = kernels.make("matmul", {"m": 16, "n": 8, "k": 4096}, "float16")
+    kernel = named_kernels.make("matmul", {"m": 16, "n": 8, "k": 4096}, "float16")
     inputs = {n: np.abs(x) for n, x in generate(kernel, {}, 3).items()}
     cut = reference_kernel(kernel, targets.named("sm_80"), lower=False)
     assert cut is not kernel and reference_kernel(kernel, targets.named("avx2"), lower=False) is kernel
@@ -98,7 +98,7 @@ def test_long_sums_of_one_sign_may_be_cut_where_tensor_cores_make_them() -> None
     value, scale = evaluate_error(cut, inputs)["c"]
     assert (np.abs(acc - value) <= 4 * 2.0**-23 * scale).all()
     assert (np.abs(a[:, 16:] @ b[16:] - value) > 4 * 2.0**-23 * scale).all()
-    assert cut_sums(kernels.make("matmul", {"m": 16, "n": 8, "k": 512}, "float16")).name == "matmul"
+    assert cut_sums(named_kernels.make("matmul", {"m": 16, "n": 8, "k": 512}, "float16")).name == "matmul"
 
 
 @pytest.mark.parametrize(("before", "inside"), [((700, 10, 10), OBJECTS), ((0, 10, 10), 0), ((2 * OBJECTS, 10, 10), 2 * OBJECTS)])

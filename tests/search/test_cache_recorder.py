@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tilewright.cache as caches
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache import CacheWarning, Key
 from tilewright.cache.server.server_errors import Unreachable
 from tilewright.ir.errors import CacheError
@@ -24,7 +24,7 @@ from tilewright.search.space import OptEngine
 from tilewright.search.warm_start import related, stored
 from tilewright.targets import named
 
-KERNEL = normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32"))
+KERNEL = normalise(named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32"))
 JOB = Job("my.py:matmul", {"m": 64, "n": 64, "k": 64}, "float32", "cpu", 2, "portfolio", flops=2 * 64**3, bytes=3 * 4 * 64 * 64)
 A, B = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4), opt("PARALLEL", "m"))
 
@@ -221,7 +221,7 @@ def test_starts_from_what_is_stored_answers_first(cache: caches.Cache) -> None:
 
 
 def test_starts_from_relatives_where_they_are_legal(cache: caches.Cache) -> None:
-    other = normalise(kernels.make("matmul", {"m": 128, "n": 64, "k": 32}, "float32"))
+    other = normalise(named_kernels.make("matmul", {"m": 128, "n": 64, "k": 32}, "float32"))
     key = Key(canonical(other).hash, named("avx2").key, 2, "llvm-test")
     r = CacheRecorder(cache, key, canonical(other), loose(other), JOB, lambda o: frozenset())
     r.winner(ok((opt("UPCAST", "m", 8), opt("UPCAST", "n", 32)), 1e-3), None, None, {})

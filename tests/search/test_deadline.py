@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from synthetic import FakeMeasurer, SerialBuilds
 from tilewright import cache as caches
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.cache.file_errors import CacheWarning
 from tilewright.ir.errors import MeasureError, OutOfTimeError
 from tilewright.search import TuningRun, tune
@@ -108,7 +108,7 @@ def test_starting_the_measurer_hangs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(kernels, "make"), (spaces.OptEngine, "starts"), (caches, "open"), (caches.Cache, "answers")],
+    [(named_kernels, "make"), (spaces.OptEngine, "starts"), (caches, "open"), (caches.Cache, "answers")],
     ids=lambda x: str(x)[-20:],
 )
 def test_preparing_hangs(tmp_path: Path, where: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tilewright import devices, kernels
+from tilewright import devices, named_kernels
 from tilewright.cli import main
 from tilewright.ir.normal_form import normalise
 from tilewright.measure import Duel, Measurement, Outcome
@@ -19,7 +19,7 @@ from tilewright.opts import Opt, apply, opt
 from tilewright.search.finals import CLEAR
 from tilewright.search.option_worth import Explanation, explain, without
 
-KERNEL = normalise(kernels.make("matmul", {"m": 48, "n": 64, "k": 32}))
+KERNEL = normalise(named_kernels.make("matmul", {"m": 48, "n": 64, "k": 32}))
 OPTS = (
     opt("UPCAST", "m", 4),
     opt("UPCAST", "n", 32),

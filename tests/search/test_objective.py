@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from synthetic import FakeMeasurer, space
 from tilewright import cache as caches
-from tilewright import kernels, plan
+from tilewright import named_kernels, plan
 from tilewright.cache.objectives import FRONTS, objective
 from tilewright.cache.ranking import undominated, value_of
 from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
@@ -194,7 +194,7 @@ def filled(tmp_path: Path) -> tuple[caches.Cache, Any]:
     from tilewright.ir.normal_form import normalise
     from tilewright.plan.identity import key_of, opts_text
 
-    kernel, device = normalise(kernels.make("softmax", {"m": 8, "n": 64})), devices.get("cpu")
+    kernel, device = normalise(named_kernels.make("softmax", {"m": 8, "n": 64})), devices.get("cpu")
     store = caches.open(tmp_path / "c.db")
 
     def write(opts: str, t: float, **facts: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 from synthetic import Matmulish, measured, space
-from tilewright import kernels, targets, tune
+from tilewright import named_kernels, targets, tune
 from tilewright.ir.errors import OptError, UsageError
 from tilewright.ir.normal_form import normalise
 from tilewright.measure.outcome import Measurement, Outcome
@@ -156,7 +156,7 @@ def test_a_start_schedule_is_a_trial_where_a_template_makes_it() -> None:
 
 def test_fitting_finds_the_choices_that_make_a_start_schedule() -> None:
     """Every contraction start schedule of a matmul is an instance of its template."""
-    kernel = normalise(kernels.make("matmul", {"m": 512, "n": 512, "k": 512}))
+    kernel = normalise(named_kernels.make("matmul", {"m": 512, "n": 512, "k": 512}))
     where = Space(OptEngine(kernel, targets.named("znver5"), 2))
     fitters = [Fitter(t) for t in where.templates()]
     starts = [s for s in where.starts() if any(o.op == "STAGE" for o in s) and not any(o.op == "TILE" and o.on == "m" for o in s)][:4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir.html_text import folded, table, text
 from tilewright.lower import lower
 from tilewright.opts import ShownSchedule, apply, parse
@@ -64,5 +64,5 @@ def test_a_schedule_shows_its_options() -> None:
 
 def test_a_program_shows_its_text() -> None:
     target = targets.named("avx2")
-    program = lower(apply(kernels.make("add", {"n": 8}), (), target), target)
+    program = lower(apply(named_kernels.make("add", {"n": 8}), (), target), target)
     assert "".join(Cells(program._repr_html_()).texts) == show(program)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright.cache as caches
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
@@ -103,7 +103,7 @@ def test_record_measures_only_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_kernel_object_and_the_budget(tmp_path: Path) -> None:
-    kernel = kernels.make("softmax", {"m": 64, "n": 128}, "float32")
+    kernel = named_kernels.make("softmax", {"m": 64, "n": 128}, "float32")
     began = time.monotonic()
     r = tune(kernel, threads=1, cache=tmp_path / "c.db", budget="2s", random_seed=3)
     assert r.exit_code == 0 and r.kernel == "softmax"
@@ -213,14 +213,14 @@ def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_pa
 
 def ones(name: str) -> dict[str, int]:
     # a window of one element has no room for padding
-    return {n: 0 if n == "pad" else 1 for n in kernels.get(name).shape_names}
+    return {n: 0 if n == "pad" else 1 for n in named_kernels.get(name).shape_names}
 
 
 def made(name: str) -> Kernel:
-    return normalise(kernels.make(name, ones(name)))
+    return normalise(named_kernels.make(name, ones(name)))
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_operands_and_references_have_the_kernels_shapes(name: str) -> None:
     kernel = made(name)
     for whole in (False, True):

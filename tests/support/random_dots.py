@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from random_schedules import Case, Choose, grow
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelError, OptError, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import Opts, apply
@@ -26,7 +26,7 @@ SIZES = {
 def draw_dot(choose: Choose, host_only: bool = False, most: int = 6) -> Case:
     """A case with an instruction and up to `most` picks of other options; a kernel without one where none is legal."""
     name, dtype = KINDS[choose(4 if host_only else len(KINDS))]
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     shape: dict[str, Any] = {s: SIZES[s][choose(len(SIZES[s]))] for s in d.shape_names}
     target = _target(dtype, choose, host_only)
     vars = {}
@@ -35,10 +35,10 @@ def draw_dot(choose: Choose, host_only: bool = False, most: int = 6) -> Case:
         vars = {size: shape[size]}
         shape[size] = sym(size, 1, shape[size] + (0, 1, 5000)[choose(3)])
     try:
-        kernel = kernels.make(name, shape, dtype)
+        kernel = named_kernels.make(name, shape, dtype)
     except KernelError:
         shape, vars = dict(d.odd_shape), {}
-        kernel = kernels.make(name, shape, dtype)
+        kernel = named_kernels.make(name, shape, dtype)
     found = starts(kernel, target)
     start = found[choose(len(found))] if found else ()
     picks = [choose(1 << 20) for _ in range(choose(most + 1))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import odd_kernels
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import KernelError, OptError, sym
 from tilewright.ir.kernel import Kernel
@@ -18,7 +18,7 @@ from tilewright.opts.actions import proposals
 from tilewright.opts.schedule import Scheduled
 from tilewright.targets import Target
 
-NAMES = (*kernels.NAMES, *odd_kernels.KERNELS)
+NAMES = (*named_kernels.NAMES, *odd_kernels.KERNELS)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 31, 32, 33, 37, 48, 64, 67)
 SMALL = {"kh": 3, "kw": 3, "stride": 3, "pad": 1, "groups": 3, "b": 2, "h": 11}
 FEW = {"pad": [0, 1], "causal": [0, 1], "w": [0, 3, 5], "shared": [1, 2]}
@@ -97,7 +97,7 @@ def pick_target(choose: Choose, host_only: bool, among: Sequence[str] = TARGETS)
 
 
 def _named(name: str, choose: Choose) -> tuple[str, Mapping[str, Any], Mapping[str, int], Kernel]:
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     dtype = d.dtypes[choose(len(d.dtypes))]
     shape: dict[str, Any] = {}
     for size in d.shape_names:
@@ -119,7 +119,7 @@ def _named(name: str, choose: Choose) -> tuple[str, Mapping[str, Any], Mapping[s
 def _make(name: str, shape: Mapping[str, Any], dtype: str) -> Kernel | None:
     """The kernel, or None where the sizes do not suit it or are too much to interpret."""
     try:
-        kernel = kernels.make(name, dict(shape), dtype)
+        kernel = named_kernels.make(name, dict(shape), dtype)
     except KernelError:
         return None
     points = 1

@@ -11,8 +11,8 @@ from differences import check
 from tilewright import nn, vjp
 from tilewright.ir.dtypes import float32
 from tilewright.ir.normal_form import canonical
-from tilewright.kernels import make
-from tilewright.kernels.attention import attention_delta, attention_dkv, attention_dq, attention_lse
+from tilewright.named_kernels import make
+from tilewright.named_kernels.attention import attention_delta, attention_dkv, attention_dq, attention_lse
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
 from tilewright.tensor.gradients.reverse import gradients

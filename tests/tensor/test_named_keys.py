@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_oracles import ORACLES
-from tilewright import kernels, xp
+from tilewright import named_kernels, xp
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.ir.normal_form import canonical
-from tilewright.kernels.definition import span
 from tilewright.measure.inputs import generate
+from tilewright.named_kernels.definition import span
 from tilewright.tensor import Tensor, nn, vjp
 from tilewright.tensor.fusion.call_list import KernelCall, call_list, leaves_of
 
@@ -418,8 +418,8 @@ def ranks_of(outs: Outs) -> tuple[int, ...]:
 
 def parameters() -> Iterator[Any]:
     """Every kernel, in float32 and in one 16-bit type, and in its own types."""
-    for name in kernels.NAMES:
-        for dtype in kernels.get(name).dtypes:
+    for name in named_kernels.NAMES:
+        for dtype in named_kernels.get(name).dtypes:
             if dtype not in ("float16", "float64") and name not in (*GRADIENT, *SUMS_OF_SUMS):
                 yield pytest.param(name, dtype, id=f"{name}-{dtype}")
 
@@ -428,7 +428,7 @@ def parameters() -> Iterator[Any]:
 def test_a_plain_expression_has_the_named_kernels_key(name: str, dtype: str) -> None:
     ranks = set()
     for shape, outs in CASES[name](dtype):
-        assert texts(outs) == [canonical(kernels.make(name, shape, dtype)).text]
+        assert texts(outs) == [canonical(named_kernels.make(name, shape, dtype)).text]
         ranks.add(ranks_of(outs))
     assert len(ranks) > 1
 
@@ -436,15 +436,15 @@ def test_a_plain_expression_has_the_named_kernels_key(name: str, dtype: str) -> 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_attention_and_its_gradients_are_the_four_named_kernels(dtype: str) -> None:
     for shape, outs in CASES["attention_dq"](dtype):
-        sizes = [{k: n for k, n in shape.items() if k in kernels.get(name).shape_names} for name in GRADIENT]
-        made, named = texts(outs), [canonical(kernels.make(n, s, dtype)).text for n, s in zip(GRADIENT, sizes)]
+        sizes = [{k: n for k, n in shape.items() if k in named_kernels.get(name).shape_names} for name in GRADIENT]
+        made, named = texts(outs), [canonical(named_kernels.make(n, s, dtype)).text for n, s in zip(GRADIENT, sizes)]
         # attention_dkv keeps a gradient for each head of queries; here those that share keys are summed at once
         assert sorted(made) == sorted(named) if shape["shared"] == 1 else set(named[:3]) < set(made) and len(made) == 5
 
 
 @pytest.mark.parametrize("name", SUMS_OF_SUMS)
 def test_sums_of_sums_are_the_named_kernels_in_value(name: str) -> None:
-    d, (expression, inner) = kernels.get(name), SUMS_OF_SUMS[name]
+    d, (expression, inner) = named_kernels.get(name), SUMS_OF_SUMS[name]
     shape = {"m": 7, "n": 37, "k": 48, inner: 16}
     inputs = generate(d.kernel(shape), {}, 0)
     want = next(iter(ORACLES[name].reference(inputs, shape).values()))
@@ -453,4 +453,4 @@ def test_sums_of_sums_are_the_named_kernels_in_value(name: str) -> None:
 
 
 def test_every_named_kernel_has_a_case() -> None:
-    assert set(CASES) | set(SUMS_OF_SUMS) == set(kernels.NAMES)
+    assert set(CASES) | set(SUMS_OF_SUMS) == set(named_kernels.NAMES)

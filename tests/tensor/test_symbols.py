@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import UsageError, kernels, xp
+from tilewright import UsageError, named_kernels, xp
 from tilewright.ir import sym
 from tilewright.ir.normal_form import canonical
 from tilewright.tensor import Tensor, Var, grad, jit, nn
@@ -217,7 +217,7 @@ def test_symbolic_expressions_have_the_named_kernels_keys(name: str) -> None:
     f = Counted(function, symbols)
     f(*(np.zeros(s, np.float32) for s in shapes))
     (kernel,) = [c.kernel for c in call_list(detached(f.jitted.programs[0].graph.outs)[0]).calls if isinstance(c, KernelCall)]
-    assert canonical(kernel).hash == canonical(kernels.make(name.split()[0], shape, "float32")).hash
+    assert canonical(kernel).hash == canonical(named_kernels.make(name.split()[0], shape, "float32")).hash
 
 
 @pytest.mark.slow

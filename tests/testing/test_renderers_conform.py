@@ -45,6 +45,6 @@ def test_a_renderer_that_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def kernel_of(name: str) -> Any:
-    from tilewright.kernels import get
+    from tilewright.named_kernels import get
 
     return get(name).kernel(get(name).odd_shape)

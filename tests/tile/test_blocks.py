@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tile_kernels
-from tilewright import kernels, targets, tile
+from tilewright import named_kernels, targets, tile
 from tilewright.heuristics import starts, templates
 from tilewright.heuristics.start.fitted_to_blocks import fitted
 from tilewright.ir import OptError
@@ -92,7 +92,7 @@ def test_the_key_knows_the_blocks() -> None:
 
 
 def test_without_blocks_the_key_is_what_it_was() -> None:
-    assert "blocks" not in canonical(kernels.make("matmul", {"m": 8, "n": 8, "k": 8})).text
+    assert "blocks" not in canonical(named_kernels.make("matmul", {"m": 8, "n": 8, "k": 8})).text
 
 
 @pytest.mark.slow
@@ -103,5 +103,5 @@ def test_a_users_file(tmp_path: Path) -> None:
         "from tilewright import tile\n@tile.kernel\ndef copy(t, m=8):\n    x, y = t.input('x', (m,)), t.output('y', (m,))\n"
         "    rows = t.grid(m=(m, t.block('bm', (4, 8))))\n    y[rows] = x[rows]\n"
     )
-    kernel = kernels.make(f"{path}:copy", {"m": 40})
+    kernel = named_kernels.make(f"{path}:copy", {"m": 40})
     assert kernel.blocks == DecidedBlocks(("m",), ((4,), (8,))) and kernel.axes[0].arg.extent == 40

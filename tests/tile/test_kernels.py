@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tile_kernels
 from checks import check_compiled, check_twin
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import quick_starts, templates
 from tilewright.ir import KernelError, OptError
 from tilewright.ir.body import Reduce, Value
@@ -59,9 +59,9 @@ def test_tiles_are_the_named_kernel() -> None:
     """The same key, once block sizes are left open."""
     rows = {"m": 32, "n": 24}
     found = canonical(undecided(tile_kernels.softmax(**rows)))
-    assert found.text != canonical(kernels.make("softmax", rows, "float32")).text  # its last step divides
+    assert found.text != canonical(named_kernels.make("softmax", rows, "float32")).text  # its last step divides
     product = undecided(tile_kernels.half(m=32, n=24, k=40))
-    named = kernels.make("matmul_nt", {"m": 32, "n": 24, "k": 40}, "bfloat16")
+    named = named_kernels.make("matmul_nt", {"m": 32, "n": 24, "k": 40}, "bfloat16")
     assert canonical(product).text == canonical(named).text and not product.unproved
 
 

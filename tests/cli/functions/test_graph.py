@@ -16,7 +16,7 @@ from tilewright.cli.functions.tracing_process import ArgumentSpec, answer, parse
 from tilewright.cli.functions.tune_function import heaviest
 from tilewright.ir.dtypes import dtype
 from tilewright.ir.kernel import Kernel
-from tilewright.kernels import get
+from tilewright.named_kernels import get
 from tilewright.tensor.fusion.fusion_facts import GraphFacts
 
 from tests.cli.conftest import Tune

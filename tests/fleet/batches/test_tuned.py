@@ -71,9 +71,9 @@ def test_a_fleet_that_goes_away_leaves_the_best_so_far(
 
 
 def test_a_kernel_without_a_name_does_not_travel() -> None:
-    from tilewright import kernels
+    from tilewright import named_kernels
 
-    kernel = kernels.make("matmul", SHAPE)
+    kernel = named_kernels.make("matmul", SHAPE)
     with pytest.raises(UsageError, match="a kernel travels by its name or with its file"):
         subject(KernelTask(kernel, None, None, "cpu", 1), {"kernel": kernel})
 

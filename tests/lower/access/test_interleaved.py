@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics.start import starts
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, dtype, where
@@ -88,7 +88,7 @@ def test_further_apart_is_not_worth_it() -> None:
 
 def test_masked_loads_are_not_picked() -> None:
     """Elements that do not exist may lie outside of the buffer: a pool with padding takes whole vectors only of a staged copy."""
-    kernel = kernels.make("max_pool2d", {"n": 1, "c": 2, "h": 32, "w": 32})
+    kernel = named_kernels.make("max_pool2d", {"n": 1, "c": 2, "h": 32, "w": 32})
     plain = instructions(kernel, [["UPCAST", "ow", 16], ["UNROLL", "kw", 3]])
     staged = instructions(kernel, [["UPCAST", "ow", 16], ["UNROLL", "kw", 3], ["STAGE", "x", {"at": "c", "order": "row"}]])
     assert not any(s.op == "shuffle" for s in plain) and any(s.op == "shuffle" for s in staged)
@@ -241,7 +241,9 @@ def test_components_apart_are_scattered() -> None:
 
 def test_a_row_before_the_first_does_not_take_the_place_of_the_last_one() -> None:
     """Row -1 of the second channel, which does not exist, has the index of the last row of the first."""
-    kernel = kernels.make("conv2d_dx", {"n": 2, "c": 4, "h": 5, "w": 7, "oc": 6, "kh": 3, "kw": 3, "stride": 2, "pad": 1, "groups": 2})
+    kernel = named_kernels.make(
+        "conv2d_dx", {"n": 2, "c": 4, "h": 5, "w": 7, "oc": 6, "kh": 3, "kw": 3, "stride": 2, "pad": 1, "groups": 2}
+    )
     opts = parse("PADh4 Uh4 Uc2 Uphase_h2 Uw4 Uphase_w2")
     check_twin(kernel, opts, CASCADE)
     check_twin(kernel, opts, targets.named("avx2"))

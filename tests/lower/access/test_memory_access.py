@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from in_place_kernels import KERNELS, check_in_place_compiled, check_in_place_twin
 from random_schedules import TARGETS, grow, pick_target, shared_axis
-from tilewright import best, interp, kernels, targets
+from tilewright import best, interp, named_kernels, targets
 from tilewright.interp.worker_memory import WorkerMemory
 from tilewright.ir import Kernel, KernelBuilder, OptError, absolute, cast, float32, float64, int32, maximum, minimum, uint8, where
 from tilewright.ir.buffer import Extent
@@ -326,7 +326,7 @@ def permuted(order: tuple[int, ...], m: Extent, n: Extent, k: Extent) -> Kernel:
 
 
 def named_of_symbolic_strides(name: str, dtype: str = "float32", **shape: Extent) -> Kernel:
-    return kernels.make(name, shape, dtype)
+    return named_kernels.make(name, shape, dtype)
 
 
 def rows_by_number(m: Extent, n: Extent) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.interp import run
 from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.node import const
@@ -59,7 +59,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_no_gather_is_left_and_results_are_the_same(case):
     name, shape, opts = CASES[case]
-    kernel = normalise(kernels.make(name, shape, "float32"))
+    kernel = normalise(named_kernels.make(name, shape, "float32"))
     text = render(lower(apply(kernel, opts, TARGET)), TARGET).text
     assert "shufflevector" in text and "gather" not in text
     check_twin(kernel, opts, TARGET)
@@ -69,7 +69,7 @@ def test_no_gather_is_left_and_results_are_the_same(case):
 
 def test_rows_past_the_end_are_not_read():
     """A masked axis keeps its bounds: nothing is read along it that a gather would not have read."""
-    kernel = normalise(kernels.make("matmul_nt", {"m": 3, "n": 27, "k": 37}, "float32"))
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": 3, "n": 27, "k": 37}, "float32"))
     for opts in (
         (opt("UPCAST", "n", 16), opt("STAGE", "b", at="m")),
         (opt("UPCAST", "n", 16), opt("UNROLL", "k", 4), opt("STAGE", "b", at="m")),
@@ -79,7 +79,7 @@ def test_rows_past_the_end_are_not_read():
 
 
 def test_rows_that_are_reduced_end_where_they_end():
-    kernel = normalise(kernels.make("argmax", {"m": 27, "n": 22}, "float32"))
+    kernel = normalise(named_kernels.make("argmax", {"m": 27, "n": 22}, "float32"))
     for opts in ((opt("UPCAST", "m", 8), opt("UNROLL", "n", 4)), (opt("UPCAST", "m", 16), opt("UNROLL", "n", 8))):
         check_twin(kernel, opts, TARGET)
         check_compiled(kernel, opts, targets.host())
@@ -87,6 +87,6 @@ def test_rows_that_are_reduced_end_where_they_end():
 
 def test_copies_beside_one_whose_bounds_are_known_are_not_read_with_it():
     """Seven of eight copies are inside for certain; a block of the last four would read past the last row."""
-    kernel = normalise(kernels.make("matmul_bias_relu:constant=a,b,bias", {"m": 4, "n": 37, "k": 31}, "float64"))
+    kernel = normalise(named_kernels.make("matmul_bias_relu:constant=a,b,bias", {"m": 4, "n": 37, "k": 31}, "float64"))
     opts = (opt("UPCAST", "m", 4), opt("STAGE", "a", {"at": "once"}), opt("UNROLL", "k", 8))
     check_twin(kernel, opts, TARGET, {}, 0)

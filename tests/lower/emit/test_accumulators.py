@@ -13,7 +13,7 @@ import run_text
 from checks import check_compiled, check_floats, check_twin
 from hand_built import compile_for, run
 from random_schedules import grow, shared_axis
-from tilewright import interp, kernels, targets
+from tilewright import interp, named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir import (
     BuildError,
@@ -199,7 +199,7 @@ CASES = ["Mk<m Sa@m", "Tk20 Mk<m Sa@m Mk.t<n", "Mk<m Sa@n", "Un4 Mk<n Sb@n", "Um
 
 @pytest.mark.parametrize("text", CASES)
 def test_a_tile_of_the_summed_axis_is_filled_in_the_sums_only(text: str) -> None:
-    kernel = kernels.make("matmul", SHAPE)
+    kernel = named_kernels.make("matmul", SHAPE)
     check_twin(kernel, parse(text), targets.named("avx2"))
     check_compiled(kernel, parse(text), targets.named("avx2"))
 
@@ -309,7 +309,7 @@ ASK: list[Any] = [["CACHE", "y", {"policy": "prefetch"}]]
 
 
 def program(name: str, shape: dict[str, int], opts: list[Any], dtype: str = "float32", target: Target = CASCADE) -> Program:
-    return lower(apply(normalise(kernels.make(name, shape, dtype)), opts, target))
+    return lower(apply(normalise(named_kernels.make(name, shape, dtype)), opts, target))
 
 
 def requests(p: Program) -> list[Instr]:
@@ -345,7 +345,7 @@ def test_without_lanes_along_the_row_nothing_is_asked() -> None:
 @pytest.mark.parametrize("n", [64, 190, 250])
 def test_results_are_the_same(way: Any, n: int) -> None:
     target = targets.host()
-    kernel = normalise(kernels.make("softmax", {"m": 5, "n": n}))
+    kernel = normalise(named_kernels.make("softmax", {"m": 5, "n": n}))
     results = []
     for opts in (LANES, LANES + ASK):
         p = lower(apply(kernel, opts, target))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, exp, float32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
@@ -20,7 +20,7 @@ KEEP = [["UPCAST", "n", 32], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]
 
 
 def softmax(m: Any = 5, n: Any = 128, dtype: str = "float32") -> Kernel:
-    return kernels.make("softmax", {"m": m, "n": n}, dtype)
+    return named_kernels.make("softmax", {"m": m, "n": n}, dtype)
 
 
 def program(kernel: Kernel, opts: Sequence[Any]) -> Program:
@@ -54,7 +54,7 @@ def test_rows_of_symbolic_extent_too() -> None:
 
 def test_values_that_take_no_time_stay_in_scratch() -> None:
     """The quotient in x - total / n is one a row."""
-    kernel = kernels.make("layernorm", {"m": 4, "n": 90})
+    kernel = named_kernels.make("layernorm", {"m": 4, "n": 90})
     opts = [["UPCAST", "n", 32], ["PARALLEL", "m"], ["STAGE", "dev", {"at": "m"}]]
     p = program(kernel, opts)
     assert not in_output(p) and p.scratch > 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import interp, kernels, targets
+from tilewright import interp, named_kernels, targets
 from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.model.shared_work import window_work
 from tilewright.ir import KernelBuilder, OptError, absolute, exp, float32, float64, int32, isnan, uint8, where
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[str, dict[str, int], list[Any], int]] = {
 
 def barriers(case: str, target: str) -> int:
     name, shape, opts, _ = CASES[case]
-    program = lower(apply(kernels.make(name, shape), opts, targets.named(target)))
+    program = lower(apply(named_kernels.make(name, shape), opts, targets.named(target)))
     return sum(isinstance(s, Instr) and s.op == "barrier" for p in program.phases for s in statements(p.body))
 
 
@@ -123,7 +123,7 @@ def test_sums_are_right(case: str, target: str) -> None:
     name, shape, opts, _ = CASES[case]
     if target == "opencl-gpu" and case == "32 warps":
         pytest.skip("it takes groups of 256 threads at most")
-    kernel = kernels.make(name, shape)
+    kernel = named_kernels.make(name, shape)
     check_twin(kernel, opts, targets.named(target))
     check_floats(kernel, opts, targets.named(target))
 

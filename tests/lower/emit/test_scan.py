@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from random_schedules import grow
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir import (
     KernelBuilder,
@@ -108,7 +108,7 @@ def test_every_type(kind: str, target: targets.Target) -> None:
 
 @pytest.mark.parametrize("opts", WIDE)
 def test_the_twin_agrees(opts: list[Any]) -> None:
-    check_twin(kernels.make("cumsum", {"m": 6, "n": 70}), parse(padded(opts, 70)), CASCADE)
+    check_twin(named_kernels.make("cumsum", {"m": 6, "n": 70}), parse(padded(opts, 70)), CASCADE)
 
 
 def test_nan_and_infinity_reach_what_follows_and_nothing_before() -> None:
@@ -140,8 +140,8 @@ def test_lanes_across_rows_stay_possible() -> None:
 @pytest.mark.parametrize("opts", [[["UPCAST", "m", 4], ["MOVE", "n", {"before": "m"}]], [["UPCAST", "m", 4]]])
 def test_copies_past_the_rows_read_nothing_past_the_output(opts: list[Any]) -> None:
     """A scan that is read back, not carried, needs room for them: it is not kept in the output then."""
-    check_twin(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts), CASCADE)
-    check_compiled(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts))
+    check_twin(named_kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts), CASCADE)
+    check_compiled(named_kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checks import check_twin
 from plain_attention import plain
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import evaluate, evaluate_kinds
@@ -51,7 +51,7 @@ def closings(opts: list[Any], monkeypatch: pytest.MonkeyPatch, name: str = "atte
 
     with monkeypatch.context() as m:
         m.setattr(Merge, "close", watched)
-        lower(apply(normalise(kernels.make(name, SHAPE)), parse(opts), TARGET))
+        lower(apply(normalise(named_kernels.make(name, SHAPE)), parse(opts), TARGET))
     return found
 
 
@@ -60,25 +60,25 @@ def closings(opts: list[Any], monkeypatch: pytest.MonkeyPatch, name: str = "atte
 def test_accumulators_are_merged_at_once(opts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     found = closings(opts, monkeypatch)
     assert found and all(found)
-    check_twin(kernels.make("attention", SHAPE), parse(opts), TARGET)
+    check_twin(named_kernels.make("attention", SHAPE), parse(opts), TARGET)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opts", APART)
 def test_partial_sums_and_shared_loops_are_merged_afterwards(opts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(closings(opts, monkeypatch))
-    check_twin(kernels.make("attention", SHAPE), parse(opts), TARGET)
+    check_twin(named_kernels.make("attention", SHAPE), parse(opts), TARGET)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["attention_full", "attention_window", "attention_grouped"])
 def test_every_form_agrees(name: str) -> None:
     more = {"attention_window": {"w": 7}, "attention_grouped": {"h": 4, "hk": 2}}.get(name, {})
-    check_twin(kernels.make(name, {**SHAPE, **more}), parse(CLOSED[1]), TARGET)
+    check_twin(named_kernels.make(name, {**SHAPE, **more}), parse(CLOSED[1]), TARGET)
 
 
 def test_no_room_is_kept_for_a_tile_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduled = apply(normalise(kernels.make("attention", SHAPE)), parse(ROWS), TARGET)
+    scheduled = apply(normalise(named_kernels.make("attention", SHAPE)), parse(ROWS), TARGET)
     closed = lower(scheduled).scratch
     monkeypatch.setattr(Merge, "can_close", lambda *_: False)
     assert lower(scheduled).scratch - closed >= 16 * 16 * 4
@@ -86,7 +86,7 @@ def test_no_room_is_kept_for_a_tile_of_the_output(monkeypatch: pytest.MonkeyPatc
 
 def test_a_fold_whose_largest_component_is_two_values_is_merged_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """argmax keeps a value and where it was, over the same axes."""
-    kernel = kernels.make("argmax", {"m": 5, "n": 64})
+    kernel = named_kernels.make("argmax", {"m": 5, "n": 64})
     monkeypatch.setattr(Merge, "close", lambda *_: pytest.fail("closed"))
     opts = parse([["TILE", "n", 16]])
     lower(apply(normalise(kernel), opts, TARGET))
@@ -112,7 +112,7 @@ BLOCKS = [
 @pytest.mark.parametrize("name", ["attention", "attention_window", "attention_grouped"])
 def test_the_twin_agrees(name, opts):
     more = {"attention_window": {"w": 7}, "attention_grouped": {"h": 4, "hk": 2}}.get(name, {})
-    check_twin(kernels.make(name, {**SHAPE_SKIPPED_TILES, **more}), parse(opts), TARGET_SKIPPED_TILES)
+    check_twin(named_kernels.make(name, {**SHAPE_SKIPPED_TILES, **more}), parse(opts), TARGET_SKIPPED_TILES)
 
 
 @pytest.mark.slow
@@ -138,11 +138,11 @@ def test_the_twin_agrees(name, opts):
     ],
 )
 def test_the_twin_of_gradients_agrees(name, opts):
-    check_twin(kernels.make(name, SHAPE_SKIPPED_TILES), parse(opts), TARGET_SKIPPED_TILES)
+    check_twin(named_kernels.make(name, SHAPE_SKIPPED_TILES), parse(opts), TARGET_SKIPPED_TILES)
 
 
 def test_tiles_of_queries_before_the_keys_are_not_read():
-    kernel = kernels.make("attention_dkv", SHAPE_SKIPPED_TILES)
+    kernel = named_kernels.make("attention_dkv", SHAPE_SKIPPED_TILES)
     inputs = generate(kernel, {}, 0)
     want = evaluate(kernel, inputs)
     inputs["dy"][:, :, :8] = np.nan
@@ -208,13 +208,13 @@ def test_one_mask_on_special_values(how, opts):
 @pytest.mark.slow
 @pytest.mark.parametrize("w", [1, 3, 4, 22, 100])
 def test_windows_of_every_width(w):
-    check_twin(kernels.make("attention_window", {**SHAPE_SKIPPED_TILES, "w": w}), parse(BLOCKS[2]), TARGET_SKIPPED_TILES)
+    check_twin(named_kernels.make("attention_window", {**SHAPE_SKIPPED_TILES, "w": w}), parse(BLOCKS[2]), TARGET_SKIPPED_TILES)
 
 
 def test_a_symbolic_length():
     from tilewright.ir import sym
 
-    kernel = kernels.make("attention", {**SHAPE_SKIPPED_TILES, "s": sym("s", 1, 40)})
+    kernel = named_kernels.make("attention", {**SHAPE_SKIPPED_TILES, "s": sym("s", 1, 40)})
     opts = parse([["TILE", "key", 8], ["UPCAST", "row", 4], ["UPCAST", "key@dot", 4], ["PARALLEL", "row"]])
     for s in (1, 7, 8, 23):
         check_twin(kernel, opts, TARGET_SKIPPED_TILES, {"s": s})
@@ -222,7 +222,7 @@ def test_a_symbolic_length():
 
 def ran(name, shape, opts, spoil):
     """y and which of its elements are NaN where `spoil(inputs)` has put some."""
-    kernel = kernels.make(name, shape)
+    kernel = named_kernels.make(name, shape)
     inputs = generate(kernel, {}, 0)
     want = evaluate(kernel, inputs)["y"]
     spoil(inputs)
@@ -265,7 +265,7 @@ def test_nan_among_the_keys_that_count_is_seen():
 
 def test_whole_tiles_compare_nothing():
     """Where the mask holds throughout a tile it is not computed, whatever site of the folded axis it is written over."""
-    kernel = kernels.make("attention", {"b": 1, "h": 2, "s": 256, "d": 16}, "float32")
+    kernel = named_kernels.make("attention", {"b": 1, "h": 2, "s": 256, "d": 16}, "float32")
     opts = parse([["TILE", "key", 64], ["UPCAST", "row", 32], ["PARALLEL", "row"], ["STAGE", "P", {"at": "key"}]])
     text = render(lower(apply(kernel, opts, TARGET_SKIPPED_TILES)), TARGET_SKIPPED_TILES).text
     end = re.search(r"icmp slt i64 %i\d+\.next, %v\d+", text)  # of the only loop whose length is not constant: the whole tiles

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bank_conflicts import bank_uses, worst
 from group_programs import program, shared
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.ir.dtypes import float32
 from tilewright.lower import lower
 from tilewright.opts import apply, opt
@@ -66,7 +66,7 @@ def test_unknown_addresses_are_said_to_be_unknown() -> None:
 
 def tiled(dtype: str, block: int, depth: int, **tall: int | str) -> dict[str, int]:
     """The worst degree of each operation in a matmul of 256 threads of 8 × 8 results."""
-    kernel = kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, dtype)
+    kernel = named_kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, dtype)
     cuts = [opt("LOCAL", "m", 16), opt("UPCAST", "m", 8), opt("LOCAL", "n", 16), opt("UPCAST", "n", 8), opt("TILE", "k", block)]
     stages = [opt("STAGE", "a", at="k", depth=depth, **tall), opt("STAGE", "b", at="k", depth=depth)]
     out: dict[str, int] = {}
@@ -86,7 +86,7 @@ def test_turned_panels_that_are_swizzled_do_not_conflict(dtype: str, block: int,
 
 
 def test_matrices_of_short_rows_do_not_conflict() -> None:
-    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "bfloat16")
+    kernel = named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "bfloat16")
     cuts = [opt("LOCAL", "m", 2), opt("LOCAL", "n", 2), opt("UPCAST", "m", 32), opt("UPCAST", "n", 32), opt("TILE", "k", 32)]
     row = opt("TC", "acc", m="m", n="n", k="k", row="mma.m16n8k16.bf16")
     stages = [opt("STAGE", x, at="k", order="row", depth=2, swizzle=w) for x, w in (("a", 4), ("b", 8))]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from straight_runs import LANES, check, instructions, random_run
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelBuilder, where
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
@@ -100,7 +100,7 @@ def blocks(block: Block) -> list[Block]:
 
 
 def softmax(opts: list[Any], target: str) -> Program:
-    return lower(apply(normalise(kernels.make("softmax", {"m": 4, "n": 256}, "float32")), opts, named(target)))
+    return lower(apply(normalise(named_kernels.make("softmax", {"m": 4, "n": 256}, "float32")), opts, named(target)))
 
 
 def test_exps_of_a_loop_are_in_turns() -> None:

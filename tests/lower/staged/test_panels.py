@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.heuristics.start.contractions import packed_once
 from tilewright.interp import run
@@ -26,7 +26,7 @@ def interpreted(
     name: str, shape: Mapping[str, int], opts: Opts, dtype: str | None = None, target: str = "cascadelake"
 ) -> tuple[int, list[np.ndarray]]:
     """(phases that pack, outputs)."""
-    kernel = normalise(kernels.make(name, shape, dtype))
+    kernel = normalise(named_kernels.make(name, shape, dtype))
     program = lower(apply(kernel, opts, targets.named(target)))
     arrays = generate(kernel, {}, 0)
     for b in kernel.outputs:
@@ -73,7 +73,7 @@ def test_packing_once_changes_no_result(name: str, shape: dict[str, int], opts: 
 @pytest.mark.slow
 def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
     shape = {"m": 18, "n": 70, "k": 40}
-    kernel = normalise(kernels.make("matmul_int8:constant=b", shape))
+    kernel = normalise(named_kernels.make("matmul_int8:constant=b", shape))
     target = targets.named("cascadelake")
     start = next(o for o in starts(kernel, target, 2) if any(x.op == "TC" for x in o))
     once = packed_once(kernel, start, target)
@@ -86,9 +86,9 @@ def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
 def test_start_schedules_pack_constant_inputs_once_and_others_never() -> None:
     target = targets.named("cascadelake")
     for name in ("matmul:constant=b", "conv2d:constant=weight"):
-        kernel = normalise(kernels.make(name))
+        kernel = normalise(named_kernels.make(name))
         assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in starts(kernel, target, 2)[0])
-        usual = normalise(kernels.make(name.partition(":")[0]))
+        usual = normalise(named_kernels.make(name.partition(":")[0]))
         assert not any(o.op == "STAGE" and o.fields["at"] == "once" for opts in starts(usual, target, 2) for o in opts)
 
 
@@ -106,11 +106,11 @@ def test_start_schedules_pack_constant_inputs_once_and_others_never() -> None:
 )
 def test_what_cannot_be_packed_once(name: str, opts: Opts, target: str, message: str) -> None:
     with pytest.raises(OptError, match=message):
-        apply(normalise(kernels.make(name, MATMUL)), opts, targets.named(target))
+        apply(normalise(named_kernels.make(name, MATMUL)), opts, targets.named(target))
 
 
 def test_the_loops_say_so() -> None:
-    kernel = normalise(kernels.make("matmul:constant=b", MATMUL))
+    kernel = normalise(named_kernels.make("matmul:constant=b", MATMUL))
     lines = nest_lines(apply(kernel, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once")), targets.named("cascadelake")))
     assert lines[0].kind == "stage" and lines[0].detail.endswith(", once") and lines[1].kind == "grid"
 

@@ -13,7 +13,7 @@ from cuda_text import check_cuda
 from group_mutants import found, place_of
 from ring_kernels import DRAWN
 from thorough import amount
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.machine_code import counts
 from tilewright.ir import OptError, VerifyError, sym
@@ -32,7 +32,7 @@ def cases(name: str, count: int, some: tuple[str, ...]) -> list[tuple[Any, Opts,
     for _ in range(40 * count):
         shape, opts = DRAWN[name](rng.randrange)
         dtype = "float16" if name.endswith("cores") else rng.choice(("float32", "float32", "float16"))
-        kernel, target = kernels.make(name.split()[0], shape, dtype), targets.named(rng.choice(some))
+        kernel, target = named_kernels.make(name.split()[0], shape, dtype), targets.named(rng.choice(some))
         try:
             lower(apply(kernel, opts, target))
         except OptError:
@@ -52,7 +52,7 @@ def test_the_twin_is_equal_in_every_bit(name: str, request: pytest.FixtureReques
 
 @pytest.mark.parametrize(("depth", "target"), [(2, "opencl-gpu"), (2, "sm_80"), (3, "sm_90a")])
 def test_loops_of_any_length_and_of_one_iteration(depth: int, target: str) -> None:
-    kernel = kernels.make("matmul", {"m": 9, "n": 20, "k": sym("k", 1, 300)})
+    kernel = named_kernels.make("matmul", {"m": 9, "n": 20, "k": sym("k", 1, 300)})
     cuts = [opt("LOCAL", "m", 4), opt("LOCAL", "n", 4), opt("UPCAST", "n", 4), opt("TILE", "k", 16)]
     for k in (1, 16, 17, 100):
         check_twin(kernel, [*cuts, *(opt("STAGE", x, at="k", depth=depth) for x in "ab")], targets.named(target), {"k": k})
@@ -82,7 +82,7 @@ def test_the_machine_code_copies_past_the_registers_and_spills_nothing_to_speak_
 
 # what is in a loop ----------------------------------------------------------------------------------------------------
 def ring(depth: int, target: str, k: int = 200, **more: Any) -> Program:
-    kernel = kernels.make("matmul", {"m": 16, "n": 32, "k": k})
+    kernel = named_kernels.make("matmul", {"m": 16, "n": 32, "k": k})
     cuts = [opt("LOCAL", "m", 4), opt("UPCAST", "m", 4), opt("LOCAL", "n", 8), opt("UPCAST", "n", 4), opt("TILE", "k", 8)]
     stages = [opt("STAGE", x, at="k", depth=depth, **more) for x in "ab"]
     return lower(apply(kernel, [*cuts, *stages], targets.named(target)), expand=False)
@@ -104,7 +104,7 @@ def test_one_barrier_an_iteration(depth: int, target: str) -> None:
 
 def outcome(p: Program) -> str:
     try:
-        check = kernels.make("matmul", {"m": 16, "n": 32, "k": 200})
+        check = named_kernels.make("matmul", {"m": 16, "n": 32, "k": 200})
         from checks import twin_of
 
         twin_of(p, check, {})
@@ -151,7 +151,7 @@ def test_planted_faults_are_found(name: str) -> None:
 
 # what is refused --------------------------------------------------------------------------------------------------------
 def refusal(stages: list[Any], target: str = "sm_80", dtype: str = "float32", **shape: int) -> str:
-    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64, **shape}, dtype)
+    kernel = named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64, **shape}, dtype)
     cuts = [opt("LOCAL", "m", 4), opt("LOCAL", "n", 8), opt("UPCAST", "n", 4), opt("TILE", "k", 16)]
     with pytest.raises(OptError) as e:
         lower(apply(kernel, [*cuts, *stages], targets.named(target)))
@@ -176,7 +176,7 @@ def test_what_cannot_be_copied_ahead_is_refused(stages: list[Any], more: dict[st
 
 def test_pieces_are_as_large_as_is_known_to_be_aligned() -> None:
     def sizes(dtype: str, n: int, **more: Any) -> set[int]:
-        kernel = kernels.make("matmul", {"m": 16, "n": n, "k": 64}, dtype)
+        kernel = named_kernels.make("matmul", {"m": 16, "n": n, "k": 64}, dtype)
         opts = [opt("LOCAL", "n", 8), opt("UPCAST", "n", 4), opt("TILE", "k", 8), opt("STAGE", "b", at="k", depth=2, order="row", **more)]
         p = lower(apply(kernel, opts, targets.named("sm_80")))
         return {s.copy.bytes for q in p.phases for s in statements(q.body) if isinstance(s, Instr) and s.op == "copy_async"}

@@ -10,7 +10,7 @@ import pytest
 from checks import check_floats, check_twin
 from cuda_build import needs_cxx, needs_nvrtc
 from cuda_text import check_cuda, sources
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.heuristics import starts
 from tilewright.ir import OptError
@@ -56,7 +56,7 @@ def options(
 
 
 def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kernel:
-    return kernels.make(name, shape, dtype)
+    return named_kernels.make(name, shape, dtype)
 
 
 def test_the_second_phase_of_a_split_sum_takes_no_shared_memory() -> None:

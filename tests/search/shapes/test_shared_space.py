@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tilewright import kernels, targets, tile
+from tilewright import named_kernels, targets, tile
 from tilewright.ir import Kernel
 from tilewright.opts.opt import Opt, opt
 from tilewright.search.shapes import WeightedShape, tune_shapes
@@ -38,7 +38,7 @@ def shared(*made: Kernel) -> SharedSpace:
 
 @cache
 def products() -> SharedSpace:
-    return shared(kernels.make("matmul", {"m": 7, "n": 300, "k": 64}), kernels.make("matmul", {"m": 400, "n": 64, "k": 64}))
+    return shared(named_kernels.make("matmul", {"m": 7, "n": 300, "k": 64}), named_kernels.make("matmul", {"m": 400, "n": 64, "k": 64}))
 
 
 def said(*opts: tuple[str, str, int]) -> tuple[Opt, ...]:

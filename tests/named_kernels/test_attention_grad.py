@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tilewright import kernels, targets
+from tilewright import named_kernels, targets
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelError
 from tilewright.ir.evaluation import evaluate
@@ -28,7 +28,7 @@ def drawn(shared=1):
 
 def forward(x, mask="causal"):
     _, name, more = MASKS[mask]
-    return evaluate(kernels.make(name, SHAPE | more, "float64"), {t: x[t] for t in "qkv"})["y"]
+    return evaluate(named_kernels.make(name, SHAPE | more, "float64"), {t: x[t] for t in "qkv"})["y"]
 
 
 def numerical(x, which, mask):
@@ -57,7 +57,7 @@ def backward(x, run, **more):
 
 
 def reference(name, x, more):
-    kernel = kernels.make(name, SHAPE | more, "float64")
+    kernel = named_kernels.make(name, SHAPE | more, "float64")
     return evaluate(kernel, {b.name: x[b.name] for b in kernel.inputs})
 
 
@@ -82,7 +82,7 @@ BLOCKS = {
 
 
 def in_blocks(name, x, more):
-    kernel = kernels.make(name, SHAPE | more, "float64")
+    kernel = named_kernels.make(name, SHAPE | more, "float64")
     arrays = {b.name: x[b.name] if b.role == "in" else np.full(b.shape, np.nan) for b in kernel.buffers}
     interpret(lower(apply(kernel, parse(BLOCKS[name]), targets.named("avx2"))), arrays)
     return {b.name: arrays[b.name] for b in kernel.outputs}
@@ -111,7 +111,7 @@ def test_the_gradient_is_that_of_the_forward_pass(mask):
 def test_sizes_that_do_not_go_together(more, message):
     for name in ("attention_lse", "attention_dq", "attention_dkv"):
         with pytest.raises(KernelError, match=message):
-            kernels.make(name, SHAPE | more)
+            named_kernels.make(name, SHAPE | more)
 
 
 def test_the_first_query_has_one_key():
@@ -132,6 +132,6 @@ def test_scratch_does_not_grow_with_the_length(name, folded):
 
     def scratch(s):
         opts = [["TILE", folded, 16], ["UPCAST", fixed, 8], ["PARALLEL", fixed]]
-        return lower(apply(kernels.make(name, {"b": 1, "h": 1, "s": s, "d": 8}), parse(opts), targets.named("avx2"))).scratch
+        return lower(apply(named_kernels.make(name, {"b": 1, "h": 1, "s": s, "d": 8}), parse(opts), targets.named("avx2"))).scratch
 
     assert scratch(64) == scratch(4096) > 0

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from kernel_oracles import ORACLES
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelError, dtype, sym
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import evaluate, evaluate_error
 
-CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
+CASES = [(n, t) for n in named_kernels.NAMES for t in named_kernels.get(n).dtypes]
 FOLDS = ("argmax", "attention", "attention_full", "attention_lse", "attention_dq", "attention_dkv")
 
 
@@ -21,7 +21,7 @@ def compare(got, want):
 
 @pytest.mark.parametrize(("name", "t"), CASES)
 def test_evaluates_to_its_reference(name, t, draw):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape, t)
     inputs = draw(kernel)
     compare(evaluate(kernel, inputs), ORACLES[name].reference(inputs, d.odd_shape))
@@ -29,7 +29,7 @@ def test_evaluates_to_its_reference(name, t, draw):
 
 @pytest.mark.parametrize(("name", "t"), CASES)
 def test_types_of_its_parameters(name, t):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape, t)
     assert kernel.name == name
     assert any(b.dtype is dtype(t) for b in kernel.inputs)
@@ -39,10 +39,10 @@ def test_types_of_its_parameters(name, t):
         assert v.dtype.compute is v.dtype or not v.dtype.is_float
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("name", named_kernels.NAMES)
 def test_the_error_scale_is_of_the_size_of_the_result(name, draw):
     """A scale that explodes would let every wrong result pass."""
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape)
     for value, scale in evaluate_error(kernel, draw(kernel)).values():
         assert np.isfinite(value).all() and np.isfinite(scale).all()
@@ -53,7 +53,7 @@ def test_the_error_scale_is_of_the_size_of_the_result(name, draw):
 @pytest.mark.parametrize("tile", [1, 3, 4, 64, 1000])
 @pytest.mark.parametrize("name", FOLDS)
 def test_cutting_a_fold_does_not_change_it(name, tile, mode, draw):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape)
     assert any(isinstance(item, Fold) for item in kernel.body)
     inputs = draw(kernel, mode=mode)
@@ -67,7 +67,7 @@ def test_cutting_a_fold_does_not_change_it(name, tile, mode, draw):
 
 def test_a_fully_masked_tile_gives_no_nan(draw):
     """Query 0 sees key 0 only: every later tile of keys is masked for it."""
-    kernel = kernels.make("attention", {"b": 1, "h": 1, "s": 16, "d": 4})
+    kernel = named_kernels.make("attention", {"b": 1, "h": 1, "s": 16, "d": 4})
     inputs = draw(kernel)
     cut = evaluate(kernel, inputs, tile=2)["y"]
     assert np.isfinite(cut).all()
@@ -75,7 +75,7 @@ def test_a_fully_masked_tile_gives_no_nan(draw):
 
 
 def test_argmax_takes_the_first_of_equals():
-    kernel = kernels.make("argmax", {"m": 4, "n": 9})
+    kernel = named_kernels.make("argmax", {"m": 4, "n": 9})
     x = np.zeros((4, 9), np.float32)
     x[1, [2, 5, 8]] = 1.0
     x[2] = -np.inf
@@ -85,7 +85,7 @@ def test_argmax_takes_the_first_of_equals():
 
 
 def test_argmax_takes_the_first_nan():
-    kernel = kernels.make("argmax", {"m": 4, "n": 9})
+    kernel = named_kernels.make("argmax", {"m": 4, "n": 9})
     x = np.zeros((4, 9), np.float32)
     x[0, [3, 5]] = np.nan
     x[1] = np.inf
@@ -99,7 +99,7 @@ def test_argmax_takes_the_first_nan():
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pad", [0, 1, 2])
 def test_conv2d_options(groups, stride, pad, draw):
-    d = kernels.get("conv2d")
+    d = named_kernels.get("conv2d")
     shape = {**d.odd_shape, "oc": 12, "groups": groups, "stride": stride, "pad": pad, "kw": 2}
     kernel = d.kernel(shape)
     inputs = draw(kernel)
@@ -110,20 +110,20 @@ def test_conv2d_options(groups, stride, pad, draw):
 
 def test_conv2d_refuses_what_does_not_fit():
     with pytest.raises(KernelError, match="groups=3 must divide c=4 and oc=6"):
-        kernels.make("conv2d", {"c": 4, "oc": 6, "groups": 3})
+        named_kernels.make("conv2d", {"c": 4, "oc": 6, "groups": 3})
     with pytest.raises(KernelError, match="a 3x3 window does not fit a 1x9 input with pad=0"):
-        kernels.make("conv2d", {"h": 1, "w": 9, "pad": 0})
+        named_kernels.make("conv2d", {"h": 1, "w": 9, "pad": 0})
     with pytest.raises(KernelError, match="size h must be an int"):
-        kernels.make("conv2d", {"h": sym("h", 1, 9)})
+        named_kernels.make("conv2d", {"h": sym("h", 1, 9)})
 
 
 def test_max_pool_refuses_empty_windows():
     with pytest.raises(KernelError, match="pad=2 is more than half of the 3x3 window"):
-        kernels.make("max_pool2d", {"pad": 2})
+        named_kernels.make("max_pool2d", {"pad": 2})
 
 
 def test_max_pool_of_negative_numbers_ignores_the_padding(draw):
-    kernel = kernels.make("max_pool2d", {"n": 1, "c": 1, "h": 4, "w": 4})
+    kernel = named_kernels.make("max_pool2d", {"n": 1, "c": 1, "h": 4, "w": 4})
     x = -1.0 - np.abs(draw(kernel)["x"])
     assert (evaluate(kernel, {"x": x})["y"] < 0).all()
 
@@ -153,7 +153,7 @@ SYMBOLIC = {
 
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_symbolic_extents(name, draw):
-    d = kernels.get(name)
+    d = named_kernels.get(name)
     sizes = {n: d.odd_shape[n] for n in SYMBOLIC[name]}
     kernel = d.kernel({**d.odd_shape, **{n: sym(n, 2, 2000) for n in sizes}})
     assert [s.arg.name for s in kernel.symbols] == sorted(sizes)
@@ -162,7 +162,7 @@ def test_symbolic_extents(name, draw):
 
 
 def test_a_symbolic_kernel_serves_every_size(draw):
-    kernel = kernels.make("matmul", {"m": sym("m", 1, 64), "n": 5, "k": 7})
+    kernel = named_kernels.make("matmul", {"m": sym("m", 1, 64), "n": 5, "k": 7})
     for m in (1, 2, 33, 64):
         inputs = draw(kernel, m=m)
         np.testing.assert_allclose(evaluate(kernel, inputs)["c"], inputs["a"].astype(float) @ inputs["b"].astype(float))

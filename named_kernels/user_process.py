@@ -1,4 +1,4 @@
-"""The process in which a user's kernel file runs: `python -m tilewright.kernels.user_process PARENT_PID`, asked by `user_file.load`.
+"""The process in which a user's kernel file runs: `python -m tilewright.named_kernels.user_process PARENT_PID`, asked by `user_file.load`.
 
 Standard input has the question; the answer goes to what was standard output, which the file never sees: its prints go to standard error."""
 

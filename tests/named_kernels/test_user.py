@@ -1,7 +1,7 @@
 """A user's own kernel from a file."""
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelError, sym
 
 GOOD = """
@@ -47,13 +47,13 @@ def my(tmp_path):
 
 
 def test_defaults_sizes_and_type(my):
-    assert kernels.make(f"{my}:make_kernel").buffers[0].shape == (8, 16)
-    kernel = kernels.make(f"{my}:make_kernel", {"m": 3}, "float64")
+    assert named_kernels.make(f"{my}:make_kernel").buffers[0].shape == (8, 16)
+    kernel = named_kernels.make(f"{my}:make_kernel", {"m": 3}, "float64")
     assert kernel.buffers[0].shape == (3, 16) and kernel.buffers[0].dtype.name == "float64"
-    assert kernels.make(my).name == "mine"
-    assert kernels.make(f"{my}:fixed").name == "mine"
-    assert kernels.make(f"{my}:anything", {"n": 5}, "float16").buffers[0].shape == (8, 5)
-    assert kernels.make(f"{my}:needs", {"m": sym("m", 1, 4)}).symbols
+    assert named_kernels.make(my).name == "mine"
+    assert named_kernels.make(f"{my}:fixed").name == "mine"
+    assert named_kernels.make(f"{my}:anything", {"n": 5}, "float16").buffers[0].shape == (8, 5)
+    assert named_kernels.make(f"{my}:needs", {"m": sym("m", 1, 4)}).symbols
 
 
 @pytest.mark.many
@@ -74,24 +74,24 @@ def test_defaults_sizes_and_type(my):
 )
 def test_mistakes_are_explained(my, name, shape, dtype, message):
     with pytest.raises(KernelError) as e:
-        kernels.make(f"{my}:{name}", shape, dtype)
+        named_kernels.make(f"{my}:{name}", shape, dtype)
     assert message in str(e.value)
 
 
 def test_files_that_cannot_be_used(tmp_path):
     with pytest.raises(KernelError, match=r"there is no file .*nothing.py; write --kernel PATH.py:function"):
-        kernels.make(f"{tmp_path}/nothing.py:make_kernel")
+        named_kernels.make(f"{tmp_path}/nothing.py:make_kernel")
     bad = tmp_path / "bad.py"
     bad.write_text("def make_kernel(:\n")
     with pytest.raises(KernelError, match=r"bad.py cannot be run: .*SyntaxError"):
-        kernels.make(f"{bad}:make_kernel")
+        named_kernels.make(f"{bad}:make_kernel")
     bad.write_text("import no_such_module\n")
     with pytest.raises(KernelError, match=r"bad.py cannot be run: .*bad.py:1: ModuleNotFoundError"):
-        kernels.make(f"{bad}:make_kernel")
+        named_kernels.make(f"{bad}:make_kernel")
 
 
 def test_what_is_a_path():
-    assert kernels.is_path("my.py:f") and kernels.is_path("my.py") and not kernels.is_path("matmul")
+    assert named_kernels.is_path("my.py:f") and named_kernels.is_path("my.py") and not named_kernels.is_path("matmul")
 
 
 # containment --------------------------------------------------------------------------------------------------------
@@ -186,11 +186,11 @@ def wild(tmp_path):
 
 @pytest.mark.parametrize("name", ["closes_output", "floods", "forks", "leaves_a_child", "leaves_a_thread", "ignores_signals"])
 def test_what_a_file_does_besides_stays_in_its_process(wild, name):
-    assert kernels.make(f"{wild}:{name}").buffers[0].shape == (8, 16)
+    assert named_kernels.make(f"{wild}:{name}").buffers[0].shape == (8, 16)
 
 
 def test_prints_go_to_standard_error(wild, capfd):
-    assert kernels.make(f"{wild}:prints").name == "mine"
+    assert named_kernels.make(f"{wild}:prints").name == "mine"
     said = capfd.readouterr()
     assert said.out == "" and all(f"from {what}" in said.err for what in ("python", "a child", "the descriptor"))
 
@@ -208,24 +208,24 @@ def test_prints_go_to_standard_error(wild, capfd):
 )
 def test_a_file_cannot_end_or_hold_who_asked(wild, name, message):
     with pytest.raises(KernelError, match=message):
-        kernels.make(f"{wild}:{name}")
+        named_kernels.make(f"{wild}:{name}")
 
 
 @pytest.mark.slow
 def test_an_endless_file_has_a_deadline(wild, monkeypatch):
-    monkeypatch.setattr("tilewright.kernels.user_file.DEADLINE_S", 1.0)
+    monkeypatch.setattr("tilewright.named_kernels.user_file.DEADLINE_S", 1.0)
     with pytest.raises(KernelError, match="did not return within 1 s"):
-        kernels.make(f"{wild}:endless")
+        named_kernels.make(f"{wild}:endless")
 
 
 def test_an_answer_is_data(wild, tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED", str(tmp_path / "planted"))
     with pytest.raises(KernelError, match=r"did not hand back a Kernel that can be read .*open is no part of a kernel"):
-        kernels.make(f"{wild}:sends_something_else")
+        named_kernels.make(f"{wild}:sends_something_else")
     assert not (tmp_path / "planted").exists()
 
 
 def test_numpys_numbers_are_numbers(tmp_path):
     (tmp_path / "np.py").write_text(GOOD.replace("m=8", "m=__import__('numpy').int64(8)"))
-    shape = kernels.make(f"{tmp_path}/np.py").buffers[0].shape
+    shape = named_kernels.make(f"{tmp_path}/np.py").buffers[0].shape
     assert shape == (8, 16) and [type(x) for x in shape] == [int, int]

@@ -5,26 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tilewright import kernels
+from tilewright import named_kernels
 from tilewright.ir import KernelError
 from tilewright.ir.normal_form import canonical
 from tilewright.ir.rewriter import with_constants
 
 
 def constant(name: str) -> list[str]:
-    return [b.name for b in kernels.make(name).inputs if b.constant]
+    return [b.name for b in named_kernels.make(name).inputs if b.constant]
 
 
 def test_an_ending_makes_inputs_constant() -> None:
     assert constant("matmul") == []
     assert constant("matmul:constant=b") == ["b"]
     assert constant("matmul:constant=b, a") == ["a", "b"]
-    assert kernels.get("conv2d:constant=weight").name == "conv2d:constant=weight"
-    assert kernels.is_named("conv2d:constant=weight") and not kernels.is_path("conv2d:constant=weight")
+    assert named_kernels.get("conv2d:constant=weight").name == "conv2d:constant=weight"
+    assert named_kernels.is_named("conv2d:constant=weight") and not named_kernels.is_path("conv2d:constant=weight")
 
 
 def test_it_is_another_kernel_in_the_cache_but_not_by_name() -> None:
-    plain, b = kernels.make("matmul"), kernels.make("matmul:constant=b")
+    plain, b = named_kernels.make("matmul"), named_kernels.make("matmul:constant=b")
     assert canonical(plain).hash != canonical(b).hash
     assert canonical(b).hash == canonical(with_constants(plain, ["b"])).hash
     assert with_constants(plain, []) is plain
@@ -32,9 +32,9 @@ def test_it_is_another_kernel_in_the_cache_but_not_by_name() -> None:
 
 def test_a_users_own_kernel(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("from tilewright import kernels\n\ndef f():\n    return kernels.make('matmul')\n")
+    file.write_text("from tilewright import named_kernels\n\ndef f():\n    return named_kernels.make('matmul')\n")
     assert constant(f"{file}:f:constant=a") == ["a"]
-    assert kernels.is_path(f"{file}:f:constant=a")
+    assert named_kernels.is_path(f"{file}:f:constant=a")
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_a_users_own_kernel(tmp_path: Path) -> None:
 )
 def test_endings_that_mean_nothing(name: str, message: str) -> None:
     with pytest.raises(KernelError, match=message):
-        kernels.make(name)
+        named_kernels.make(name)
