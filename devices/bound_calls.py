@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from ..ir.dtypes import index
 from ..ir.errors import UsageError
+from ..ir.index import add, bounds, function, mul
+from ..ir.node import Node, const, make
 from .base import Executable, Packed
+
+if TYPE_CHECKING:
+    from ..program.program import Signature
 
 Places = Sequence[tuple[int, int]]
 """(position of a call, position of its parameter): where one address is used."""
@@ -16,7 +23,7 @@ Places = Sequence[tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class BoundCall:
     """A call: an executable, an address for each parameter of its signature (a handle, on a device with memory of its
-    own), and the value of each of its symbols. `packed`: what `Executable.pack` made of its constant inputs. `keep`:
+    own), and the value of each of its symbols (none, where values come with each run). `packed`: what `Executable.pack` made of its constant inputs. `keep`:
     anything that must live as long as the call, such as the arrays at the addresses."""
 
     executable: Executable
@@ -26,9 +33,9 @@ class BoundCall:
     keep: object = None
 
 
-def check(calls: Sequence[BoundCall], slots: Sequence[Places]) -> None:
+def check(calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
     """Raise UsageError for calls that do not fit their executables, and for addresses that are missing or misaligned.
-    `slots`: places whose addresses are given later."""
+    `slots`: places whose addresses are given later; `symbols`: those whose values are."""
     later: set[tuple[int, int]] = set()
     for slot in slots:
         for at in slot:
@@ -40,7 +47,7 @@ def check(calls: Sequence[BoundCall], slots: Sequence[Places]) -> None:
         signature = c.executable.signature
         if len(c.pointers) != len(signature.params):
             raise UsageError(f"call {i}: {signature.name} takes {len(signature.params)} buffers, not {len(c.pointers)}")
-        if len(c.vars) != len(signature.symbols):
+        if len(c.vars) != len(signature.symbols) and (c.vars or not set(signature.symbols) <= set(symbols)):
             names = ", ".join(signature.symbols) or "none"
             raise UsageError(f"call {i}: {signature.name} needs a value for each of its symbols ({names}), not {len(c.vars)} values")
         for j, pointer in enumerate(c.pointers):
@@ -73,27 +80,75 @@ def check_address(calls: Sequence[BoundCall], call: int, parameter: int, pointer
         raise UsageError(f"{described(calls, call, parameter)} must lie at a multiple of {size} bytes, not at {pointer}")
 
 
+def check_words(words: Sequence[int], slots: Sequence[Any], symbols: Sequence[str]) -> None:
+    """Raise UsageError where a run of a replay is not given an address for each slot, and then a value for each symbol."""
+    if len(words) != len(slots) + len(symbols):
+        values = f", and then values of {', '.join(symbols)}" if symbols else ""
+        raise UsageError(f"this replay takes {len(slots)} addresses, one for each slot{values}, not {len(words)}")
+
+
+_SIZES = 64
+"""Values of symbols for which queued calls are kept."""
+
+
+def _queued(c: BoundCall, known: Mapping[str, int]) -> Callable[..., None]:
+    """A call for these values of the symbols."""
+    signature = c.executable.signature
+    values = c.vars or tuple(known[s] for s in signature.symbols)
+    if known and not function([some_written(signature)], tuple(known))(*known.values())[0]:
+        return lambda *pointers: None
+    return c.executable.queue(values, c.packed)
+
+
+def some_written(signature: Signature) -> Node:
+    """1 where a call has elements to write, 0 where it has none, as an index of its symbols."""
+    total = const(0)
+    for p in signature.params:
+        if p.role == "out":
+            total = add(total, prod_of([d for d in p.shape if isinstance(d, int) or bounds(d)[0] < 1]))
+    return const(min(total.arg, 1)) if total.op == "const" else make("min", index, (total, const(1)))
+
+
+def prod_of(shape: Sequence[int | Node]) -> Node:
+    """The product of some extents."""
+    found = const(1)
+    for d in shape:
+        found = mul(found, const(d) if isinstance(d, int) else d)
+    return found
+
+
 class QueuedCalls:
     """The calls one after the other from Python, into the device's queue, which is waited for once."""
 
-    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places]) -> None:
-        check(calls, slots)
+    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
+        check(calls, slots, symbols)
         self.calls = tuple(calls)
-        self._queued = [c.executable.queue(c.vars, c.packed) for c in calls]
+        self._symbols = tuple(symbols)
+        self._sized: dict[tuple[int, ...], list[Callable[..., None]]] = {}
         self._pointers = [list(c.pointers) for c in calls]
         self._slots = [tuple(slot) for slot in slots]
         self._lock = threading.Lock()
 
-    def run(self, *addresses: int) -> None:
+    def _queued(self, values: tuple[int, ...]) -> list[Callable[..., None]]:
+        """The calls for these values of the symbols; those without elements to write are left out."""
+        found = self._sized.get(values)
+        if found is None:
+            if len(self._sized) >= _SIZES:
+                self._sized.clear()
+            known = dict(zip(self._symbols, values, strict=True))
+            found = self._sized[values] = [_queued(c, known) for c in self.calls]
+        return found
+
+    def run(self, *words: int) -> None:
         """As `Replay.__call__`."""
-        if len(addresses) != len(self._slots):
-            raise UsageError(f"this replay takes {len(self._slots)} addresses, one for each slot, not {len(addresses)}")
+        check_words(words, self._slots, self._symbols)
+        addresses, values = words[: len(self._slots)], words[len(self._slots) :]
         with self._lock:
             for slot, address in zip(self._slots, addresses, strict=True):
                 for call, parameter in slot:
                     self._pointers[call][parameter] = address
             try:
-                for queued, pointers in zip(self._queued, self._pointers, strict=True):
+                for queued, pointers in zip(self._queued(values), self._pointers, strict=True):
                     queued(*pointers)
             finally:
                 if self.calls:

@@ -7,6 +7,7 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
 
 from .buffer import load_parts
@@ -44,6 +45,33 @@ def evaluate(node: Node, env: dict[Node, int]) -> int:
     if op in ("min", "max"):
         return min(v) if op == "min" else max(v)
     raise KernelError(f"{node!r} has no known value: give {node.arg!r}" if not node.src else f"cannot evaluate {op} here")
+
+
+def function(nodes: Sequence[Node], symbols: Sequence[str]) -> Callable[..., tuple[int, ...]]:
+    """A function of the symbols' values, in this order, whose result has the value of each index. They consist of these symbols alone."""
+    names = {name: f"s{i}" for i, name in enumerate(symbols)}
+    made: Callable[..., tuple[int, ...]] = eval(f"lambda {', '.join(names.values())}: ({''.join(f'{_text(n, names)}, ' for n in nodes)})")
+    return made
+
+
+def _text(node: Node, names: dict[str, str]) -> str:
+    """An index as Python."""
+    op = node.op
+    if op == "const":
+        return str(int(node.arg))
+    if op == "sym" and node.arg.name in names:
+        return names[node.arg.name]
+    v = [_text(s, names) for s in node.src]
+    if op == "sum":
+        coeffs, c = node.arg
+        return f"({' + '.join([x if k == 1 else f'{k} * {x}' for k, x in zip(coeffs, v, strict=True)])} + {c})"
+    if op == "prod":
+        return f"({' * '.join(v)})"
+    if op in ("div", "mod"):
+        return f"({v[0]} {'//' if op == 'div' else '%'} {node.arg})"
+    if op in ("min", "max"):
+        return f"{op}({', '.join(v)})"
+    raise KernelError(f"{node!r} is no index of the symbols {', '.join(names)}")
 
 
 # index ------------------------------------------------------------------------------------------------------

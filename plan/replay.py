@@ -16,16 +16,19 @@ class Replay:
 
     `calls`: see `CompiledKernel.bound` and `devices.BoundCall`. All must be of one device. `slots`: addresses that are given with
     each run, such as those of arguments and of fresh outputs; slot i names every place (call, parameter) that gets
-    the i-th address of `replay(address, ...)`.
+    the i-th address of `replay(address, ...)`. `symbols`: names of symbols whose values are given with each run, after the addresses, to
+    all calls that have no `vars` of their own; a value that was never given costs some microseconds. (Of calls on memory without
+    elements to write nothing runs.)
 
     The executables live as long as the replay. The memory at the addresses is the caller's to keep, unless a call
     keeps it. Safe to call from several threads; runs of one replay happen one at a time. On the processor, the first
-    runs time short calls with one thread and with all, and settle on the quicker; results are the same.
+    runs time short calls with one thread and with all, and settle on the quicker, for each power of two that a symbol
+    has passed anew; results are the same.
 
     Raises UsageError for calls that do not fit their executables, for places that do not exist, for missing or
     misaligned addresses, and for calls of several devices."""
 
-    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places] = ()) -> None:
+    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places] = (), symbols: Sequence[str] = ()) -> None:
         from ..devices.cpu.executable import CpuExecutable
         from ..devices.cpu.native_calls import NativeCalls
 
@@ -33,7 +36,7 @@ class Replay:
         kinds = {type(c.executable) for c in calls}
         if len(kinds) > 1 and not all(native):
             raise UsageError(f"calls of several devices ({', '.join(sorted(k.__name__ for k in kinds))}): make a replay for each")
-        self._runner = NativeCalls(calls, slots) if all(native) else QueuedCalls(calls, slots)
+        self._runner = NativeCalls(calls, slots, symbols) if all(native) else QueuedCalls(calls, slots, symbols)
         self.run = self._runner.run
 
     @property
@@ -49,9 +52,10 @@ class Replay:
     def __len__(self) -> int:
         return len(self._runner.calls)
 
-    def __call__(self, *addresses: int) -> None:
-        """Run all, with an address for each slot. It checks their number only: wrong addresses crash the process."""
-        self.run(*addresses)
+    def __call__(self, *words: int) -> None:
+        """Run all, with an address for each slot, and then a value for each symbol. It checks their number only: wrong addresses crash
+        the process."""
+        self.run(*words)
 
     def patch(self, places: Iterable[tuple[int, int, int]]) -> None:
         """Change addresses for all runs to come: (position of the call, position of its parameter, address). Raises

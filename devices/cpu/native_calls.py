@@ -6,35 +6,50 @@ import ctypes
 import struct
 import threading
 from collections.abc import Sequence
+from itertools import chain
 
+from ...ir.dtypes import index
 from ...ir.errors import UsageError
-from ..bound_calls import BoundCall, Places, check
+from ...ir.index import function
+from ...ir.node import Node, make, sym
+from ..bound_calls import BoundCall, Places, check, check_words, some_written
 from .executable import HEAD, CallRecord, CpuExecutable, ScratchArena, give_arena, take_arena
 from .pool import pool
+from .thread_choice import ThreadChoice
 
-SHORT_S = 50e-6
-"""A call that takes longer with all its threads is never tried with one. (Waking a worker costs 35 to 150 µs, so what
-is longer has something of it.)"""
-_TRIALS = (True, True, False, True, False, True, False)
-"""Runs that are timed, and whether calls have all their threads in them; the first one only warms up."""
+MAGNITUDES = 256
+"""Combinations of the symbols' magnitudes whose threads are remembered."""
+
+
+class _Words:
+    """Words of native memory, and a table of where each of them is copied by `scatter`."""
+
+    def __init__(self, places: Sequence[tuple[int, int]], count: int) -> None:
+        """`places`: (address, position of a word)."""
+        self.words = (ctypes.c_uint64 * max(count, 1))()
+        self._table = (ctypes.c_uint64 * max(2 * len(places), 1))(*chain.from_iterable(places))
+        self.put = struct.Struct(f"={count}q").pack_into
+        self.table = ctypes.addressof(self._table), len(places)
+        self.arguments = *self.table, ctypes.addressof(self.words)
 
 
 class NativeCalls:
     """Every call has a record of its own, whose buffers' addresses stay what they are until they are changed. All
     calls work in one arena, as large as the largest needs, which is taken from those of other calls.
 
-    Workers cost a short call more than they give. Which calls run on the caller alone is measured: the first runs
-    time each short call both ways. How many threads run a call changes no bit of its results."""
+    Values of symbols, and the numbers of items that follow from them, are words of the records too: where they differ from those of the
+    run before, one function computes all distinct ones, and a native loop copies them. Which calls run on the caller alone
+    (`ThreadChoice`) is found for each magnitude of the symbols' values."""
 
-    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places]) -> None:
-        """The executables must all be of the processor."""
-        check(calls, slots)
+    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
+        """The executables must all be of the processor. `symbols`: those whose values come with each run."""
+        check(calls, slots, symbols)
         self.calls = tuple(calls)
         self._records: list[CallRecord] = []
         executables = [c.executable for c in calls if isinstance(c.executable, CpuExecutable)]
         for c, e in zip(self.calls, executables, strict=True):
             once = e.signature.once if c.packed is not None else 0
-            record = e.record(c.vars, slice(once, None), c.packed)
+            record = e.record(c.vars or (0,) * len(e.signature.symbols), slice(once, None), c.packed)
             record.fill(record.bufs, 0, *c.pointers)
             self._records.append(record)
         scratch, work, threads = zip(*(e.sizes for e in executables), strict=True) if executables else ((0,), (0,), (1,))
@@ -43,49 +58,91 @@ class NativeCalls:
         self._version = -1
         self._lock = threading.Lock()
         self._ended = ""
-        self._plan(slots)
-        self._wide = {i: e.threads for i, e in enumerate(executables) if e.threads > 1 and self._divides(i)}
-        self._undecided = sorted(self._wide)
-        self._least = {(i, wide): float("inf") for i in self._undecided for wide in (True, False)}
-        self._runs = 0
+        self._native = pool()
+        self._slots, self._symbols = tuple(slots), tuple(symbols)
+        self._count = len(slots) + len(symbols)
+        places = [(self._records[c].bufs_at + 8 * p, i) for i, slot in enumerate(slots) for c, p in slot]
+        self._given = _Words(places, len(slots))
+        words = [w for r in self._records for w in (r.record_at, r.bufs_at)]
+        self._list = (ctypes.c_uint64 * max(len(words), 1))(*words)
+        self._arguments = ctypes.addressof(self._list), len(self._records), *self._given.arguments
+        self._wide = {i: e.threads for i, e in enumerate(executables) if e.threads > 1}
+        self._threads = _Words([(self._records[call].record_at + 8, i) for i, call in enumerate(self._wide)], 0)
+        self._choices: dict[tuple[int, ...], ThreadChoice] = {}
+        self._choice = ThreadChoice({}, ())
+        self._values: tuple[int, ...] | None = None
+        self._parametrised()
+        if not symbols:
+            self._size(())
         for e in executables:
             e.on_close(self)
 
-    def _plan(self, slots: Sequence[Places]) -> None:
-        """What the native loop reads: (record, addresses) of each call; (place, slot) of what is given with a run."""
-        words = [w for r in self._records for w in (r.record_at, r.bufs_at)]
-        table = [w for i, slot in enumerate(slots) for c, p in slot for w in (self._records[c].bufs_at + 8 * p, i)]
-        self._list, self._table = (ctypes.c_uint64 * max(len(words), 1))(*words), (ctypes.c_uint64 * max(len(table), 1))(*table)
-        self._given = (ctypes.c_uint64 * max(len(slots), 1))()
-        self._slots = len(slots)
-        self._fill = struct.Struct(f"={len(slots)}Q").pack_into
-        self._native = pool()
-        self._scatter = ctypes.addressof(self._table), len(table) // 2, ctypes.addressof(self._given)
-        self._arguments = ctypes.addressof(self._list), len(self._records), *self._scatter
+    def _parametrised(self) -> None:
+        """What depends on the symbols: the function that computes the distinct words, and where they go."""
+        found: dict[Node, int] = {}
+        places: list[tuple[int, int]] = []
+        for c, r in zip(self.calls, self._records, strict=True):
+            signature = c.executable.signature
+            if c.vars or not signature.symbols:
+                continue
+            vars_at, items = ctypes.addressof(r.vars), signature.items[len(signature.items) - r.record[0] :]
+            nodes = [(vars_at + 8 * i, sym(name, 0, 1)) for i, name in enumerate(signature.symbols)]
+            some = some_written(signature)
+            for phase, node in enumerate(items):
+                at = r.record_at + 8 * (HEAD + 2 * phase + 1)
+                nodes.append((at, node if some.op == "const" else make("prod", index, (some, node))))
+            places += [(at, found.setdefault(node, len(found))) for at, node in nodes]
+        self._computed = function(tuple(found), self._symbols)
+        self._counts = _Words(places, len(found))
 
-    def _divides(self, call: int) -> bool:
-        """Whether a call has a phase that several threads could share."""
-        record = self._records[call].record
-        return any(record[HEAD + 2 * phase + 1] > 1 for phase in range(record[0]))
-
-    def run(self, *addresses: int) -> None:
+    def run(self, *words: int) -> None:
         """As `Replay.__call__`."""
-        if len(addresses) != self._slots:
-            raise UsageError(f"this replay takes {self._slots} addresses, one for each slot, not {len(addresses)}")
+        if len(words) != self._count:
+            check_words(words, self._slots, self._symbols)
         with self._lock:
             if self._ended:
                 raise UsageError(f"{self._ended} has been closed: make this replay anew")
-            self._fill(self._given, 0, *addresses)
+            if self._symbols:
+                count = len(self._slots)
+                values, words = words[count:], words[:count]
+                if values != self._values:
+                    self._size(values)
+            self._given.put(self._given.words, 0, *words)
             memory = take_arena()
             try:
                 if memory is not self._arena or memory.version != self._version or memory.version < 0:
                     self._use(memory)
-                if self._undecided:
+                if self._choice.undecided:
                     self._trial()
                 else:
                     self._native.replay(*self._arguments)
             finally:
                 give_arena(memory)
+
+    def _size(self, values: tuple[int, ...]) -> None:
+        """Have these values of the symbols from now on."""
+        if self._symbols:
+            self._counts.put(self._counts.words, 0, *self._computed(*values))
+            self._native.scatter(*self._counts.arguments)
+        self._values = values
+        magnitude = tuple([v.bit_length() for v in values])
+        choice = self._choices.get(magnitude)
+        if choice is None:
+            if len(self._choices) >= MAGNITUDES:
+                self._choices.clear()
+            choice = self._choices[magnitude] = ThreadChoice(self._wide, [i for i in self._wide if self._divides(i)])
+        if choice is not self._choice:
+            self._choice = choice
+            self._use_threads()
+
+    def _use_threads(self) -> None:
+        if self._wide:
+            self._native.scatter(*self._threads.table, ctypes.addressof(self._choice.words))
+
+    def _divides(self, call: int) -> bool:
+        """Whether a call has a phase that several threads could share, as its sizes are now."""
+        record = self._records[call].record
+        return any(record[HEAD + 2 * phase + 1] > 1 for phase in range(record[0]))
 
     def _use(self, memory: ScratchArena) -> None:
         for r in self._records:
@@ -93,25 +150,14 @@ class NativeCalls:
         self._arena, self._version = memory, memory.version
 
     def _trial(self) -> None:
-        """A run that times every call, and then decides how many threads some of them have."""
-        wide = _TRIALS[self._runs]
-        for i in self._undecided:
-            self._records[i].record[1] = self._wide[i] if wide else 1
+        """A run that times every call."""
+        self._choice.begin()
+        self._use_threads()
         seconds = (ctypes.c_double * len(self._records))()
-        self._native.scatter(*self._scatter)
+        self._native.scatter(*self._given.arguments)
         self._native.replay_timed(ctypes.addressof(self._list), len(self._records), ctypes.addressof(seconds))
-        self._runs += 1
-        if self._runs == 1:
-            return
-        for i in self._undecided:
-            self._least[i, wide] = min(self._least[i, wide], seconds[i])
-        done = self._runs == len(_TRIALS)
-        for i in self._undecided:
-            if done:
-                self._records[i].record[1] = self._wide[i] if self._least[i, True] < self._least[i, False] else 1
-            elif self._least[i, True] > SHORT_S:
-                self._records[i].record[1] = self._wide[i]
-        self._undecided = [] if done else [i for i in self._undecided if self._least[i, True] <= SHORT_S]
+        self._choice.end(list(seconds))
+        self._use_threads()
 
     def patch(self, call: int, parameter: int, address: int) -> None:
         """As `Replay.patch`, for one address."""
@@ -121,7 +167,7 @@ class NativeCalls:
     @property
     def threads(self) -> tuple[int, ...]:
         """How many threads each call uses, as far as is known."""
-        return tuple(max(1, r.record[1]) if i in self._wide else 1 for i, r in enumerate(self._records))
+        return tuple(max(1, r.record[1]) if i in self._wide and self._divides(i) else 1 for i, r in enumerate(self._records))
 
     def end(self, name: str) -> None:
         """The code of a call goes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
 from ..graph.nodes import HostCall
+from ..graph.symbolic_sizes import sized_shapes, symbolic
 from ..running import buffers
 from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, adopted, made
 from ..running.observers import WATCH, timed
@@ -43,8 +44,7 @@ _arenas: dict[str, list[SharedArena]] = {}
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known;
-    `vars`: the values of its symbols."""
+    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -52,21 +52,57 @@ class LinkedCall:
     executable: Executable | None = None
     host: HostCall | None = None
     kernel: Kernel | None = None
-    vars: tuple[int, ...] = ()
+
+
+class SizedSpecs:
+    """Specs of a list's places with the values of its symbols: those of fresh arrays at every call, all only where NumPy's code or an
+    observer asks."""
+
+    def __init__(self, specs: Sequence[BufferSpec], fresh: Sequence[int], symbols: tuple[str, ...]) -> None:
+        self._specs, self._symbols = list(specs), symbols
+        self._fresh = [specs[p] for p in fresh]
+        self._changing = [i for i, s in enumerate(self._fresh) if symbolic(s.shape)]
+        self._shapes = sized_shapes([self._fresh[i].shape for i in self._changing], symbols)
+        self._last: tuple[tuple[int, ...], list[BufferSpec]] = ((), self._fresh)
+
+    def fresh(self, values: tuple[int, ...]) -> list[BufferSpec]:
+        """Of the fresh arrays."""
+        if not self._changing:
+            return self._fresh
+        before, found = self._last
+        if values != before:
+            found = list(self._fresh)
+            for i, shape in zip(self._changing, self._shapes(*values), strict=True):
+                found[i] = found[i].sized(shape)
+            self._last = values, found
+        return found
+
+    def all(self, values: tuple[int, ...]) -> list[BufferSpec]:
+        """Of all places."""
+        if not self._symbols:
+            return self._specs
+        return [s.sized(shape) for s, shape in zip(self._specs, sized_shapes([s.shape for s in self._specs], self._symbols)(*values))]
 
 
 class CallSequence:
     """A placed call list that runs. One run at a time; other threads wait."""
 
     def __init__(
-        self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str
+        self,
+        linked: Sequence[LinkedCall],
+        plan: PlacedCalls,
+        specs: Sequence[BufferSpec],
+        cells: list[BufferCell],
+        device: str,
+        symbols: Sequence[str] = (),
     ) -> None:
-        """`specs`: of each place; `cells`: where tensors from outside are."""
+        """`specs`: of each place; `cells`: where tensors from outside are; `symbols`: those whose values come with each run."""
+        self.symbols = tuple(symbols)
+        self._known = SizedSpecs(specs, plan.fresh, self.symbols)
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
         self.calls = list(linked)
         self.linked = [c for c in linked if any(self.specs[p].nbytes != 0 for p in c.outputs)]
         self.poison = False
-        self._fresh = [self.specs[p] for p in plan.fresh]
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
         self._chunks: list[TensorBuffer] = []
         self._segments: list[_NativeSegment | _NumpySegment] = []
@@ -78,30 +114,32 @@ class CallSequence:
         self._direct: Callable[..., None] | None = None
         self._lock = threading.Lock()
 
-    def run(self, given: Sequence[TensorBuffer]) -> list[TensorBuffer]:
-        """Make all calls. `given`: arguments, then numbers. Returns the fresh arrays."""
+    def run(self, given: Sequence[TensorBuffer], values: tuple[int, ...] = ()) -> list[TensorBuffer]:
+        """Make all calls. `given`: arguments, then numbers. `values`: of the symbols. Returns the fresh arrays."""
         with self._lock:
-            fresh = [made(f) for f in self._fresh]
+            fresh = [made(f) for f in self._known.fresh(values)]
             with self._memory(given):
                 if WATCH.observer is None and self._direct is not None:
-                    self._direct(*[b.address for b in given], *[b.address for b in fresh])
+                    self._direct(*[b.address for b in given], *[b.address for b in fresh], *values)
                 else:
-                    self._run([b.address for b in (*given, *fresh)], given, fresh)
+                    self._run([b.address for b in (*given, *fresh)], RunArrays(self, given, fresh, values))
         return fresh
 
-    def run_at(self, given: Sequence[int], fresh: Sequence[int]) -> None:
+    def run_at(self, given: Sequence[int], fresh: Sequence[int], values: tuple[int, ...] = ()) -> None:
         """Make all calls on memory that the caller keeps: addresses of the arguments, and of the fresh arrays, each row-major and as
-        large as the program says. The memory must be the host's."""
+        large as the program says with these values of its symbols. The memory must be the host's."""
         with self._lock, self._memory(given):
             if WATCH.observer is None and self._direct is not None:
-                self._direct(*given, *fresh)
+                self._direct(*given, *fresh, *values)
                 return
+            specs = self._known.all(values)
             at: dict[tuple[str, int], int] = {(s.kind, s.at): p for p, s in enumerate(self.plan.spots)}
             arrays = [
-                [adopted(self.specs[at[kind, i]], address) if (kind, i) in at else None for i, address in enumerate(addresses)]
+                [adopted(specs[at[kind, i]], address) if (kind, i) in at else None for i, address in enumerate(addresses)]
                 for kind, addresses in (("given", given), ("fresh", fresh))
             ]
-            self._run([*given, *fresh], *arrays)  # type: ignore[arg-type]  # nobody asks for an argument that nothing reads
+            # nobody asks for an argument that nothing reads
+            self._run([*given, *fresh], RunArrays(self, arrays[0], arrays[1], values))  # type: ignore[arg-type]
 
     @contextmanager
     def _memory(self, given: Sequence[Any]) -> Iterator[None]:
@@ -119,9 +157,9 @@ class CallSequence:
         finally:
             self._free.append(memory)
 
-    def _run(self, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def _run(self, addresses: list[int], arrays: RunArrays) -> None:
         for segment in self._segments:
-            (segment.run if WATCH.observer is None else segment.watched)(self, addresses, given, fresh)
+            (segment.run if WATCH.observer is None else segment.watched)(self, addresses, arrays)
 
     # addresses ----------------------------------------------------------------------------------------------------
     def _look(self, memory: SharedArena, given: Sequence[Any]) -> None:
@@ -140,7 +178,7 @@ class CallSequence:
         if not self._ready:
             self._segments = self._linked(where)
             first = self._segments[0] if len(self._segments) == 1 else None
-            if isinstance(first, _NativeSegment) and first.picks == list(range(self._given + len(self._fresh))):
+            if isinstance(first, _NativeSegment) and first.picks == list(range(self._given + len(self.plan.fresh))):
                 self._direct = first.replay.run
             self._ready = True
         for segment in self._segments:
@@ -173,49 +211,63 @@ class CallSequence:
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
-    def buffer_at(self, place: int, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> TensorBuffer | None:
-        """The buffer of a place that has one of its own; None in the arena."""
-        spot = self.plan.spots[place]
-        if spot.kind == "closure":
-            return self.cells[spot.at].buffer
-        if spot.kind == "chunk":
-            return self._chunks[spot.at]
-        return given[spot.at] if spot.kind == "given" else fresh[spot.at] if spot.kind == "fresh" else None
-
-    def array(self, place: int, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> Any:
-        """A place as a NumPy array: its own memory on the host, else a copy."""
-        spec, spot = self.specs[place], self.plan.spots[place]
-        found = self.buffer_at(place, given, fresh)
-        if found is not None and spot.kind != "chunk":
-            return found.array
-        if found is None:
-            assert self._arena is not None and self._arena.buffer is not None
-            room = self._arena.buffer.array[spot.at : spot.at + spec.nbytes]
-        else:
-            room = found.copied()[: spec.nbytes]
-        return room.view(spec.dtype.np).reshape(spec.shape)
-
-    def store(self, place: int, values: Any, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
-        """Write what NumPy computed."""
-        import numpy as np
-
-        spec, found = self.specs[place], self.buffer_at(place, given, fresh)
-        if found is None:
-            self.array(place, given, fresh)[...] = values
-        elif self.plan.spots[place].kind == "chunk":
-            whole = np.ascontiguousarray(np.broadcast_to(np.asarray(values), spec.shape), spec.dtype.np)
-            rooms = rooms_of(self.device)
-            if rooms is not None and spec.nbytes:
-                rooms.write(found.address, whole)
-        else:
-            buffers.fill(found, values)
-
     def _fill(self) -> None:
         """Poison: every byte of the arena is 0xFF, which is NaN as a float of any size."""
         for b in self._chunks:
             buffers.fill(b, 255)
         if self._arena is not None and self._arena.buffer is not None:
             self._arena.buffer.array[...] = 255
+
+
+class RunArrays:
+    """The arrays of one run, for code that asks for them by place. `values`: of the symbols."""
+
+    def __init__(
+        self, program: CallSequence, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer], values: tuple[int, ...]
+    ) -> None:
+        self.program, self.given, self.fresh, self.values = program, given, fresh, values
+        self.specs = program._known.all(values)
+
+    def buffer(self, place: int) -> TensorBuffer | None:
+        """The buffer of a place that has one of its own; None in the arena."""
+        spot = self.program.plan.spots[place]
+        if spot.kind == "closure":
+            return self.program.cells[spot.at].buffer
+        if spot.kind == "chunk":
+            return self.program._chunks[spot.at]
+        return self.given[spot.at] if spot.kind == "given" else self.fresh[spot.at] if spot.kind == "fresh" else None
+
+    def array(self, place: int) -> Any:
+        """A place as a NumPy array: its own memory on the host, else a copy."""
+        spec, spot, arena = self.specs[place], self.program.plan.spots[place], self.program._arena
+        found = self.buffer(place)
+        if found is not None and spot.kind != "chunk":
+            return found.array
+        if found is None:
+            assert arena is not None and arena.buffer is not None
+            room = arena.buffer.array[spot.at : spot.at + spec.nbytes]
+        else:
+            room = found.copied()[: spec.nbytes]
+        return room.view(spec.dtype.np).reshape(spec.shape)
+
+    def store(self, place: int, values: Any) -> None:
+        """Write what NumPy computed."""
+        import numpy as np
+
+        spec, found = self.specs[place], self.buffer(place)
+        if found is None:
+            self.array(place)[...] = values
+        elif self.program.plan.spots[place].kind == "chunk":
+            whole = np.ascontiguousarray(np.broadcast_to(np.asarray(values), spec.shape), spec.dtype.np)
+            rooms = rooms_of(self.program.device)
+            if rooms is not None and spec.nbytes:
+                rooms.write(found.address, whole)
+        else:
+            buffers.fill(found, values)
+
+    def written(self, call: LinkedCall) -> bool:
+        """Whether a call has elements to write, with these values of the symbols."""
+        return any(self.specs[p].nbytes for p in call.outputs)
 
 
 class _NativeSegment:
@@ -238,24 +290,27 @@ class _NativeSegment:
                     self.stays.append((i, j, p))
                 else:
                     slots.setdefault(at, []).append((i, j))
-            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), c.vars))
+            calls.append(BoundCall(c.executable, tuple(where[p] for p in places)))
         self.picks = sorted(slots)
-        self.replay: Replay = Replay(calls, [slots[at] for at in self.picks])
+        self.replay: Replay = Replay(calls, [slots[at] for at in self.picks], program.symbols)
         self.known = {p: where[p] for _, _, p in self.stays}
 
-    def run(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def run(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """With a call's addresses."""
-        self.replay.run(*[addresses[i] for i in self.picks])
+        self.replay.run(*[addresses[i] for i in self.picks], *arrays.values)
 
-    def watched(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def watched(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """One by one, timed."""
+        known = dict(zip(program.symbols, arrays.values, strict=True))
         for c in self.linked:
             assert c.executable is not None
+            if not arrays.written(c):
+                continue
             at = []
             for p in (*c.inputs, *c.outputs):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
-            call = c.executable.bind(c.vars)
+            call = c.executable.bind([known[s] for s in c.executable.signature.symbols])
             with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
                 call(*at)
 
@@ -273,16 +328,16 @@ class _NumpySegment:
     def __init__(self, call: LinkedCall) -> None:
         self.call = call
 
-    def run(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def run(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """With a call's memory."""
         assert self.call.host is not None
-        inputs = [program.array(p, given, fresh) for p in self.call.inputs]
-        program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
+        if arrays.written(self.call):
+            arrays.store(self.call.outputs[0], self.call.host.function(*[arrays.array(p) for p in self.call.inputs]))
 
-    def watched(self, program: CallSequence, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+    def watched(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """The same, timed."""
         with timed("numpy", self.call.name, program.device):
-            self.run(program, addresses, given, fresh)
+            self.run(program, addresses, arrays)
 
     def patch(self, where: list[int]) -> None:
         """Memory is looked up at every call."""

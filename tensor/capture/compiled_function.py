@@ -13,10 +13,9 @@ from ...ir.node import Node
 from ...search.background import BackgroundTuner
 from ..graph.nodes import leaf
 from ..graph.source_lines import Line, at, user_line, with_line
-from ..graph.symbolic_sizes import concrete
 from ..running import buffers
 from ..running.assignment import updating
-from ..running.buffers import MOVES, BufferSpec, TensorBuffer, mb
+from ..running.buffers import MOVES, TensorBuffer, mb
 from ..tensor import Tensor
 from ..trees import unflatten
 from .bindings import Bindings
@@ -27,10 +26,7 @@ from .kernel_lookup import FoundKernel
 from .memory_plan import PlacedCalls, StatePlan
 
 if TYPE_CHECKING:
-    from ...devices import Executable, Limits
-
-SIZES = 1024
-"""Values of symbolic sizes for which a program is remembered."""
+    from ...devices import Limits
 
 
 @dataclass
@@ -50,7 +46,6 @@ class CompiledFunction:
 
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
-        self._sized: dict[tuple[int, ...], CompiledFunction] = {}
         first = len(self.graph.slots) - len(self.graph.parameters)
         self._parameters = [(p, n.dtype) for p, n in zip(self.graph.parameters, self.graph.slots[first:], strict=True)]
         only = self.graph.results
@@ -58,32 +53,15 @@ class CompiledFunction:
         self._plain = not self.plan.states and not self.plan.donated
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
-    def sized(self, values: Mapping[Node, int]) -> CompiledFunction:
-        """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
-        them as numbers. Where intermediate results lie is the same for all. Raises UsageError for sizes that it is no function of."""
-        key = tuple(values.values())
-        found = self._sized.get(key)
-        if found is None:
-            self._check(values)
-            if len(self._sized) >= SIZES:
-                self._sized.clear()
-            names = {s.arg.name: v for s, v in values.items()}
-            base = self.sequence
-            linked = [
-                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.calls
-            ]
-            specs = [BufferSpec(concrete(s.shape, values), s.dtype, s.device, s.line, s.range) for s in base.specs]
-            sequence = CallSequence(linked, self.plan, specs, base.cells, self.device)
-            sequence.poison = base.poison
-            found = self._sized[key] = replace(self, sequence=sequence)
-        return found
-
-    def _check(self, values: Mapping[Node, int]) -> None:
+    def sizes(self, values: Mapping[Node, int]) -> tuple[int, ...]:
+        """The values of the symbols in the program's order. Raises UsageError for sizes that it is no function of."""
         try:
             for check in self.graph.checks:
                 check(values)
         except UsageError as e:
             raise with_line(e) from None
+        known = {s.arg.name: v for s, v in values.items()}
+        return tuple([known[name] for name in self.sequence.symbols])
 
     @property
     def calls(self) -> list[LinkedCall]:
@@ -93,25 +71,23 @@ class CompiledFunction:
     def change(self, old: FoundKernel, new: FoundKernel) -> None:
         """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
         with self._changing:
-            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.sequence.calls]
-            found = CallSequence(calls, self.plan, self.sequence.specs, self.sequence.cells, self.device)
+            calls = [replace(c, executable=new.executable) if c.executable is old.executable else c for c in self.sequence.calls]
+            found = CallSequence(calls, self.plan, self.sequence.specs, self.sequence.cells, self.device, self.sequence.symbols)
             found.poison = self.sequence.poison
             self.kernels = [new if k is old else k for k in self.kernels]
             self.sequence = found
-            for p in self._sized.values():
-                p.change(old, new)
 
-    def call_tensors(self, tensors: Sequence[Tensor]) -> Any:
-        """A call with tensors only, which have memory."""
+    def call_tensors(self, tensors: Sequence[Tensor], sizes: tuple[int, ...] = ()) -> Any:
+        """A call with tensors only, which have memory. `sizes`: the values of symbols."""
         if self.bindings is not None:
             self.bindings.check()
         given: list[TensorBuffer] = [t.node.data or memory(t) for t in tensors]
         if self._plain:
-            fresh = self.sequence.run(given)
+            fresh = self.sequence.run(given, sizes)
             if self._single:
                 return Tensor.of(leaf(fresh[self.plan.outs[self.graph.results[0].place].at]), self.device)
             return self._result(tensors, given, fresh)
-        return self._updating(tensors, given)
+        return self._updating(tensors, given, sizes)
 
     def call(self, arguments: Arguments) -> Any:
         """A call, whatever its arguments are; its numbers are the values of the tape."""
@@ -123,11 +99,12 @@ class CompiledFunction:
             b = buffers.new((), dtype, self.device, line)
             buffers.fill(b, arguments.numbers[place])
             given.append(b)
+        sizes = self.sizes(arguments.values)
         if self._plain:
-            return self._result(arguments.tensors, given, self.sequence.run(given), arguments.numbers)
-        return self._updating(arguments.tensors, given, arguments.numbers)
+            return self._result(arguments.tensors, given, self.sequence.run(given, sizes), arguments.numbers)
+        return self._updating(arguments.tensors, given, sizes, arguments.numbers)
 
-    def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any] = ()) -> Any:
+    def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer], sizes: tuple[int, ...], numbers: Sequence[Any] = ()) -> Any:
         """A call that updates tensors, of which other threads may have updated some since the arguments were read."""
         line = user_line()
         updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
@@ -141,9 +118,11 @@ class CompiledFunction:
             for t, s in zip(updated, self.plan.states):
                 if s.state.kind == "argument":
                     given[s.state.place] = memory(t)
-            return self._updated(tensors, given, numbers, line)
+            return self._updated(tensors, given, sizes, numbers, line)
 
-    def _updated(self, tensors: Sequence[Tensor], given: list[TensorBuffer], numbers: Sequence[Any], line: Line) -> Any:
+    def _updated(
+        self, tensors: Sequence[Tensor], given: list[TensorBuffer], sizes: tuple[int, ...], numbers: Sequence[Any], line: Line
+    ) -> Any:
         """The call itself. Memory that is written in place is our own, and nobody else's argument."""
         for s in self.plan.states:
             if s.state.kind == "closure":
@@ -154,7 +133,7 @@ class CompiledFunction:
         for place in self.plan.donated.values():
             self._owned("argument", place, given, line)
         self._unshare(given, line)
-        fresh = self.sequence.run(given)
+        fresh = self.sequence.run(given, sizes)
         result = self._result(tensors, given, fresh, numbers)  # before tensors change: what was made of one keeps its old values
         for s in self.plan.states:
             self._update(s, tensors, given, fresh)
@@ -257,13 +236,6 @@ class CompiledFunction:
         if donor not in taken:
             taken[donor] = given[donor].taken(f"this tensor was donated to {self.name}: its memory holds a result")
         return Tensor.of(leaf(taken[donor]), self.device)
-
-
-def _changed(c: LinkedCall, new: Executable) -> LinkedCall:
-    """A call of another executable of its kernel, which may take the kernel's symbols in another order."""
-    assert c.executable is not None
-    values = dict(zip(c.executable.signature.symbols, c.vars))
-    return replace(c, executable=new, vars=tuple(values[s] for s in new.signature.symbols) if values else ())
 
 
 def _copied(old: TensorBuffer, line: Line) -> TensorBuffer:

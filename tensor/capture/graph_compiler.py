@@ -115,9 +115,8 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes = found
         specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
-        return CompiledFunction(
-            name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True
-        )
+        sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
+        return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True)
     with timed("graph", name):
         made = call_list(outs) if outs else CallList([], 0, [], ())
     by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
@@ -136,7 +135,8 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     ]
     warm.save(key, place, outs, made.nodes, plan, linked, by_call)
     specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
-    program = CompiledFunction(name, graph, plan, CallSequence(linked, plan, specs, graph.closures, graph.device), graph.device, kernels)
+    sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
+    program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels)
     if options.tune == "background":
         program.tuner = tune_in_background(program, place, options)
     return program

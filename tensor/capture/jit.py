@@ -201,7 +201,7 @@ class Jitted:
         check_symbols(options.symbols, options.parameters, function)
         self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
-        self._quick: dict[tuple[Any, ...], CompiledFunction] = {}
+        self._quick: dict[tuple[Any, ...], tuple[CompiledFunction, tuple[int, ...]]] = {}
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
         update_wrapper(self, function)
@@ -209,11 +209,11 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             try:
-                program = self._quick.get(tuple([a.node.data.key for a in args]))
+                found = self._quick.get(tuple([a.node.data.key for a in args]))
             except AttributeError:  # not a tensor, or one that has no values yet
-                program = None
-            if program is not None and _current.capture is None:
-                return program.call_tensors(args)
+                found = None
+            if found is not None and _current.capture is None:
+                return found[0].call_tensors(args, found[1])
         if current() is not None:
             return self._function(*args, **kwargs)
         return self._call(args, kwargs)
@@ -231,12 +231,14 @@ class Jitted:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = self._symbols.read(read(args, kwargs, self.options.device))
         with self._lock:
-            program = self._program(given, len(args) if not kwargs else -1)
-            if given.values:
-                program = self._sized(program, given, len(args) if not kwargs else -1)
+            program = self._program(given)
+        if not kwargs and len(args) == len(given.tensors) == len(given.layout.kinds):
+            if len(self._quick) >= MOST_SIZES:
+                self._quick.clear()
+            self._quick[tuple(b.key for b in given.buffers)] = program, program.sizes(given.values)
         return program.call(given)
 
-    def _program(self, given: Arguments, plain: int) -> CompiledFunction:
+    def _program(self, given: Arguments) -> CompiledFunction:
         """The program of a call, which takes the values of the program's tape for numbers from here on."""
         family = self._families.get(given.layout)
         if family is None:
@@ -251,8 +253,6 @@ class Jitted:
             made.bindings = bindings_of(self._function, self.name, statics, graph.closures)
             family.keep(given.numbers, made)
             found = made, graph.numbers.values
-            if plain == len(given.tensors) and not given.numbers and not given.values:
-                self._quick[tuple(b.key for b in given.buffers)] = made
         given.numbers = tuple(found[1])
         return found[0]
 
@@ -270,15 +270,6 @@ class Jitted:
 
     def _capture(self, given: Arguments, dynamic: Iterable[int]) -> CapturedGraph:
         return capture(self._function, self.name, given, sorted(dynamic), self.options.device or "cpu")
-
-    def _sized(self, program: CompiledFunction, given: Arguments, plain: int) -> CompiledFunction:
-        """A program of symbolic sizes with a call's values of them."""
-        if len(self._quick) >= MOST_SIZES:
-            self._quick.clear()
-        found = program.sized(given.values)
-        if plain == len(given.tensors) == len(given.layout.kinds):
-            self._quick[tuple(b.key for b in given.buffers)] = found
-        return found
 
     def _refuse(self, layout: CallLayout) -> None:
         known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))

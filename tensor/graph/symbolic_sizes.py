@@ -7,7 +7,8 @@ would be wrong for some calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -203,6 +204,19 @@ def product(sizes: Iterable[int]) -> int:
 def symbolic(shape: Iterable[int]) -> bool:
     """Whether a shape has symbolic sizes."""
     return any(isinstance(n, SymbolicSize) for n in shape)
+
+
+def sized_shapes(shapes: Sequence[tuple[int, ...]], symbols: Sequence[str]) -> Callable[..., list[tuple[int, ...]]]:
+    """A function of the symbols' values, in this order, that gives the shapes."""
+    sizes = ix.function([number(n) for shape in shapes for n in shape], symbols)
+    ends = list(accumulate(map(len, shapes), initial=0))
+    spans = [slice(a, b) for a, b in pairwise(ends)]
+
+    def sized(*values: int) -> list[tuple[int, ...]]:
+        found = sizes(*values)
+        return [found[s] for s in spans]
+
+    return sized
 
 
 def concrete(shape: Iterable[int], values: Mapping[Node, int]) -> tuple[int, ...]:

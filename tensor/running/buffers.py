@@ -181,6 +181,15 @@ class BufferSpec:
         self.key = (shape, dtype.name, device, range)
         self.rooms = rooms_of(device)
 
+    def sized(self, shape: Shape) -> BufferSpec:
+        """The same of another shape."""
+        new = BufferSpec.__new__(BufferSpec)
+        new.shape, new.dtype, new.device, new.line, new.range, new.np, new.rooms = (
+            shape, self.dtype, self.device, self.line, self.range, self.np, self.rooms,
+        )  # fmt: skip
+        new.nbytes, new.key = prod(shape) * self.dtype.size, (shape, self.dtype.name, self.device, self.range)
+        return new
+
 
 class TensorBuffer:
     """Row-major elements of one tensor. `range`: the inclusive range that integer elements were declared (and found) to

@@ -119,6 +119,22 @@ def test_value_is_that_of_python_and_within_bounds(tree):
         assert lo <= want <= hi
 
 
+@given(trees, trees)
+@settings(max_examples=100, deadline=None)
+def test_a_function_of_symbols_is_evaluation(tree, other):
+    symbols = {a: sym(n, 0, AXES[n] - 1) for n, a in LEAVES.items() if n in AXES}
+    nodes = [substitute(build(t), dict(symbols)) for t in (tree, other)]
+    found = ix.function(nodes, ["s", "k", "j", "i"])
+    for env in POINTS:
+        i, j, k, s = env.values()
+        assert found(s, k, j, i) == (python(tree, env), python(other, env))
+
+
+def test_a_function_of_other_symbols_is_refused():
+    with pytest.raises(KernelError, match="no index of the symbols n"):
+        ix.function([sym("m", 0, 9) + 1], ["n"])
+
+
 @given(st.sampled_from(["lt", "le", "eq", "ne"]), trees, trees)
 @settings(max_examples=100, deadline=None)
 def test_comparison(op, a, b):

@@ -14,6 +14,7 @@ from tilewright.devices import BoundCall
 from tilewright.devices.bound_calls import QueuedCalls
 from tilewright.devices.cpu import native_calls
 from tilewright.devices.cpu.executable import FREE_ARENAS
+from tilewright.devices.cpu.thread_choice import TRIALS
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
 from tilewright.ir.kernel import Kernel
@@ -86,7 +87,7 @@ def test_state_is_updated_in_place(make):
     compiled = make(in_place(multiply_add(), {"out": "x"}))
     x, y = np.zeros(16, np.float32), np.ones(16, np.float32)
     replay, want = Replay([compiled.bound(x, y, x)]), np.zeros(16, np.float32)
-    for _ in range(len(native_calls._TRIALS) + 2):
+    for _ in range(len(TRIALS) + 2):
         replay()
         want = want * 2 + y
         np.testing.assert_array_equal(x, want)
@@ -101,7 +102,7 @@ def test_kernels_of_all_kinds_in_one_list(make):
     c, d, e = (np.empty((40, 40), np.float32) for _ in range(3))
     calls = [matmul.bound(a, b, c), softmax.bound(c, d), add.bound(d[0], d[1], e[0])]
     replay = Replay(calls)
-    for _ in range(len(native_calls._TRIALS) + 2):
+    for _ in range(len(TRIALS) + 2):
         FREE_ARENAS.clear()  # the arena is another one each time
         c[:] = d[:] = e[:] = np.nan
         replay()
@@ -150,11 +151,68 @@ def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone,
     times(wide, alone)
     x, y, out = (np.ones((64, 64), np.float32) for _ in range(3))
     replay = Replay([compiled.bound(x, y, out)] * 2)
-    for _ in range(len(native_calls._TRIALS)):
+    for _ in range(len(TRIALS)):
         out[:] = 0
         replay()
         assert (out == 2).all()
     assert replay.threads == threads
+
+
+def sized(make, device: str, threads: int) -> tuple[CompiledKernel, CompiledKernel]:
+    """Kernels of sizes n, m and of m, n: sums of rows, and an outer sum."""
+    n, m = sym("n", 0, 99), sym("m", 1, 99)
+    kb = KernelBuilder("rows")
+    i, j = kb.axis("i", n), kb.axis("j", m)
+    x = kb.input("x", (n, m), float32)
+    kb.store("out", float32, (n,), (i,), kb.sum("s", (i,), j, x[i, j])[i])
+    outer = KernelBuilder("outer")
+    i, j = outer.axis("i", m), outer.axis("j", n)
+    a, b = outer.input("a", (m,), float32), outer.input("b", (n,), float32)
+    outer.store("out", float32, (m, n), (i, j), a[i] + b[j])
+    return make(kb.build(), threads=threads, device=device), make(outer.build(), threads=threads, device=device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("device", "threads", "kind"), [("cpu", 1, Replay), ("cpu", 2, Replay), ("cpu:c", 2, Replay), ("cpu", 2, QueuedCalls)]
+)
+def test_values_of_symbols_come_with_each_run(make, device, threads, kind):
+    rows, outer = sized(make, device, threads)
+    room = [np.zeros(99 * 99, np.float32) for _ in range(5)]
+    x, sums, a, out, _ = room
+    at = [r.ctypes.data for r in room]
+    calls = [BoundCall(rows.executable, (at[0], at[1])), BoundCall(outer.executable, (at[2], at[1], 0))]
+    replay = kind(calls, [[(1, 2)]], ["m", "n"])
+    for repeat in range(2):
+        for n, m in ((1, 1), (99, 99), (7, 31), (31, 7), (0, 5), (64, 1), (1, 64), (33, 98), *[(48, 50)] * 9):
+            x[: n * m], a[:m] = rng.integers(-9, 9, n * m), rng.integers(-9, 9, m)
+            sums[:] = out[:] = 7
+            replay.run(at[3], m, n)
+            want = x[: n * m].reshape(n, m).sum(1)
+            assert (sums[:n] == want).all() and (sums[n:] == 7).all()
+            assert (out[: n * m].reshape(m, n) == a[:m, None] + want).all() and (out[n * m :] == 7).all(), (repeat, n, m)
+    with pytest.raises(UsageError, match="1 addresses, one for each slot, and then values of m, n, not 2"):
+        replay.run(at[3], 4)
+    with pytest.raises(UsageError, match="needs a value for each of its symbols"):
+        kind(calls, [[(1, 2)]], ["n"])
+
+
+@pytest.mark.slow
+def test_threads_are_chosen_for_each_magnitude(make, times):
+    rows, _ = sized(make, "cpu", 2)
+    x, out = np.ones((99, 99), np.float32), np.empty(99, np.float32)
+    wide, alone = [5e-6], [1e-6]
+    times(wide, alone)
+    replay = Replay([BoundCall(rows.executable, (x.ctypes.data, out.ctypes.data))], (), ["n", "m"])
+    if not any(o == opt("PARALLEL", o.on) for o in rows.opts):
+        pytest.skip("the start schedule of a small kernel has one part")
+    found = []
+    for n, best_alone in ((70, 1e-6), (90, 1e-6), (40, 9e-6), (99, 1e-6), (63, 9e-6)):
+        alone[0] = best_alone
+        for _ in range(len(TRIALS)):
+            replay(n, 50)
+        found.append(replay.threads)
+    assert found == [(1,), (1,), (2,), (1,), (2,)]
 
 
 def test_a_replay_keeps_its_executables_and_arrays(make):

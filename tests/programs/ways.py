@@ -110,26 +110,26 @@ class ReferenceProgram:
 
     bindings: Any = None
 
-    def __init__(self, graph: CapturedGraph, sizes: Mapping[Any, int] | None = None) -> None:
+    def __init__(self, graph: CapturedGraph) -> None:
         bare, leaves = detached(graph.outs)
-        self.graph, self.sizes = graph, dict(sizes or {})
+        self.graph = graph
         self.made = call_list(bare) if bare else CallList([], 0, [], ())
         # the list numbers its leaves as it meets them, by the numbers of their slots
         sources = [graph.leaves[id(n)] for n in leaves]
         self.sources = [sources[n.arg.number] for n in self.made.nodes[: self.made.leaves]]
 
-    def sized(self, values: Mapping[Any, int]) -> ReferenceProgram:
+    def sizes(self, values: Mapping[Any, int]) -> Any:
         for holds in self.graph.checks:
             holds(values)
-        return ReferenceProgram(self.graph, values)
+        return dict(values)
 
-    def call_tensors(self, tensors: Sequence[Any]) -> Any:
-        return self._called([t.node.data for t in tensors], ())
+    def call_tensors(self, tensors: Sequence[Any], sizes: Any) -> Any:
+        return self._called([t.node.data for t in tensors], (), sizes)
 
     def call(self, arguments: Arguments) -> Any:
-        return self._called(arguments.buffers, arguments.numbers)
+        return self._called(arguments.buffers, arguments.numbers, self.sizes(arguments.values))
 
-    def _called(self, buffers: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    def _called(self, buffers: Sequence[Any], numbers: Sequence[Any], sizes: Any) -> Any:
         graph = self.graph
 
         def there(s: Any) -> tuple[Any, str]:
@@ -139,7 +139,7 @@ class ReferenceProgram:
             b = buffers[s.place] if s.kind == "argument" else graph.closures[s.place].buffer
             return b.array, b.dtype.name
 
-        found = run_list(self.made, [there(s)[0] for s in self.sources], self.sizes)
+        found = run_list(self.made, [there(s)[0] for s in self.sources], sizes)
         leaves = []
         for s in graph.results:
             if s.kind in ("constant", "value"):

@@ -191,7 +191,7 @@ CAPTURE: dict[str, Fault] = {
     "records of other numbers are one": Fault("capture.graph_records:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
     "a record forgets in what type arrays are": Fault("capture.graph_records:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
     "a record swaps its kernels' operands": Fault("capture.graph_records:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
-    "programs of all sizes are one": Fault(f"{PROGRAM}sized", "key = tuple(values.values())", "key = ()", ("sized",)),
+    "arrays of all sizes are one": Fault("capture.call_sequence:SizedSpecs.fresh", "if values != before:", "if not before:", ("sized",)),
     "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).key)", 'kinds.append(("tensor",))', ("kinds",)),
     "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
 }  # fmt: skip
