@@ -160,7 +160,11 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     # with few registers a tile's step is short: more of them in a row, so that the loop around them costs less
     counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
     apart = counts[0] if isinstance(steps, int) and not target.groups else 1
-    unroll = next((u for u in counts if isinstance(steps, int) and steps % u == 0), apart) if depth >= 64 else 1
+
+    def unrolled(kc: int) -> int:  # a block is whole steps: a step that divides the reduction alone leaves no block of a cache's size
+        block = kc if isinstance(steps, int) and 0 < kc < steps else steps
+        return next((u for u in counts if isinstance(block, int) and block % u == 0), apart) if depth >= 64 else 1
+
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size)]
     if fit is not None:
@@ -176,7 +180,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
-                    out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unroll, tc=tc))
+                    out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
 
@@ -427,7 +431,7 @@ def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int)
 
 def _cut(at: Blocks, left: list[Blocks]) -> Blocks | None:
     """The same with the reduction cut otherwise."""
-    found = [g for g in left if _but(g, at, "kc", "nb") and g.kc != at.kc]
+    found = [g for g in left if _but(g, at, "kc", "nb", "unroll") and g.kc != at.kc]
     return next((g for g in found if g.kc == SHORT_BLOCK), found[0] if found else None)
 
 
