@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +18,12 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ...devices import get
 from ...ir.errors import UsageError
+from ...log import logger
 from ...tensor.capture.jit_options import JitOptions
-from .graph import GraphProgram, compile_graph, runner
+from .graph import GraphProgram, compile_graph, left_to_pytorch, runner
 from .layout import has_symbols
 
+log = logger("torch")
 WHOLE = [
     "hardtanh",
     "elu",
@@ -128,8 +131,14 @@ def compiled_graph(module: fx.GraphModule, name: str, kind: str, options: JitOpt
         key = tuple(int(arguments[i]) for i in sizes)
         key += tuple(d for a in arguments if isinstance(a, torch.Tensor) for d in a.shape) if not sizes else ()
         if key not in runs:
-            own = with_sizes(module, arguments)
-            known.programs[key] = compile_graph(own, name, options)
+            own = fx.GraphModule(module, copy.deepcopy(module.graph))
+            try:
+                propagate_sizes(own, arguments)
+            except Exception as e:  # data decides a size, and what the graph promises of it is not enough to go on without data
+                log.debug("%s: PyTorch computes it: %s", name, "".join(traceback.format_exception(e)))
+                known.programs[key] = left_to_pytorch(own, f"{type(e).__name__}: {str(e).strip().partition(chr(10))[0]}")
+            else:
+                known.programs[key] = compile_graph(own, name, options)
             runs[key] = runner(own, known.programs[key])
         return runs[key](arguments)
 
@@ -142,16 +151,16 @@ def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
     return run
 
 
-def with_sizes(module: fx.GraphModule, arguments: Sequence[Any]) -> fx.GraphModule:
-    """The graph with the sizes of these arguments."""
+def propagate_sizes(module: fx.GraphModule, arguments: Sequence[Any]) -> None:
+    """Give each node of the graph the tensor that it makes of these arguments, without data. Sizes that data decides stay symbols."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    own = fx.GraphModule(module, copy.deepcopy(module.graph))
-    for node in own.graph.nodes:
-        node.meta.pop("val", None)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    for node in module.graph.nodes:
+        for key in ("val", "unbacked_bindings"):
+            node.meta.pop(key, None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     with torch.no_grad():
-        FakeTensorProp(own, mode).propagate(*arguments)
-    for node, a in zip((n for n in own.graph.nodes if n.op == "placeholder"), arguments):
+        FakeTensorProp(module, mode).propagate(*arguments)
+    for node, a in zip((n for n in module.graph.nodes if n.op == "placeholder"), arguments):
         node.meta.setdefault("val", a)
-    return own

@@ -6,12 +6,13 @@ import operator as python_operator
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._C._dynamo.guards import _empty_strided_cpu
 from torch.utils._pytree import tree_leaves
 
 from ...ir.errors import CacheError, CacheMiss, DeviceError
@@ -64,6 +65,12 @@ class GraphProgram:
 def compile_graph(module: fx.GraphModule, name: str, options: JitOptions) -> GraphProgram:
     """Compile a functional graph whose nodes know the tensors that they make (`meta["val"]`), with whole numbers for sizes."""
     return _Compiler(module, name, options).program()
+
+
+def left_to_pytorch(module: fx.GraphModule, reason: str) -> GraphProgram:
+    """A graph that PyTorch computes as a whole."""
+    nodes = [n for n in module.graph.nodes if n.op in CALLS]
+    return GraphProgram([GraphStep(nodes)], [Fallback(str(n.target), reason, line_of(n)) for n in nodes], len(nodes))
 
 
 class _Compiler:
@@ -277,75 +284,84 @@ def line_of(node: fx.Node) -> str:
 
 def runner(module: fx.GraphModule, program: GraphProgram) -> Callable[[list[Any]], list[Any]]:
     """What runs a program: a function of a list of arguments, which it empties."""
-    places = [n for n in module.graph.nodes if n.op == "placeholder"]
-    constants = {n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"}
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    known: dict[Any, Any] = {n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"}
     result = next(n for n in module.graph.nodes if n.op == "output").args[0]
     leaves = list(result) if isinstance(result, (tuple, list)) else [result]
-    run_steps = [_bound(step) for step in program.steps]
+    place = {n: i for i, n in enumerate(dict.fromkeys([*inputs, *known, *(n for n in module.graph.nodes if n.op in CALLS)]))}
+    constants = [known.get(n) for n in place][len(inputs) :]
+    outs = [place[x] if isinstance(x, fx.Node) else len(place) + i for i, x in enumerate(leaves)]
+    constants += [None if isinstance(x, fx.Node) else x for x in leaves]
+    run_steps = [_bound(step, place) for step in program.steps]
 
     def run(arguments: list[Any]) -> list[Any]:
-        known: dict[fx.Node, Any] = dict(zip(places, arguments))
-        known.update(constants)
+        values = [*arguments, *constants]
         arguments.clear()
         for step in run_steps:
-            step(known)
-        return [known[x] if isinstance(x, fx.Node) else x for x in leaves]
+            step(values)
+        return [values[i] for i in outs]
 
     return run
 
 
-def _bound(step: GraphStep) -> Callable[[dict[fx.Node, Any]], None]:
+def _bound(step: GraphStep, place: Mapping[fx.Node, int]) -> Callable[[list[Any]], None]:
+    """A step that finds the value of each node at its place in a list, and puts it there."""
+    dead = [place[n] for n in step.dead]
     if step.function is None:
-        return lambda known: _by_pytorch(step, known)
+        return lambda values: _by_pytorch(step.nodes, dead, place, values)
     call, results = step.function.run, step.function.results
     fresh_at = [p.at for p in results if p.kind == "fresh"]
     by_fresh: dict[int, ArrayLayout] = {}
-    for (_, layout), place in zip(step.outputs, results, strict=True):
-        if place.kind == "fresh":
-            by_fresh.setdefault(place.at, layout)
-    count = len(step.function.fresh)
+    for (_, layout), spot in zip(step.outputs, results, strict=True):
+        if spot.kind == "fresh":
+            by_fresh.setdefault(spot.at, layout)
     given = dict(step.inputs)
     spare = {p.at: node for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "fresh"}
-    layouts = [by_fresh.get(i) or given[spare[i]] for i in range(count)]
-    plain = [(node, place.at) for (node, _), place in zip(step.outputs, results, strict=True)]
+    layouts = [by_fresh.get(i) or given[spare[i]] for i in range(len(step.function.fresh))]
+    new = [(layout.shape, layout.strides, layout.dtype) for layout in layouts]
+    plain = [(place[node], spot.at) for (node, _), spot in zip(step.outputs, results, strict=True)]
     shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
-    inputs, outputs, aliases, dead = step.inputs, step.outputs, step.aliases, step.dead
-    changed = set(step.updates)
-    places = [(node, p.at) for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "given"]
+    inputs = [(place[node], layout.strides, layout) for node, layout in step.inputs]
+    aliases = [(place[node], place[old]) for node, old in step.aliases]
+    copied = [(place[node], i, given[node]) for i, node in spare.items()]
+    written = [(place[node], p.at) for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "given"]
 
-    def run(known: dict[fx.Node, Any]) -> None:
-        arrays = [_in_layout(known[node], layout) for node, layout in inputs]
-        fresh = [layout.empty() for layout in layouts]
+    def run(values: list[Any]) -> None:
+        arrays = [a if (a := values[i]).stride() == strides and not a.is_neg() else _in_layout(a, to) for i, strides, to in inputs]
+        fresh = [_empty_strided_cpu(*how) for how in new]
         call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh])
-        if not shared:
-            for node, at in plain:
-                known[node] = fresh[at]
+        if shared:
+            _share(step, place, values, arrays, fresh)
         else:
-            _shared(known, arrays, fresh)
-        for i, node in spare.items():
-            known[node].copy_(fresh[i].as_strided(given[node].shape, given[node].strides))
-        for node, i in places:
-            if arrays[i] is not known[node]:  # it did not lie as it did when the graph was compiled
-                known[node].copy_(arrays[i])
-        for node, old in aliases:
-            known[node] = known[old]
-        for node in dead:
-            known.pop(node, None)
-
-    def _shared(known: dict[fx.Node, Any], arrays: list[torch.Tensor], fresh: list[torch.Tensor]) -> None:
-        """Results of which several are one array, or an argument. Who may be changed apart from the others gets a copy."""
-        taken: dict[int, fx.Node] = {}
-        for (node, layout), place in zip(outputs, results, strict=True):
-            array = fresh[place.at] if place.kind == "fresh" else arrays[place.at].detach()
-            view = array if place.kind == "fresh" and place.at not in taken else array.as_strided(layout.shape, layout.strides)
-            if place.kind == "fresh":
-                first = taken.setdefault(place.at, node)
-                apart = first is not node and origin(first) is not origin(node)
-            else:
-                apart = inputs[place.at][0] in changed
-            known[node] = layout.empty().copy_(view) if apart else view
+            for i, at in plain:
+                values[i] = fresh[at]
+        for i, at, layout in copied:
+            values[i].copy_(fresh[at].as_strided(layout.shape, layout.strides))
+        for i, at in written:
+            if arrays[at] is not values[i]:  # it did not lie as it did when the graph was compiled
+                values[i].copy_(arrays[at])
+        for i, old in aliases:
+            values[i] = values[old]
+        for i in dead:
+            values[i] = None
 
     return run
+
+
+def _share(step: GraphStep, place: Mapping[fx.Node, int], values: list[Any], arrays: list[torch.Tensor], fresh: list[torch.Tensor]) -> None:
+    """Results of which several are one array, or an argument. Who may be changed apart from the others gets a copy."""
+    assert step.function is not None
+    changed = set(step.updates)
+    taken: dict[int, fx.Node] = {}
+    for (node, layout), spot in zip(step.outputs, step.function.results, strict=True):
+        array = fresh[spot.at] if spot.kind == "fresh" else arrays[spot.at].detach()
+        view = array if spot.kind == "fresh" and spot.at not in taken else array.as_strided(layout.shape, layout.strides)
+        if spot.kind == "fresh":
+            first = taken.setdefault(spot.at, node)
+            apart = first is not node and origin(first) is not origin(node)
+        else:
+            apart = step.inputs[spot.at][0] in changed
+        values[place[node]] = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype).copy_(view) if apart else view
 
 
 ALIASES = {torch.ops.aten.alias.default, torch.ops.aten.detach.default}
@@ -376,9 +392,9 @@ def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
     return torch.empty_strided(layout.shape, layout.strides, dtype=array.dtype).copy_(array)
 
 
-def _by_pytorch(step: GraphStep, known: dict[fx.Node, Any]) -> None:
-    for node in step.nodes:
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-        known[node] = node.target(*args, **kwargs)
-    for node in step.dead:
-        known.pop(node, None)
+def _by_pytorch(nodes: Sequence[fx.Node], dead: Sequence[int], place: Mapping[fx.Node, int], values: list[Any]) -> None:
+    for node in nodes:
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[place[n]])
+        values[place[node]] = node.target(*args, **kwargs)
+    for i in dead:
+        values[i] = None

@@ -38,10 +38,6 @@ class ArrayLayout:
         """What is written to memory, so that it is `x` there."""
         return x if self.plain else x.permute(self.order)
 
-    def empty(self) -> torch.Tensor:
-        """New memory."""
-        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype)
-
 
 def has_symbols(value: object) -> bool:
     """Whether a size is symbolic: of a tensor, of one of several, or a size itself."""

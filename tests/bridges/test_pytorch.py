@@ -332,6 +332,33 @@ def test_nan_branches_copies_and_threads() -> None:
     assert len(results) == 4 and all(torch.equal(r, results[0]) for r in results)
 
 
+def _cut(x: Any, n: Any) -> Any:
+    k = n.item()
+    torch._check(k >= 0)
+    torch._check(k <= x.shape[0])
+    return x[:k].sum() + torch.ones(k).cumsum(0).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x, n: x[x > 0] * 2 + 1, "index"),
+        (lambda x, n: ((x > 0).nonzero() + 1).sum(0) * x.sum(), "nonzero"),
+        (lambda x, n: torch.repeat_interleave(x, (x > 0).long()), "repeat_interleave"),
+        (lambda x, n: x.sin() * n.item(), "mul"),
+        (_cut, "slice"),
+    ],
+    ids=["mask", "nonzero", "repeats", "number", "slice"],
+)
+def test_sizes_that_data_decides_with_symbolic_sizes(function: Callable[..., Any], left: str) -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        fast = compiled(function, dynamic=True)
+        for size in (10, 13, 5):
+            x, n = torch.randn(size), torch.tensor(size // 2)
+            close(fast(x, n), function(x, n))
+    assert any(left in f.target for f in bridge.fallbacks()) and "AttributeError" not in bridge.report()
+
+
 def test_compare_finds_the_first_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     x = torch.randn(4, 6)
