@@ -9,7 +9,8 @@ cascaded reductions (2603.10026).
 What was read under a condition stays under it: a coefficient that leaves a sum counts only where some element of the sum has the
 condition (`terms.Term.guarded`), and a tile without such an element is not rescaled.
 
-What the rewrite changes beside the order of additions: log(exp(x)) is x also where exp(x) is 0; where all scores of a row are −∞
+What the rewrite changes beside the order of additions: numbers leave products (`spellings`); a row that a condition makes 0 is 0
+whatever it is multiplied by; log(exp(x)) is x also where exp(x) is 0; where all scores of a row are −∞
 without a mask that says so, log-sum-exp is −∞ instead of NaN (`online_empty` has the masked ones), and weights that nothing divides are
 0; where a score is ∞, such weights may be NaN."""
 
@@ -25,6 +26,7 @@ from ..kernel import Kernel
 from ..node import Node, axes_of
 from ..operators import substitute
 from .anchors import ChainNest, FoldState, Inseparable, Sites, factors, family_form, inline, written_out
+from .spellings import numbers_outside, seen_by_maximum
 from .states import States, identity
 from .terms import as_numpy
 
@@ -53,7 +55,7 @@ def online(kernel: Kernel, rows: bool = False, products: bool = False, along: st
     family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
-    nests = family_form(inline(kernel))
+    nests = seen_by_maximum(family_form(inline(kernel)))
     families = list(dict.fromkeys(a for n in nests for a, old in _over(n) if along in ("", old.arg.name, old.arg.family)))
     if not families:
         return NoFold(f"it has no reduction{along and f' over {along}'}")
@@ -95,6 +97,8 @@ class _Rewrite:
             raise _Uninteresting("no reduction reads a product that spans the axis it reduces")
         if not products and len(self.chain) == 1 and self._is_product(self.values[self.chain[0]]):
             raise Inseparable(f"{self.chain[0]} is a product of a product with nothing between: two kernels are faster")
+        self.nests = numbers_outside(self.nests, self.heads)
+        self.values = {n.name: n for n in self.nests if isinstance(n.item, Value)}
         self.block = self._inside()
         self._order()
 

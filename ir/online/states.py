@@ -211,7 +211,7 @@ class Expansion:
         if not self.held(e):
             return Term(factors=(Factor("plain", 1.0 / e),))
         t = self._single(e, "a quotient")
-        if t.guarded or any(f.kind != "plain" for f in t.leaves()):
+        if t.conditional or any(f.kind != "plain" for f in t.leaves()):
             raise Inseparable(f"a divisor depends on an earlier result and the element at once: {short(e)}")
         return Term(
             t.negative,
@@ -223,7 +223,7 @@ class Expansion:
         """log of a product of what is not negative: the sum of logarithms; log exp x is x."""
         t = self._single(e.src[0], "a logarithm")
         leaves = t.leaves()
-        if t.negative or t.guarded or any(f.kind not in ("plain", "weight") for f in leaves):
+        if t.negative or t.conditional or any(f.kind not in ("plain", "weight") for f in leaves):
             raise Inseparable(f"the logarithm of a difference or under a condition: {short(e)}")
         parts = [f.exponent for f in leaves if f.exponent is not None]
         plain = [f.node for f in leaves if f.kind == "plain"]
@@ -236,13 +236,14 @@ class Expansion:
 
     def _where(self, e: Node) -> list[Term]:
         cond, x, y = e.src
-        if self.held(cond):
+        of_rows = self.held(cond)
+        if of_rows and not self.free(cond):
             return [self._choice(e)]
         out = []
         for c, side in ((cond, x), (negation(cond), y)):
             if side.op == "const" and side.arg == 0:
                 continue
-            out += [t.under(c) for t in self.expand(side)]
+            out += [replace(t, rows=(*t.rows, c)) if of_rows else t.under(c) for t in self.expand(side)]
         return out
 
     def _choice(self, e: Node) -> Term:
@@ -250,7 +251,7 @@ class Expansion:
         if e.src[2].op != "const" or e.src[2].arg != 0:
             raise Inseparable(f"what is not chosen by a comparison with an earlier result must be 0: {short(e)}")
         t = self._single(e.src[1], "a choice")
-        if t.guarded or any(self.held(c) for c in t.coefficient):
+        if t.conditional or any(self.held(c) for c in t.coefficient):
             raise Inseparable(f"an earlier result is read only where another one chooses: {short(e)}")
         inner = (*t.factors, *(Factor("plain", c) for c in t.coefficient))
         t = replace(t, coefficient=(), factors=inner)
@@ -336,6 +337,8 @@ class States:
                 part = part * cast(c, part.dtype)
             for c, cond in t.guarded:
                 part = part * self._where_some(cond, cast(c, part.dtype), reduction)
+            for cond in t.rows:
+                part = F.where(cond, part, const(0, part.dtype))
             out = (-part if t.negative else part) if out is None else out - part if t.negative else out + part
         return const(0, reduction[2]) if out is None else out
 
@@ -438,7 +441,7 @@ class States:
             return self._first(name, combine, body, reduction)
         terms = x.expand(body)
         leaves = [f for t in terms for f in t.leaves()]
-        if len(terms) != 1 or terms[0].negative or terms[0].guarded or any(f.kind not in ("plain", "weight") for f in leaves):
+        if len(terms) != 1 or terms[0].negative or terms[0].conditional or any(f.kind not in ("plain", "weight") for f in leaves):
             raise Inseparable(f"{combine} of what an earlier result does not only add to or scale: {short(body)}")
         if not all(map(self.anchors.nonnegative, terms[0].coefficient)):
             raise Inseparable(f"{combine} of a product with an earlier result that may be negative: {short(body)}")

@@ -58,18 +58,21 @@ class Factor:
 @dataclass(frozen=True, slots=True)
 class Term:
     """± coefficient · factors; `rough` where differences of earlier results were multiplied out. `guarded`: further parts of the
-    coefficient, each with the condition that it is read under: where no element has that, it does not count, and may be anything."""
+    coefficient, each with the condition that it is read under: where no element has that, it does not count, and may be anything.
+    `rows`: conditions that are the same for all elements of the sum; where one does not hold, the whole term is 0."""
 
     negative: bool = False
     coefficient: tuple[Node, ...] = ()
     factors: tuple[Factor, ...] = ()
     rough: bool = False
     guarded: tuple[tuple[Node, Node], ...] = ()
+    rows: tuple[Node, ...] = ()
 
     def times(self, other: Term) -> Term:
         """The product of two terms."""
         coefficient, fs = self.coefficient + other.coefficient, self.factors + other.factors
-        return Term(self.negative != other.negative, coefficient, fs, self.rough or other.rough, self.guarded + other.guarded)
+        guarded, rows = self.guarded + other.guarded, self.rows + other.rows
+        return Term(self.negative != other.negative, coefficient, fs, self.rough or other.rough, guarded, rows)
 
     def under(self, cond: Node) -> Term:
         """where(cond, this term, 0)."""
@@ -78,6 +81,11 @@ class Term:
         assert read is not None
         guarded = tuple((c, read) for c in self.coefficient if c not in known) + tuple((c, read & g) for c, g in self.guarded)
         return replace(self, coefficient=known, guarded=guarded, factors=(Factor("group", cond, inner=self.factors, cond=cond),))
+
+    @property
+    def conditional(self) -> bool:
+        """Whether a part of it counts only under a condition."""
+        return bool(self.guarded or self.rows)
 
     def leaves(self) -> list[Factor]:
         """All factors, those in groups as well, and the groups."""

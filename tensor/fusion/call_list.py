@@ -198,6 +198,8 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
     """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory. Raises
     InternalError where what a kernel reads is not proved to be written (`prove`)."""
     banned: dict[int, str] = {}
+    leaves = leaves_of(outs)
+    outs, behind = P.apart(outs)
     while True:
         parted = P.partition(outs, banned)
         strays = parted.strays()
@@ -209,11 +211,24 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
         banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
         if not failed:
-            return _listed(outs, parted, [m for m in made if not isinstance(m, NoFold)], banned)
+            found = _listed(outs, leaves, parted, [m for m in made if not isinstance(m, NoFold)], banned)
+            found.nodes = [_given(n, behind) for n in found.nodes]
+            return found
 
 
-def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKernel | None], banned: dict[int, str]) -> CallList:
-    leaves, kept = leaves_of(outs), parted.kept_types()
+def _given(n: TensorNode, behind: Mapping[int, TensorNode]) -> TensorNode:
+    """The node of the given graph that a stored node stands for: it, or its source where it is kept in a wider type."""
+    return behind.get(id(n)) or (cast(behind[id(n.src[0])], n.dtype) if n.op == "cast" and id(n.src[0]) in behind else n)
+
+
+def _listed(
+    outs: Sequence[TensorNode],
+    leaves: Sequence[TensorNode],
+    parted: P.Parted,
+    made: Sequence[MadeKernel | None],
+    banned: dict[int, str],
+) -> CallList:
+    kept = parted.kept_types()
     nodes = list(leaves)
     place = {_memory(n): i for i, n in enumerate(leaves)}
     calls: list[Call] = []

@@ -1,6 +1,7 @@
 """Partition: which nodes get memory, and which are computed in one kernel. docs/tensor.md's rules, each named where it decides."""
 
 from .kernel_groups import Group, Parted, partition
+from .split_dimensions import apart
 from .store_rules import Rule
 
-__all__ = ["Group", "Parted", "Rule", "partition"]
+__all__ = ["Group", "Parted", "Rule", "apart", "partition"]

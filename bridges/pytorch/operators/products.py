@@ -190,10 +190,8 @@ def _scores(q: Tensor, k: Tensor, is_causal: bool, attn_mask: Any, scale: float 
 
 def _weights(scores: Tensor, masked: bool) -> Any:
     """softmax(scores); 0 in rows of which a mask hides everything."""
-    if not masked:
-        return scores.softmax(-1)
-    hidden = scores.max(axis=-1, keepdims=True) == -math.inf
-    return xp.where(hidden, 0.0, xp.where(hidden, 0.0, scores).softmax(-1))
+    weights = scores.softmax(-1)
+    return xp.where(scores.max(axis=-1, keepdims=True) == -math.inf, 0.0, weights) if masked else weights
 
 
 @operator("_scaled_dot_product_flash_attention_for_cpu")
@@ -213,7 +211,14 @@ def attention_backward(
     out: Any, /, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, result: Tensor, logsumexp: Tensor, dropout_p: float, is_causal: bool,
     *, attn_mask: Any = None, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The gradients of queries, keys and values; the weights are computed again."""
+    """The gradients of queries, keys and values (Dao et al., "FlashAttention", 2022): the weights are computed again from the logarithms
+    of their denominators, which are −∞ in rows of which a mask hides everything."""
     if dropout_p:
         refuse("attention with dropout")
-    return vjp(lambda q, k, v: _weights(_scores(q, k, is_causal, attn_mask, scale), attn_mask is not None) @ v, q, k, v)[1](grad)
+    denominators = logsumexp.reshape((*q.shape[:-1], 1))
+    if attn_mask is not None:
+        denominators = xp.where(denominators == -math.inf, 0.0, denominators)
+    weights = (_scores(q, k, is_causal, attn_mask, scale) - denominators).exp()
+    rows = (grad * result).sum(axis=-1, keepdims=True)
+    of_scores = weights * (grad @ v.mT - rows) * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+    return of_scores @ k, of_scores.mT @ q, weights.mT @ grad
