@@ -98,7 +98,8 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and then say w
         if where is None:
             there = ": element types and functions of arrays are in tilewright.xp, those of kernels in tilewright.ir"
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{there}")
-        return getattr(import_module(f".{where}", __name__), name)
+        found = globals()[name] = getattr(import_module(f".{where}", __name__), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from .graph.index_maps import Shape
 from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
-from .leaves import from_data, from_numpy, leaf
+from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.elementwise import binary
 from .running.assignment import assign, fitting, lock_of
 from .running.realise import copied, realise
@@ -45,7 +45,11 @@ class TensorHandle:
         range: tuple[int, int] | None = None,
         requires_grad: bool = False,
     ) -> None:
-        self.node: TensorNode = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
+        self.node: TensorNode
+        if dtype is None and range is None and type(data) is array_class():
+            self.node = array_leaf(data, device)
+        else:
+            self.node = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
         self.device = device
         self.grad: Any = None
         self.requires_grad = False

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import captured, plain
-from .graph.nodes import TensorNode, make
+from .graph.nodes import TensorNode
+from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import const
 from .graph.promotion import DEFAULT_FLOAT, default_of
 from .graph.source_lines import user_line, with_line
 from .running import buffers
+from .running.current_capture import thread
 from .running.realise import realise
 
 if TYPE_CHECKING:
@@ -20,13 +23,12 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_count = iter(range(1 << 62))
-
 
 def leaf(buffer: buffers.TensorBuffer) -> TensorNode:
-    """A node on memory that has values."""
-    node = make("buffer", (), next(_count), buffer.shape, buffer.dtype)
-    node.data = buffer
+    """A node on memory that has values. While a function is captured, it is one of those made there."""
+    node = bare_leaf(buffer)
+    if thread.capture is not None:
+        thread.capture.table["leaf", node.arg] = node
     return node
 
 
@@ -62,6 +64,30 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
 
 def from_data(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
     """A node of an array, a list or a number. Floats of lists are float32, as no type was given."""
+    if dtype is None and range is None and type(data) is array_class():
+        return array_leaf(data, device)
+    return _from_data(data, dtype, device, range)
+
+
+def array_leaf(array: Array, device: str) -> TensorNode:
+    """A node on an array of NumPy's own class, which is looked at closely unless one that looks alike was before."""
+    buffer = buffers.known_look(array, device, user_line())
+    if buffer is not None:
+        return leaf(buffer)
+    node = _from_data(array, None, device, None)
+    buffers.remember_look(array, node.data)
+    return node
+
+
+@cache
+def array_class() -> Any:
+    """NumPy's own arrays."""
+    import numpy as np
+
+    return np.ndarray
+
+
+def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int, int] | None) -> TensorNode:
     import numpy as np
 
     if captured(data):

@@ -12,7 +12,7 @@ from ..graph.index_maps import Shape
 from ..graph.source_lines import at, user_line
 from ..running.buffers import TensorBuffer
 from ..tensor import Tensor
-from ..trees import Structure, flatten, unflatten
+from ..trees import Structure, unflatten
 
 NUMBERS = (int, float)
 
@@ -47,7 +47,7 @@ def _hashable(x: Any) -> bool:
 @dataclass(frozen=True)
 class CallLayout:
     """How a call's arguments are made of tensors, numbers and static values: equal for calls that differ in numbers and in
-    the values of tensors only. `kinds`: a leaf each, ("tensor", what `TensorBuffer.key` says), the type of a number, or Static."""
+    the values of tensors only. `kinds`: a leaf each, a tensor's BufferKind, the type of a number, or Static."""
 
     structure: Structure
     kinds: tuple[Any, ...]
@@ -73,9 +73,8 @@ class Arguments:
     values: Mapping[Node, int] = field(default_factory=dict)
 
 
-def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:
+def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arguments:
     """Read a call's arguments. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
-    leaves, structure = flatten((args, kwargs))
     tensors: list[Tensor] = []
     numbers: list[int | float] = []
     kinds: list[Any] = []
@@ -84,7 +83,7 @@ def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> A
             x = Tensor(x, device=device or "cpu")
         if isinstance(x, Tensor):
             tensors.append(x)
-            kinds.append(memory(x).key)
+            kinds.append(memory(x).kind)
         elif type(x) in NUMBERS:
             numbers.append(x)
             kinds.append(type(x))

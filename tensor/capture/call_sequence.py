@@ -116,13 +116,29 @@ class CallSequence:
 
     def run(self, given: Sequence[TensorBuffer], values: tuple[int, ...] = ()) -> list[TensorBuffer]:
         """Make all calls. `given`: arguments, then numbers. `values`: of the symbols. Returns the fresh arrays."""
+        if WATCH.observer is None and self._direct is not None:
+            return self.run_direct([b._at or b.address for b in given], values)
         with self._lock:
             fresh = [made(f) for f in self._known.fresh(values)]
             with self._memory(given):
-                if WATCH.observer is None and self._direct is not None:
-                    self._direct(*[b.address for b in given], *[b.address for b in fresh], *values)
-                else:
-                    self._run([b.address for b in (*given, *fresh)], RunArrays(self, given, fresh, values))
+                self._run([b.address for b in (*given, *fresh)], RunArrays(self, given, fresh, values))
+        return fresh
+
+    @property
+    def direct(self) -> bool:
+        """Whether a run is one call of a replay, which needs nothing but addresses."""
+        return self._direct is not None and WATCH.observer is None
+
+    def run_direct(self, given: Sequence[int], values: tuple[int, ...]) -> list[TensorBuffer]:
+        """`run` where it is `direct`, with the addresses of what is given, on the host or handles, which somebody keeps alive."""
+        assert self._direct is not None
+        with self._lock:
+            fresh = [made(f) for f in self._known.fresh(values)]
+            memory = self._take(given)
+            try:
+                self._direct(*given, *[b._at or b.address for b in fresh], *values)
+            finally:
+                self._free.append(memory)
         return fresh
 
     def run_at(self, given: Sequence[int], fresh: Sequence[int], values: tuple[int, ...] = ()) -> None:
@@ -144,6 +160,13 @@ class CallSequence:
     @contextmanager
     def _memory(self, given: Sequence[Any]) -> Iterator[None]:
         """An arena of this run's own, with everything that stays in its place."""
+        memory = self._take(given)
+        try:
+            yield
+        finally:
+            self._free.append(memory)
+
+    def _take(self, given: Sequence[Any]) -> SharedArena:
         try:
             memory = self._free.pop()
         except IndexError:
@@ -153,9 +176,10 @@ class CallSequence:
                 self._look(memory, given)
             if self.poison:
                 self._fill()
-            yield
-        finally:
+        except BaseException:
             self._free.append(memory)
+            raise
+        return memory
 
     def _run(self, addresses: list[int], arrays: RunArrays) -> None:
         for segment in self._segments:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ...ir.index import upper
-from ...ir.node import Node
+from ...ir.node import Node, sym
 from ...search.background import BackgroundTuner
 from ..graph.nodes import leaf
 from ..graph.source_lines import Line, at, user_line, with_line
@@ -24,6 +25,7 @@ from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .kernel_lookup import FoundKernel
 from .memory_plan import PlacedCalls, StatePlan
+from .quick_calls import Found
 
 if TYPE_CHECKING:
     from ...devices import Limits
@@ -48,20 +50,28 @@ class CompiledFunction:
         self._changing = threading.Lock()
         first = len(self.graph.slots) - len(self.graph.parameters)
         self._parameters = [(p, n.dtype) for p, n in zip(self.graph.parameters, self.graph.slots[first:], strict=True)]
-        only = self.graph.results
-        self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
+        results = self.graph.results
         self._plain = not self.plan.states and not self.plan.donated
+        self._by_address = self._plain and not any(s.kind in ("argument", "number") for s in results)
+        alone = self._by_address and self.graph.structure == ("leaf",) and results[0].kind == "out"
+        self._single = self.plan.outs[results[0].place].at if alone else None
+        self._symbols = [sym(*s) for s in self.graph.symbols]
+        self._apart: tuple[Any, list[int]] = (None, [])
+        self._returned = {s.place for s in results if s.kind == "out"}
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
     def sizes(self, values: Mapping[Node, int]) -> tuple[int, ...]:
         """The values of the symbols in the program's order. Raises UsageError for sizes that it is no function of."""
+        self._check(values)
+        known = {s.arg.name: v for s, v in values.items()}
+        return tuple([known[name] for name in self.sequence.symbols])
+
+    def _check(self, values: Mapping[Node, int]) -> None:
         try:
             for check in self.graph.checks:
                 check(values)
         except UsageError as e:
             raise with_line(e) from None
-        known = {s.arg.name: v for s, v in values.items()}
-        return tuple([known[name] for name in self.sequence.symbols])
 
     @property
     def calls(self) -> list[LinkedCall]:
@@ -77,17 +87,23 @@ class CompiledFunction:
             self.kernels = [new if k is old else k for k in self.kernels]
             self.sequence = found
 
-    def call_tensors(self, tensors: Sequence[Tensor], sizes: tuple[int, ...] = ()) -> Any:
-        """A call with tensors only, which have memory. `sizes`: the values of symbols."""
+    def call_quick(self, found: Found) -> Any:
+        """A call whose arguments a reader took apart: tensors that have memory, and arrays."""
+        _, sizes, addresses, given, _ = found
         if self.bindings is not None:
             self.bindings.check()
-        given: list[TensorBuffer] = [t.node.data or memory(t) for t in tensors]
+        if self.graph.checks:
+            self._check({s: v for s, v in zip(self._symbols, sizes, strict=True)})
+        if self._by_address and self.sequence.direct:
+            fresh = self.sequence.run_direct(addresses, sizes)
+            if self._single is not None:
+                return Tensor.of(leaf(fresh[self._single]), self.device)
+            return self._result((), [], fresh)
+        tensors = [x if isinstance(x, Tensor) else Tensor(x, device=self.device) for x in given]
+        buffers = [t.node.data or memory(t) for t in tensors]
         if self._plain:
-            fresh = self.sequence.run(given, sizes)
-            if self._single:
-                return Tensor.of(leaf(fresh[self.plan.outs[self.graph.results[0].place].at]), self.device)
-            return self._result(tensors, given, fresh)
-        return self._updating(tensors, given, sizes)
+            return self._result(tensors, buffers, self.sequence.run(buffers, sizes))
+        return self._updating(tensors, buffers, sizes)
 
     def call(self, arguments: Arguments) -> Any:
         """A call, whatever its arguments are; its numbers are the values of the tape."""
@@ -108,7 +124,7 @@ class CompiledFunction:
         """A call that updates tensors, of which other threads may have updated some since the arguments were read."""
         line = user_line()
         updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
-        for t, s in zip(updated, self.plan.states):
+        for t, s in zip(updated, self.plan.states) if self._may_meet(updated, tensors) else ():
             if sum(other is t for other in tensors) > (s.state.kind == "argument"):
                 raise UsageError(
                     f"{self.name} updates a tensor {t.dtype}{list(t.shape)} that it is also given as another argument, "
@@ -119,6 +135,12 @@ class CompiledFunction:
                 if s.state.kind == "argument":
                     given[s.state.place] = memory(t)
             return self._updated(tensors, given, sizes, numbers, line)
+
+    def _may_meet(self, updated: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
+        """Whether a tensor that is updated may be another argument, too."""
+        known = set(map(id, tensors))
+        outside = [t for t, s in zip(updated, self.plan.states) if s.state.kind == "closure"]
+        return len(known) < len(tensors) or any(id(t) in known for t in outside)
 
     def _updated(
         self, tensors: Sequence[Tensor], given: list[TensorBuffer], sizes: tuple[int, ...], numbers: Sequence[Any], line: Line
@@ -132,7 +154,7 @@ class CompiledFunction:
                 self._owned(s.state.kind, s.state.place, given, line)
         for place in self.plan.donated.values():
             self._owned("argument", place, given, line)
-        self._unshare(given, line)
+        self._unshare(given, sizes, line)
         fresh = self.sequence.run(given, sizes)
         result = self._result(tensors, given, fresh, numbers)  # before tensors change: what was made of one keeps its old values
         for s in self.plan.states:
@@ -160,19 +182,32 @@ class CompiledFunction:
         if kind != "closure":
             given[place] = new
 
-    def _unshare(self, given: list[TensorBuffer], line: Line) -> None:
-        """Other arguments on memory that is written in place are copied."""
-        written: dict[int, int] = {}
-        for i, b in self._written(given):
-            if b.address in written and written[b.address] != i:
-                given[i] = _copied(b, line)
-            written[b.address] = i
-        inside = {given[i].address for i, _ in self._written(given) if i >= 0}
-        spans = [(b.address, b.address + b.nbytes) for _, b in self._written(given)]
-        own = {i for i, _ in self._written(given)}
+    def _unshare(self, given: list[TensorBuffer], sizes: tuple[int, ...], line: Line) -> None:
+        """Other arguments on memory that is written in place are copied. Who was apart at the last call, and lies where it lay, still is."""
+        written = self._written(given)
+        if not written:
+            return
+        lies = sizes, [b.address for _, b in written]
+        addresses = [b._at or b.address for b in given]
+        before = self._apart[1] if self._apart[0] == lies else None
+        if before == addresses:
+            return
+        known: dict[int, int] = {}
+        for i, b in written:
+            other = known.setdefault(b.address, i)
+            if other != i:  # a tensor from outside (−1) keeps its memory
+                given[max(i, other)] = _copied(b, line)
+                known[b.address] = min(i, other)
+        own = {i for i, _ in written}
+        spans = sorted((b.address, b.address + b.nbytes) for _, b in self._written(given))
+        starts = [first for first, _ in spans]
         for i, b in enumerate(given):
-            if i not in own and (b.address in inside or any(lo < b.address + b.nbytes and b.address < hi for lo, hi in spans)):
+            if i in own or (before is not None and before[i] == addresses[i]):
+                continue
+            last = bisect_right(starts, max(b.address, b.address + b.nbytes - 1)) - 1
+            if last >= 0 and b.address < max(spans[last][1], spans[last][0] + 1):
                 given[i] = _copied(b, line)
+        self._apart = (lies, addresses) if addresses == [b._at or b.address for b in given] else (None, [])
 
     def _written(self, given: Sequence[TensorBuffer]) -> list[tuple[int, TensorBuffer]]:
         """(position among what is given, −1 for tensors from outside; memory) of what is written in place."""
@@ -202,10 +237,6 @@ class CompiledFunction:
             if state.new in self._returned:
                 new.foreign = True
         tensor.become(leaf(new))
-
-    @property
-    def _returned(self) -> set[int]:
-        return {s.place for s in self.graph.results if s.kind == "out"}
 
     def _result(
         self, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer], numbers: Sequence[Any] = ()

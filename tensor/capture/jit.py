@@ -16,14 +16,17 @@ from ...ir.node import Node, walk
 from ...log import logger
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
-from ..running.current_capture import current
+from ..running.buffers import BufferKind
 from ..running.current_capture import thread as _current
+from ..running.pools import rooms_of
+from ..trees import flatten
 from .bindings import bindings_of
 from .call_arguments import Arguments, CallLayout, Static, read
 from .capture import CapturedGraph, capture
 from .compiled_function import CompiledFunction, report
 from .graph_compiler import compiled
 from .jit_options import JitOptions, JitSettings, collect
+from .quick_calls import MOST_PROGRAMS, MOST_READERS, QuickReader, pattern_of, reader
 
 # symbols ----------------------------------------------------------------------------------------------------
 # Symbolic sizes of captured functions: which dimensions of which arguments they are, and their values at a call.
@@ -45,7 +48,7 @@ class SymbolReader:
         a size is out of range or two disagree."""
         if not self.options.symbols:
             return given
-        places = self._found(given.layout)
+        places = self.found(given.layout)
         values: dict[Node, tuple[int, str]] = {}
         for who, place, n in sorted(places, key=lambda p: p[2].node.op != "sym"):  # expressions once symbols are known
             self._read(who, n, self._value(given, who, place), values)
@@ -91,7 +94,8 @@ class SymbolReader:
             raise UsageError(f"{self.name}: {who} is {value!r}, and stands for a size: give a whole number")
         return value
 
-    def _found(self, layout: CallLayout) -> list[tuple[str, Place, SymbolicSize]]:
+    def found(self, layout: CallLayout) -> list[tuple[str, Place, SymbolicSize]]:
+        """Where symbols are in arguments of a layout."""
         key = (layout.structure, tuple(k.__class__ is type or k.__class__ is Static for k in layout.kinds))
         if key not in self._places:
             count = len(layout.kinds)
@@ -118,7 +122,7 @@ def _symbolic(layout: CallLayout, shapes: list[list[Any]], numbers: Mapping[int,
             kinds.append(Static(numbers[count]) if count in numbers else k)
             count += 1
         else:
-            kinds.append((tuple(next(tensors)), *k[1:]))
+            kinds.append(BufferKind.of(tuple(next(tensors)), k.dtype, k.device, k.range))
     return CallLayout(layout.structure, tuple(kinds))
 
 
@@ -143,8 +147,6 @@ def check_symbols(symbols: Any, names: tuple[str, ...], function: Callable[..., 
 # decorator --------------------------------------------------------------------------------------------------
 log = logger("tensor")
 
-MOST_SIZES = 4096
-"""Calls of different symbolic sizes whose quick way is remembered."""
 MOST_BRANCHES = 32
 """Programs that differ in the answers to a function's questions about its numbers; then these numbers are constants."""
 
@@ -201,21 +203,20 @@ class Jitted:
         check_symbols(options.symbols, options.parameters, function)
         self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
-        self._quick: dict[tuple[Any, ...], tuple[CompiledFunction, tuple[int, ...]]] = {}
+        self._readers: tuple[QuickReader, ...] = ()
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            try:
-                found = self._quick.get(tuple([a.node.data.key for a in args]))
-            except AttributeError:  # not a tensor, or one that has no values yet
-                found = None
-            if found is not None and _current.capture is None:
-                return found[0].call_tensors(args, found[1])
-        if current() is not None:
+        if _current.capture is not None:
             return self._function(*args, **kwargs)
+        for r in self._readers:
+            found = r.read(args, kwargs)
+            if found is not None:
+                program = r.programs.get(found[0])
+                if program is not None:
+                    return program.call_quick(found)
         return self._call(args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -229,14 +230,33 @@ class Jitted:
         return update_wrapper(method, self._function)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = self._symbols.read(read(args, kwargs, self.options.device))
+        leaves, structure = flatten((args, kwargs))
+        plain = read(leaves, structure, self.options.device)
+        given = self._symbols.read(plain)
         with self._lock:
             program = self._program(given)
-        if not kwargs and len(args) == len(given.tensors) == len(given.layout.kinds):
-            if len(self._quick) >= MOST_SIZES:
-                self._quick.clear()
-            self._quick[tuple(b.key for b in given.buffers)] = program, program.sizes(given.values)
+            if not given.numbers:
+                self._remember(pattern_of(structure, leaves), plain.layout, program, args, kwargs)
         return program.call(given)
+
+    def _remember(
+        self, pattern: tuple[Any, ...] | None, layout: CallLayout, program: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The next call like this one goes the quick way."""
+        if pattern is None or ("array" in pattern and rooms_of(program.device) is not None):
+            return
+        made = next((r for r in self._readers if r.pattern == pattern), None)
+        if made is None:
+            places = [(who, i, d, n) for who, (i, d), n in self._symbols.found(layout)] if self.options.symbols else []
+            made = reader(pattern, places, [name for name, _, _ in program.graph.symbols])
+            if made is None:
+                return
+            self._readers = (made, *self._readers[: MOST_READERS - 1])
+        found = made.read(args, kwargs)
+        if found is not None:
+            if len(made.programs) >= MOST_PROGRAMS:
+                made.programs.clear()
+            made.programs[found[0]] = program
 
     def _program(self, given: Arguments) -> CompiledFunction:
         """The program of a call, which takes the values of the program's tape for numbers from here on."""
@@ -272,8 +292,8 @@ class Jitted:
         return capture(self._function, self.name, given, sorted(dynamic), self.options.device or "cpu")
 
     def _refuse(self, layout: CallLayout) -> None:
-        known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
-        got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
+        known = ", ".join(sorted({str([k.shape for k in f.kinds if isinstance(k, BufferKind)]) for f in self._families}))
+        got = [k.shape for k in layout.kinds if isinstance(k, BufferKind)]
         raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
 
     def report(self, measure: bool = False) -> str:

@@ -17,12 +17,19 @@ Line = tuple[str, int]
 """File and line number; ("", 0) where nobody outside of Tilewright is on the stack."""
 
 
+_ours: dict[str, bool] = {}
+"""By a file's name, whether it is of this package."""
+
+
 def user_line() -> Line:
     """The innermost frame that is not of this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OURS):
+        ours = _ours.get(name)
+        if ours is None:
+            ours = _ours[name] = name.startswith(_OURS)
+        if not ours:
             return name, frame.f_lineno
         frame = frame.f_back
     return "", 0

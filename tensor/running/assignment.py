@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -32,10 +32,15 @@ def lock_of(tensor: Any) -> threading.RLock:
 @contextmanager
 def updating(tensors: Iterable[Any]) -> Iterator[None]:
     """Hold the locks of several tensors, which everybody takes in one order."""
-    with ExitStack() as held:
-        for lock in sorted({id(t) // 64 % len(_LOCKS) for t in tensors}):
-            held.enter_context(_LOCKS[lock])
+    held = []
+    try:
+        for at in sorted({id(t) // 64 % len(_LOCKS) for t in tensors}):
+            _LOCKS[at].acquire()
+            held.append(_LOCKS[at])
         yield
+    finally:
+        for lock in reversed(held):
+            lock.release()
 
 
 def assign(tensor: Any, node: TensorNode) -> None:

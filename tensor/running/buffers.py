@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import deque
 from ctypes import c_char
+from functools import cache
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -169,16 +170,42 @@ class BufferCell:
         self.buffer = buffer
 
 
+class BufferKind:
+    """What calls with a buffer have in common: shape, name of the type, device and range. Equal kinds are one object, so that they are
+    compared by identity."""
+
+    __slots__ = ("__weakref__", "device", "dtype", "range", "shape")
+
+    def __init__(self, shape: Shape, dtype: str, device: str, range: tuple[int, int] | None) -> None:
+        self.shape, self.dtype, self.device, self.range = shape, dtype, device, range
+
+    @staticmethod
+    def of(shape: Shape, dtype: str, device: str, range: tuple[int, int] | None = None) -> BufferKind:
+        """The kind with these fields."""
+        key = shape, dtype, device, range
+        found = _kinds.get(key)
+        if found is None:
+            with _kinds_lock:
+                found = _kinds.get(key)
+                if found is None:
+                    found = _kinds[key] = BufferKind(*key)
+        return found
+
+
+_kinds: weakref.WeakValueDictionary[tuple[Any, ...], BufferKind] = weakref.WeakValueDictionary()
+_kinds_lock = Lock()
+
+
 class BufferSpec:
     """What all buffers of one place of a call have in common."""
 
-    __slots__ = ("device", "dtype", "key", "line", "nbytes", "np", "range", "rooms", "shape")
+    __slots__ = ("device", "dtype", "kind", "line", "nbytes", "np", "range", "rooms", "shape")
 
     def __init__(self, shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> None:
         self.shape, self.dtype, self.device, self.line, self.range = shape, dtype, device, line, range
         self.nbytes = prod(shape) * dtype.size
         self.np = dtype.np
-        self.key = (shape, dtype.name, device, range)
+        self.kind = BufferKind.of(shape, dtype.name, device, range)
         self.rooms = rooms_of(device)
 
     def sized(self, shape: Shape) -> BufferSpec:
@@ -187,28 +214,44 @@ class BufferSpec:
         new.shape, new.dtype, new.device, new.line, new.range, new.np, new.rooms = (
             shape, self.dtype, self.device, self.line, self.range, self.np, self.rooms,
         )  # fmt: skip
-        new.nbytes, new.key = prod(shape) * self.dtype.size, (shape, self.dtype.name, self.device, self.range)
+        new.nbytes, new.kind = prod(shape) * self.dtype.size, BufferKind.of(shape, self.dtype.name, self.device, self.range)
         return new
 
 
 class TensorBuffer:
     """Row-major elements of one tensor. `range`: the inclusive range that integer elements were declared (and found) to
     lie in. `foreign`: memory that others made or see, which is never written in place. `cell`: where captured functions
-    look for the buffer of a tensor that may be assigned to. `key`: what calls with it have in common: shape, type,
-    device and range. `gone`: why it has no memory any more."""
+    look for the buffer of a tensor that may be assigned to. `kind`: what calls with it have in common. `gone`: why it has
+    no memory any more."""
 
     foreign = False
     cell: BufferCell | None = None
     used = 0
     gone = ""
+    line: Line = ("", 0)
     _rooms: DeviceRooms | None = None
 
     def __init__(self, spec: BufferSpec, array: Array | None, at: int) -> None:
-        """`array`: the memory on the host. `at`: its address, or the device's handle."""
-        self.spec, self._array, self._at, self.line = spec, array, at, spec.line
-        self.key, self.nbytes, self.shape, self.dtype, self.device = spec.key, spec.nbytes, spec.shape, spec.dtype, spec.device
+        """`array`: the memory on the host. `at`: its address (0: found when it is asked for), or the device's handle."""
+        self.line = spec.line
+        self.spec, self._array, self._at, self.kind, self.nbytes = spec, array, at, spec.kind, spec.nbytes
         if spec.rooms is not None:
             self._rooms = spec.rooms
+
+    @property
+    def shape(self) -> Shape:
+        """Its extents."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return self.spec.dtype
+
+    @property
+    def device(self) -> str:
+        """Where it lies."""
+        return self.spec.device
 
     @property
     def range(self) -> tuple[int, int] | None:
@@ -230,7 +273,10 @@ class TensorBuffer:
         if not self._at:
             if self.gone:
                 raise UsageError(self.gone)
-            self.prefetch()
+            if self._rooms is None:
+                self._at = address(self._array)
+            else:
+                self.prefetch()
         return self._at
 
     @property
@@ -241,7 +287,7 @@ class TensorBuffer:
     @property
     def evicted(self) -> bool:
         """Whether a device's tensor is on the host."""
-        return not self._at
+        return self._rooms is not None and not self._at
 
     def copied(self) -> Array:
         """A copy on the host. (The memory behind it is row-major and begins on a cache line.)"""
@@ -299,10 +345,12 @@ class TensorBuffer:
                     self._rooms.give(at, nbytes)
             elif not self.foreign and self._array is not None:
                 array, self._array = self._array, None
+                ACCOUNT.notes.append(-nbytes)
                 release(array, nbytes)
+                return
         elif self._rooms is not None and at:
             self._rooms.give(at, nbytes)
-        if at:
+        if at or (self._array is not None and self._rooms is None):
             ACCOUNT.notes.append(-nbytes)
 
 
@@ -321,8 +369,8 @@ def made(spec: BufferSpec) -> TensorBuffer:
             buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
             ACCOUNT.touch(buffer)
         else:
-            array = _empty(spec.shape, spec.np) if nbytes < POOLED_FROM else host_room(nbytes).view(spec.np).reshape(spec.shape)
-            buffer = TensorBuffer(spec, array, address(array))
+            array = _empty()(spec.shape, spec.np) if nbytes < POOLED_FROM else host_room(nbytes).view(spec.np).reshape(spec.shape)
+            buffer = TensorBuffer(spec, array, 0)
     except (MemoryError, ValueError, MeasureError) as e:
         what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"
         raise TensorMemoryError(f"{what}; live tensors: {ACCOUNT.largest()}") from e
@@ -330,10 +378,11 @@ def made(spec: BufferSpec) -> TensorBuffer:
     return buffer
 
 
-def _empty(shape: Shape, kind: Any) -> Array:
+@cache
+def _empty() -> Any:
     import numpy as np
 
-    return np.empty(shape, kind)
+    return np.empty
 
 
 def _handle(rooms: DeviceRooms, nbytes: int) -> int:
@@ -355,16 +404,47 @@ def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int,
         raise UsageError(f"the array is {array.dtype}, not {dtype}")
     if range is not None and array.size and not (range[0] <= int(array.min()) and int(array.max()) <= range[1]):
         raise UsageError(f"elements lie in [{array.min()}, {array.max()}], outside of the declared range {list(range)}")
-    spec = BufferSpec(tuple(array.shape), dtype, device, line, range)
+    return _on(BufferSpec(tuple(array.shape), dtype, device, line, range), array)
+
+
+def _on(spec: BufferSpec, array: Array) -> TensorBuffer:
     if spec.rooms is not None:
         buffer = made(spec)
         if array.nbytes:
             spec.rooms.write(buffer.address, array)
         return buffer
-    buffer = TensorBuffer(spec, array, address(array))
+    buffer = TensorBuffer(spec, array, 0)
     buffer.foreign = True
     ACCOUNT.add(buffer)
     return buffer
+
+
+_specs: dict[tuple[Any, ...], BufferSpec] = {}
+_SPECS = 4096
+"""Looks of arrays that are remembered."""
+
+
+def known_look(array: Array, device: str, line: Line) -> TensorBuffer | None:
+    """An array of NumPy's own class, used where it lies, if one that looks alike was adopted before (`remember_look`); None where it
+    must be looked at."""
+    spec = _specs.get((array.dtype, array.shape, device))
+    if spec is None or spec.rooms is not None:
+        return None
+    flags = array.flags
+    if not flags.c_contiguous or not flags.aligned:
+        return None
+    buffer = TensorBuffer(spec, array, 0)
+    buffer.line, buffer.foreign = line, True
+    ACCOUNT.add(buffer)
+    return buffer
+
+
+def remember_look(array: Array, buffer: TensorBuffer) -> None:
+    """`buffer` is what an array became, whatever its values."""
+    if buffer.range is None and buffer.dtype.np == array.dtype:
+        if len(_specs) >= _SPECS:
+            _specs.clear()
+        _specs[array.dtype, array.shape, buffer.device] = buffer.spec
 
 
 def adopted(spec: BufferSpec, at: int) -> TensorBuffer:

@@ -12,6 +12,7 @@ import numpy as np
 import tilewright as tw
 from tilewright import nn, xp
 from tilewright.ir import index as ix
+from tilewright.ir import sym
 from tilewright.ir.evaluation import evaluate
 from tilewright.tensor.capture import jit as decorator
 from tilewright.tensor.capture.call_arguments import Arguments
@@ -112,7 +113,7 @@ class ReferenceProgram:
 
     def __init__(self, graph: CapturedGraph) -> None:
         bare, leaves = detached(graph.outs)
-        self.graph = graph
+        self.graph, self.device = graph, graph.device
         self.made = call_list(bare) if bare else CallList([], 0, [], ())
         # the list numbers its leaves as it meets them, by the numbers of their slots
         sources = [graph.leaves[id(n)] for n in leaves]
@@ -123,8 +124,10 @@ class ReferenceProgram:
             holds(values)
         return dict(values)
 
-    def call_tensors(self, tensors: Sequence[Any], sizes: Any) -> Any:
-        return self._called([t.node.data for t in tensors], (), sizes)
+    def call_quick(self, found: Any) -> Any:
+        _, sizes, _, given, _ = found
+        symbols = [sym(*s) for s in self.graph.symbols]
+        return self._called([tw.Tensor(x).node.data for x in given], (), self.sizes(dict(zip(symbols, sizes, strict=True))))
 
     def call(self, arguments: Arguments) -> Any:
         return self._called(arguments.buffers, arguments.numbers, self.sizes(arguments.values))

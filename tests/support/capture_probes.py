@@ -210,6 +210,41 @@ def _sized() -> None:
             close(got, want)
 
 
+def _view_after_arrays() -> None:
+    """A tensor that is updated in place before another argument is read, which comes to lie in its memory."""
+    big = np.random.default_rng(4).uniform(0, 1, (300, 300)).astype(np.float32)
+    x = (Tensor(big) + 0.0).realise()
+    f = tw.jit(lambda x, y: (x.assign(x.exp().sin()), x @ x + y)[1])
+    for _ in range(3):
+        old, big = big, np.sin(np.exp(big))
+        close(f(x, old), big @ big + old, 1e-3)
+    y = x.numpy()
+    new = np.sin(np.exp(big))
+    close(f(x, y), new @ new + big, 1e-3)
+
+
+def _shapes_in_turn() -> None:
+    f = tw.jit(lambda x: x * 2)
+    for x in (X, X, X[:3], X[:3]):
+        close(f(x), x * 2)
+
+
+def _structures_in_turn() -> None:
+    def of_both(t: Any) -> Any:
+        return t[0] - t[1] * (2 if isinstance(t, list) else 3)
+
+    f = tw.jit(of_both)
+    for t in ([X, X + 1], (X + 1, X), [X + 2, X + 1]):
+        for _ in range(2):
+            close(f(t), of_both(t))
+
+
+def _sizes_and_shapes() -> None:
+    f = tw.jit(lambda x: x.sum(0) * 2, symbols={"x": {0: tw.Var("n", 1, 64)}})
+    for x in (X, X[:, :2].copy(), X[:3], X[:5, :2].copy()):
+        close(f(x), x.sum(0) * 2)
+
+
 def _kinds() -> None:
     f = tw.jit(lambda x: x * 2)
     close(f(Tensor(X)), X * 2)
@@ -261,6 +296,10 @@ CAPTURED: dict[str, Callable[[], None]] = {
     "narrow": _narrow,
     "warm": _warm,
     "sized": _sized,
+    "a view after arrays": _view_after_arrays,
+    "shapes in turn": _shapes_in_turn,
+    "structures in turn": _structures_in_turn,
+    "sizes and shapes": _sizes_and_shapes,
     "kinds": _kinds,
     "numbers in turn": _numbers_in_turn,
     "assigned twice": _assigned_twice,

@@ -187,12 +187,16 @@ CAPTURE: dict[str, Fault] = {
     "an operand's memory is its result's": Fault("capture.memory_plan:Lifetime.meets", "self.first <= other.last and other.first <= self.last", "self.first < other.last and other.first < self.last", ("turns",)),
     "a tensor from outside stays where it was": Fault("capture.call_sequence:_NativeSegment.patch", "if changed:", "if False:", ("moved outside",)),
     "a user's array is written": Fault(f"{PROGRAM}_owned", "if not old.foreign:", "if True:", ("users memory",)),
-    "one memory by two names": Fault(f"{PROGRAM}_unshare", "if i not in own and (", "if False and (", ("two names",)),
+    "one memory by two names": Fault(f"{PROGRAM}_unshare", "if last >= 0 and", "if False and", ("two names",)),
+    "who was apart once is apart always": Fault(f"{PROGRAM}_unshare", "if before == addresses:", "if before is not None:", ("a view after arrays",)),
+    "quick calls take any shape": Fault("capture.quick_calls:_Writer.written", 'key += [f"{look}.dtype", shape]', 'key += [f"{look}.dtype"]', ("shapes in turn",)),
+    "quick calls take any structure": Fault("capture.quick_calls:_Writer.refuse", "self.lines.append", "(lambda line: None)", ("structures in turn",)),
+    "other extents are the same": Fault("capture.quick_calls:_Writer._rest", 'return f"{shape}[1:]"', 'return "0"', ("sizes and shapes",)),
     "records of other numbers are one": Fault("capture.graph_records:_Writer.arg", 'return f"{type(x).__name__}:{x!r}"', "return type(x).__name__", ("warm",)),
     "a record forgets in what type arrays are": Fault("capture.graph_records:_node", "return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])", "return n", ("narrow",)),
     "a record swaps its kernels' operands": Fault("capture.graph_records:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
     "arrays of all sizes are one": Fault("capture.call_sequence:SizedSpecs.fresh", "if values != before:", "if not before:", ("sized",)),
-    "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).key)", 'kinds.append(("tensor",))', ("kinds",)),
+    "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).kind)", 'kinds.append(("tensor",))', ("kinds",)),
     "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
 }  # fmt: skip
 
