@@ -60,7 +60,7 @@ def _class(x: Any) -> str | None:
 def reader(pattern: tuple[Any, ...], places: Sequence[Place], symbols: Sequence[str]) -> QuickReader | None:
     """A reader for arguments like these. `places`: where symbolic sizes are; `symbols`: in which order their values are wanted. None
     where a number is no symbol: it may be a constant or a parameter, which a program decides."""
-    writer = _Writer(pattern[1:], places)
+    writer = _ReaderText(pattern[1:], places)
     source = writer.written(pattern[0], symbols)
     if source is None:
         return None
@@ -68,7 +68,7 @@ def reader(pattern: tuple[Any, ...], places: Sequence[Place], symbols: Sequence[
     return QuickReader(pattern, writer.names["read"], {})
 
 
-class _Writer:
+class _ReaderText:
     def __init__(self, classes: Sequence[str], places: Sequence[Place]) -> None:
         self.classes, self.places = classes, places
         self.names: dict[str, Any] = {
