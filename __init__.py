@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .tensor import nn as nn
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
+    from .tensor import set_default_float as set_default_float
     from .tensor import stop_gradient as stop_gradient
     from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
@@ -66,7 +67,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
-            "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
+            "set_default_float", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
         ),
         "tensor",
     ),

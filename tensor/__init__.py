@@ -11,6 +11,7 @@ from .gradients.grad import stop_gradient as stop_gradient
 from .gradients.grad import value_and_grad as value_and_grad
 from .gradients.grad import vjp as vjp
 from .gradients.vmap import vmap as vmap
+from .graph.promotion import set_default_float as set_default_float
 from .graph.symbolic_sizes import Var as Var
 from .handle import compute as compute
 from .running.buffers import memory_cap as memory_cap

@@ -12,7 +12,7 @@ from .graph.captured_numbers import captured, plain
 from .graph.nodes import TensorNode
 from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import const
-from .graph.promotion import DEFAULT_FLOAT, default_of
+from .graph.promotion import default_float, default_of
 from .graph.source_lines import user_line, with_line
 from .running import buffers
 from .running.current_capture import thread
@@ -98,7 +98,7 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)
         if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic, memoryview)):
-            kind = DEFAULT_FLOAT
+            kind = default_float()
         return from_numpy(array, kind, device, range)
     except TilewrightError as e:
         raise with_line(e) from e.__cause__

@@ -4,10 +4,13 @@ devices are checked and errors get the user's line in one place."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import Signature, signature
+from types import EllipsisType, NoneType
 from typing import Any
 
+from ..ir.dtypes import DType
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import holds, plain
 from .graph.nodes import TensorNode
@@ -60,19 +63,61 @@ def one_device(devices: list[str]) -> str:
     return devices[0] if devices else "cpu"
 
 
-@cache
-def _values_of(function: Callable[..., Any]) -> tuple[Signature, frozenset[str]]:
-    """A function's signature, and which of its parameters are operands of tensors, as their annotations say."""
-    found = signature(function)
-    words = ("Operand", "Scalar", "float", "Key", "Any")
-    return found, frozenset(n for n, p in found.parameters.items() if any(w in str(p.annotation) for w in words))
+@dataclass(frozen=True)
+class _Parameters:
+    """What a function's parameters take, as their annotations say. `numbers`: those that take a number which kernels may get as a
+    parameter; `arrays`: those that take tensors. All others are Python's own: sizes, axes, counts, names. `positional`: of each
+    parameter in order, whether it takes tensors; `rest`: of those that `*` gathers."""
+
+    signature: Signature
+    numbers: frozenset[str]
+    arrays: frozenset[str]
+    positional: tuple[bool, ...]
+    rest: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> _Parameters:
+        found = signature(function)
+        words = {n: str(p.annotation) for n, p in found.parameters.items()}
+        numbers = frozenset(n for n, w in words.items() if any(x in w for x in ("Operand", "Scalar", "float", "Key", "Any")))
+        arrays = frozenset(n for n, w in words.items() if n != "key" and any(x in w for x in ("TensorNode", "Operand", "Any")))
+        spread = [n for n, p in found.parameters.items() if p.kind is p.VAR_POSITIONAL]
+        return cls(found, numbers, arrays, tuple(n in arrays for n in words if n not in spread), not spread or spread[0] in arrays)
 
 
-def _sizes_known(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call in a captured function, in which numbers that are sizes, axes or places are Python's own."""
-    found, values = _values_of(function)
-    bound = found.bind(*args, **kwargs)
-    bound.arguments = {n: x if n in values else plain(x) for n, x in bound.arguments.items()}
+_parameters = cache(_Parameters.of)
+_OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
+
+
+def _own(x: Any) -> bool:
+    """Whether something is Python's own already."""
+    return type(x) in _OWN or (type(x) is tuple and all(type(e) in _OWN for e in x))
+
+
+def _python(x: Any, key: bool) -> Any:
+    """Sizes, axes and counts as Python's numbers, whatever they came in: NumPy's numbers and, but in a key, arrays and tensors."""
+    if isinstance(x, (list, tuple)) and not symbolic(x):
+        parts = [_python(e, key) for e in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    if isinstance(x, slice):
+        return slice(*(None if v is None else _python(v, False) for v in (x.start, x.stop, x.step)))
+    if not key and isinstance(x, TensorHandle):
+        return x.tolist()
+    if _is_array(x) and not isinstance(x, memoryview):
+        import numpy as np
+
+        return x.tolist() if not key or isinstance(x, np.generic) else x
+    return plain(x)
+
+
+def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, of which those that are sizes, axes or places are Python's own numbers."""
+    bound = found.signature.bind(*args, **kwargs)
+    for n, x in bound.arguments.items():
+        if n not in found.arrays:
+            bound.arguments[n] = x if holds(x) and n in found.numbers else _python(x, n == "key")
+        elif n not in found.numbers:
+            bound.arguments[n] = plain(x)
     return bound.args, bound.kwargs
 
 
@@ -82,8 +127,14 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         devices: list[str] = []
-        if current() is not None and (holds(args) or holds(tuple(kwargs.values()))):
-            args, kwargs = _sizes_known(function, args, kwargs)
+        found = _parameters(function)
+        takes = found.positional
+        if (
+            (current() is not None and (holds(args) or holds(tuple(kwargs.values()))))
+            or any(not (takes[i] if i < len(takes) else found.rest) and not _own(a) for i, a in enumerate(args))
+            or any(k not in found.arrays and not _own(v) for k, v in kwargs.items())
+        ):
+            args, kwargs = _sizes_known(found, args, kwargs)
         try:
             nodes = [lowered(a, devices) for a in args]
             named = {k: lowered(v, devices) for k, v in kwargs.items()}

@@ -23,6 +23,7 @@ from .ops import reduction as R
 from .ops import sorting as S
 from .ops.creation import tril, triu
 from .running.assignment import assign, lock_of
+from .running.current_capture import current
 
 as_node = node_of
 
@@ -101,7 +102,9 @@ class Tensor(TensorHandle):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("a tensor without dimensions cannot be iterated over")
-        return iter(self.unstack())
+        if current() is not None:
+            return iter(self.unstack())
+        return (part for whole in (Tensor.of(self.node, self.device),) for part in map(whole.realise().__getitem__, range(len(whole))))
 
     # elementwise --------------------------------------------------------------------------------------------------
     astype, clip, pow = lifted(_astype), lifted(_clip), lifted(E.power)

@@ -11,7 +11,7 @@ from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
 from ..tensor import Tensor
-from ..tensor.graph.promotion import DEFAULT_FLOAT, DEFAULT_INT, of_scalar, promote
+from ..tensor.graph.promotion import default_float, DEFAULT_INT, of_scalar, promote
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (D.bool_,),
@@ -126,7 +126,7 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """Types of arrays made without one."""
-        return {"real floating": DEFAULT_FLOAT, "integral": DEFAULT_INT, "indexing": DEFAULT_INT}
+        return {"real floating": default_float(), "integral": DEFAULT_INT, "indexing": DEFAULT_INT}
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """Types by name, all or those of kinds."""

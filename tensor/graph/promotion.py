@@ -7,14 +7,29 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...ir.dtypes import DType, bool_, float16, float32, float64, int8, int16, int32, int64, uint64
-from ...ir.errors import KernelError
+from ...ir.dtypes import DType, DTypeLike, bool_, float16, float32, float64, int8, int16, int32, int64, uint64
+from ...ir.dtypes import dtype as dtype_of
+from ...ir.errors import KernelError, UsageError
 from .symbolic_sizes import SymbolicSize
 
 Scalar = bool | int | float
 
-DEFAULT_FLOAT = float32
 DEFAULT_INT = int64
+_default_float = [float32]
+
+
+def default_float() -> DType:
+    """The type of floats that nobody gave one."""
+    return _default_float[0]
+
+
+def set_default_float(dtype: DTypeLike) -> None:
+    """Make float32, as at first, or float64 the type of lists and arrays of floats without a type, and of what is computed of integers.
+    It holds for all threads, and for functions that are captured from now on. Raises UsageError for other types."""
+    kind = dtype_of(dtype)
+    if kind not in (float32, float64):
+        raise UsageError(f"set_default_float: float32 or float64, not {kind}")
+    _default_float[0] = kind
 
 _SIGNED = (int8, int16, int32, int64)
 _FLOATS = (float16, float32, float64)
@@ -53,17 +68,17 @@ def of_scalar(value: Scalar, like: DType) -> DType:
         return like if like is not bool_ else DEFAULT_INT
     if like.is_float:
         return like
-    return DEFAULT_FLOAT if like.kind == "b" or like.size < 8 else float64
+    return default_float() if like.kind == "b" or like.size < 8 else float64
 
 
 def default_of(value: Scalar) -> DType:
     """The type of an array made of a Python number alone."""
-    return bool_ if isinstance(value, bool) else DEFAULT_INT if isinstance(value, (int, SymbolicSize)) else DEFAULT_FLOAT
+    return bool_ if isinstance(value, bool) else DEFAULT_INT if isinstance(value, (int, SymbolicSize)) else default_float()
 
 
 def to_float(a: DType) -> DType:
     """The type of a function that has no integer results (sqrt, mean): integers become the default float."""
-    return a if a.is_float else DEFAULT_FLOAT
+    return a if a.is_float else default_float()
 
 
 def sum_type(a: DType) -> DType:

@@ -14,7 +14,7 @@ from ...ir.errors import UsageError
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, const, expand, iota, reshape, rounded
-from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
+from ..graph.promotion import default_float, Scalar, default_of
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose
 
@@ -43,12 +43,12 @@ def full_like(x: TensorNode, /, fill_value: Scalar, *, dtype: Kind = None) -> Te
 
 def zeros(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
     """Zeros."""
-    return full(shape, 0, dtype=dtype or DEFAULT_FLOAT)
+    return full(shape, 0, dtype=dtype or default_float())
 
 
 def ones(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
     """Ones."""
-    return full(shape, 1, dtype=dtype or DEFAULT_FLOAT)
+    return full(shape, 1, dtype=dtype or default_float())
 
 
 def empty(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
@@ -78,7 +78,7 @@ def arange(start: int | float, /, stop: int | float | None = None, step: int | f
     if isinstance(start, SymbolicSize) or isinstance(stop, SymbolicSize):
         return _counted(start, stop, step, dtype)
     whole = all(isinstance(v, int) for v in (start, stop, step))
-    kind = dtype_of(dtype) if dtype is not None else int64 if whole else DEFAULT_FLOAT
+    kind = dtype_of(dtype) if dtype is not None else int64 if whole else default_float()
     n = max(0, -((start - stop) // step) if whole else ceil((stop - start) / step))
     if not kind.is_float and whole:
         at = iota(int(n)) * int(step) + int(start)
@@ -99,7 +99,7 @@ def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endp
     """`num` equally spaced numbers from start to stop, which is one of them if `endpoint`."""
     if num < 0:
         raise UsageError(f"linspace: {num} numbers")
-    kind = dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT
+    kind = dtype_of(dtype) if dtype is not None else default_float()
     parts = num - 1 if endpoint else num
     at = iota(num)
     place = cast(at, float64)
@@ -128,7 +128,7 @@ def all_of(tests: Sequence[TensorNode]) -> TensorNode | None:
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None) -> TensorNode:
     """Ones where column = row + k."""
     row, column = _rows_and_columns(n_rows, n_rows if n_cols is None else n_cols)
-    return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT)
+    return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else default_float())
 
 
 def tril(x: TensorNode, /, *, k: int = 0) -> TensorNode:

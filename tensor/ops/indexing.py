@@ -345,15 +345,19 @@ def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> Tens
     if mask.shape != x.shape[: len(mask.shape)]:
         raise IndexError(f"a mask of shape {list(mask.shape)} for an array of shape {list(x.shape)}")
     inner = x.shape[len(mask.shape) :]
-    wide = expand(reshape(mask, (*mask.shape, *(1 for _ in inner))), x.shape)
+    wide_shape = (*mask.shape, *(1 for _ in inner))
+    wide = expand(reshape(mask, wide_shape), x.shape)
     node = value if isinstance(value, TensorNode) else const(value, x.dtype)
     if len(node.shape) <= len(inner) or node.shape[: len(node.shape) - len(inner)] == (1,):
         return elementwise("where", wide, _value(node, x.shape, x), x)
     node = _value(node, (node.shape[0], *inner), x)
+    if node.shape[0] == 0:  # then nothing may be true
+        some = checked(cast(mask, int64), IndexMark("value", "setitem", 0, 1, False), False)
+        return elementwise("where", expand(reshape(some.eq(0), wide_shape), x.shape), x, const(0, x.dtype, x.shape))
     number = cumulative_sum(cast(reshape(mask, (mask.count,)), int64), axis=0) - 1
     number = choose(reshape(mask, number.shape), number, 0)
     number = checked(number, IndexMark("value", "setitem", 0, node.shape[0], False), False)
-    index = expand(reshape(reshape(number, mask.shape), (*mask.shape, *(1 for _ in inner))), x.shape)
+    index = expand(reshape(number, wide_shape), x.shape)
     axes = maps.placeholder_axes(x.shape)
     by = Gathered(axes, (Loaded(0), *axes[len(mask.shape) :]))
     return elementwise("where", wide, gather(node, by, (index,), x.shape), x)
