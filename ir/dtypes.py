@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .errors import KernelError
+from .errors import DTypeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +27,10 @@ DTypeLike: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[np.generic]"
 """What `dtype` understands: an element type, its name, or NumPy's (`np.float32`, `np.dtype("f4")`, ml_dtypes' types)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type. `kind` is 'f' (float), 'i' (signed), 'u' (unsigned) or 'b' (bool); `size` is in bytes."""
+    """One element type. `kind` is 'f' (float), 'i' (signed), 'u' (unsigned) or 'b' (bool); `size` is in bytes. NumPy takes it for
+    its own type of that name, and it is equal to that."""
 
     name: str
     kind: str
@@ -40,6 +41,31 @@ class DType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dtype, (self.name,)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is DType:
+            return self is other
+        if isinstance(other, (str, bytes, int, float, tuple, list)) or other is None:
+            return NotImplemented
+        return "numpy" in type(other).__module__ + getattr(other, "__module__", "") and self.np == other  # (its types and their classes)
+
+    @property
+    def itemsize(self) -> int:
+        """NumPy's name of `size`."""
+        return self.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's own type: where `np.dtype` is asked for this one, it looks here."""
+        return self.np
+
+    @property
+    def type(self) -> type[np.generic]:
+        """NumPy's class of its elements."""
+        return self.np.type
 
     @property
     def is_float(self) -> bool:
@@ -192,18 +218,18 @@ OVERFLOW = {
 
 
 def dtype(name: Any) -> DType:
-    """The element type of that name, or of a type of NumPy's (see DTypeLike). Raises KernelError, with the list of names, for
+    """The element type of that name, or of a type of NumPy's (see DTypeLike). Raises DTypeError, with the list of names, for
     what is none, and for NumPy types that only look alike: another byte order, or ml_dtypes' IEEE-like float8_e4m3."""
     if isinstance(name, DType):
         return name
     if name is float or name is int:
-        raise KernelError(f"Python's {name.__name__} has no size; give {'float32 or float64' if name is float else 'int32 or int64'}")
+        raise DTypeError(f"Python's {name.__name__} has no size; give {'float32 or float64' if name is float else 'int32 or int64'}")
     called = name if isinstance(name, str) else getattr(name, "name", None) or getattr(name, "__name__", None)
     found = _ALL.get(_ALIASES.get(called, called)) if isinstance(called, str) else None
     if found is None:
-        raise KernelError(f"unknown dtype {called or name!r}; use one of {', '.join(_ALL)}")
+        raise DTypeError(f"unknown dtype {called or name!r}; use one of {', '.join(_ALL)}")
     if not isinstance(name, str) and not _same(name, found):
-        raise KernelError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
+        raise DTypeError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
     return found
 
 

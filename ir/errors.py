@@ -11,6 +11,10 @@ class KernelError(TilewrightError):
     """A kernel is malformed, unknown, or asked for with a bad shape or dtype."""
 
 
+class DTypeError(KernelError, TypeError):
+    """A type is unknown, or types have no common one."""
+
+
 class OptError(TilewrightError):
     """An option is not legal here; the message says why."""
 
@@ -47,8 +51,8 @@ class FleetError(DeviceError):
     """The fleet cannot be reached, has no slot that fits, or lost one."""
 
 
-class UsageError(TilewrightError):
-    """Bad arguments on the command line or in the Python API."""
+class UsageError(TilewrightError, ValueError):
+    """Bad arguments on the command line or in the Python API: also a ValueError, as Python and NumPy raise for them."""
 
 
 class OutOfRangeError(UsageError, IndexError):

@@ -156,15 +156,15 @@ class TensorHandle:
             raise UsageError(f"the value of a tensor of shape {list(self.shape)}: only one of one element has a value{at(user_line())}")
         return self.numpy().item()
 
-    def _scalar(self, what: str) -> Any:
-        if self.shape:
-            raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one without dimensions has one{at(user_line())}")
-        return self.item()
-
     def __bool__(self) -> bool:
         if self.size != 1:
             raise UsageError(f"the truth of a tensor of shape {list(self.shape)} is not one value: use any() or all(){at(user_line())}")
         return bool(self.item())
+
+    def _scalar(self, what: str) -> Any:
+        if self.size != 1:
+            raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one of one element has one{at(user_line())}")
+        return self.item()
 
     def __int__(self) -> int:
         return int(self._scalar("int()"))
@@ -172,10 +172,15 @@ class TensorHandle:
     def __float__(self) -> float:
         return float(self._scalar("float()"))
 
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex()"))
+
     def __index__(self) -> int:
         if not self.dtype.is_int:
             raise TypeError(f"a {self.dtype} tensor is no index: cast it to an integer type")
-        return int(self._scalar("an index"))
+        if self.shape:
+            raise TypeError(f"an index of a tensor of shape {list(self.shape)}: only one without dimensions is one{at(user_line())}")
+        return int(self.item())
 
     def __hash__(self) -> int:
         return id(self)
@@ -186,7 +191,9 @@ class TensorHandle:
         return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
 
     def __copy__(self) -> Any:
-        return type(self).of(self.node, self.device)
+        if not self.requires_grad:
+            return type(self).of(self.node, self.device)
+        return type(self).of(leaf(self.node.data), self.device).requires_grad_()
 
     # gradients ----------------------------------------------------------------------------------------------------
     def requires_grad_(self) -> Self:

@@ -6,13 +6,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType, DTypeLike
-from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import captured, plain
 from .graph.nodes import TensorNode
 from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import const
-from .graph.promotion import default_float, default_of
+from .graph.promotion import default_float, default_of, dtype_of
 from .graph.source_lines import user_line, with_line
 from .running import buffers
 from .running.current_capture import thread

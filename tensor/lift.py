@@ -14,6 +14,7 @@ from ..ir.dtypes import DType
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import holds, plain
 from .graph.nodes import TensorNode
+from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
@@ -168,7 +169,7 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose result becomes the tensor's own value. Raises UsageError where shape or type would change."""
+    """An operator whose result becomes the tensor's own value, in the tensor's type where that is of the result's kind. Raises UsageError where shape or type would change."""
     call = operator(function)
 
     def method(self: Any, other: Any) -> Any:
@@ -176,6 +177,8 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             out = call(self, other)
             if out is NotImplemented:
                 return out
+            if out.dtype is not self.dtype and "buif".index(out.dtype.kind) <= "buif".index(self.dtype.kind):
+                out = raised(rounded(out.node, self.dtype), out.device)
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
                 raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")

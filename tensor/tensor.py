@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 from ..ir.dtypes import DType, DTypeLike
-from ..ir.dtypes import dtype as dtype_of
 from .graph.nodes import Slot, make
 from .graph.primitives import rounded
+from .graph.promotion import dtype_of
 from .graph.symbolic_sizes import SymbolicSize, size
 from .handle import TensorHandle, node_of
-from .leaves import leaf
+from .leaves import from_numpy, leaf
 from .lift import all_lifted, in_place, lifted, operator
+from .numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .ops import elementwise as E
 from .ops import indexing as I
 from .ops import joining as J
@@ -24,6 +27,7 @@ from .ops import sorting as S
 from .ops.creation import tril, triu
 from .running.assignment import assign, lock_of
 from .running.current_capture import current
+from .running.realise import copied
 
 as_node = node_of
 
@@ -110,7 +114,8 @@ class Tensor(TensorHandle):
     astype, clip, pow = lifted(_astype), lifted(_clip), lifted(E.power)
     abs, sign, square, reciprocal = lifted(E.absolute), lifted(E.sign), lifted(E.square), lifted(E.reciprocal)
     maximum, minimum = lifted(E.maximum), lifted(E.minimum)
-    floor, ceil, round, trunc = lifted(E.floor), lifted(E.ceil), lifted(E.round), lifted(E.trunc)
+    floor, ceil, trunc = lifted(E.floor), lifted(E.ceil), lifted(E.trunc)
+    round = rounded_to
     exp, exp2, expm1, log, log1p, log2, log10 = all_lifted(E.exp, E.exp2, E.expm1, E.log, E.log1p, E.log2, E.log10)
     sqrt, rsqrt, erf = lifted(E.sqrt), lifted(E.rsqrt), lifted(E.erf)
     sin, cos, tan, asin, acos, atan = all_lifted(E.sin, E.cos, E.tan, E.asin, E.acos, E.atan)
@@ -146,10 +151,10 @@ class Tensor(TensorHandle):
         return out
 
     # reductions ---------------------------------------------------------------------------------------------------
-    sum, prod, max, min, mean = lifted(R.sum), lifted(R.prod), lifted(R.max), lifted(R.min), lifted(R.mean)
-    var, std, any, all, logsumexp = lifted(R.var), lifted(R.std), lifted(R.any), lifted(R.all), lifted(R.logsumexp)
-    argmax, argmin, count_nonzero = lifted(R.argmax), lifted(R.argmin), lifted(R.count_nonzero)
-    cumsum, cumprod = lifted(R.cumsum), lifted(R.cumprod)
+    sum, prod, max, min, mean = map(reduction, (R.sum, R.prod, R.max, R.min, R.mean))
+    var, std, any, all, logsumexp = map(reduction, (R.var, R.std, R.any, R.all, R.logsumexp))
+    argmax, argmin, count_nonzero = map(reduction, (R.argmax, R.argmin, R.count_nonzero))
+    cumsum, cumprod = map(reduction, (R.cumsum, R.cumprod))
     softmax, log_softmax = lifted(A.softmax), lifted(A.log_softmax)
 
     # indexing, sorting, products ----------------------------------------------------------------------------------
@@ -163,13 +168,69 @@ class Tensor(TensorHandle):
         out: Tensor = _where(self, a, b)
         return out
 
+    # NumPy's ways -------------------------------------------------------------------------------------------------
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return array_function(function, args, kwargs)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        return array_ufunc(ufunc, method, args, kwargs)
+
+    def __format__(self, form: str) -> str:
+        return format(self.item(), form) if self.size == 1 and form else format(str(self), form)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return rounded_to(self, digits or 0) if self.shape or digits is not None else round(self.item())
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self.numpy())
+
+    def copy(self, order: str = "C") -> Tensor:
+        """The same values in memory of their own."""
+        if self.node.data is not None:
+            return Tensor.of(from_numpy(self.numpy().copy(), self.dtype, self.device), self.device)
+        return Tensor.of(copied(self.node) if self.node.src else self.node, self.device)
+
+    def ravel(self, order: str = "C") -> Tensor:
+        """All elements in one dimension."""
+        out: Tensor = self.flatten()
+        return out
+
+    def tobytes(self) -> bytes:
+        """The bytes of all elements, row by row."""
+        return self.numpy().tobytes()
+
+    def trace(self, offset: int = 0) -> Tensor:
+        """The sum of the diagonals of the last two dimensions."""
+        out: Tensor = _trace(self, offset=offset)
+        return out
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next of each dimension, row by row."""
+        sizes = accumulate(reversed((*self.shape[1:], self.dtype.size) if self.shape else ()), mul)
+        return tuple(reversed(tuple(sizes)))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.size
+
     def contiguous(self) -> Tensor:
         """Itself: movement is never memory here."""
         return self
 
 
 _setitem, _where, _expand_dims, _transposed = lifted(I.setitem), lifted(E.where), lifted(M.expand_dims), lifted(M.transposed)
-_two_transposed = lifted(M.two_transposed)
+_two_transposed, _trace = lifted(M.two_transposed), lifted(L.trace)
 
 
 def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ..ir.dtypes import DType, DTypeLike
-from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import UsageError
 from ..tensor import Tensor
+from ..tensor.graph.promotion import dtype_of
 from ..tensor.leaves import from_numpy
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C

@@ -8,10 +8,9 @@ from typing import Any
 
 from ..ir import dtypes as D
 from ..ir.dtypes import DType
-from ..ir.dtypes import dtype as dtype_of
-from ..ir.errors import KernelError
+from ..ir.errors import DTypeError
 from ..tensor import Tensor
-from ..tensor.graph.promotion import default_float, DEFAULT_INT, of_scalar, promote
+from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of, of_scalar, promote
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (D.bool_,),
@@ -91,7 +90,7 @@ def can_cast(from_: Any, to: DType, /) -> bool:
         return False
     try:
         return promote(source, target) is target
-    except KernelError:
+    except DTypeError:
         return False
 
 

@@ -6,10 +6,11 @@ otherwise the type of the other operand: `x_float32 * 2.5` stays float32."""
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from ...ir.dtypes import DType, DTypeLike, bool_, float16, float32, float64, int8, int16, int32, int64, uint64
-from ...ir.dtypes import dtype as dtype_of
-from ...ir.errors import KernelError, UsageError
+from ...ir.dtypes import dtype as _dtype
+from ...ir.errors import DTypeError, UsageError
 from .symbolic_sizes import SymbolicSize
 
 Scalar = bool | int | float
@@ -35,9 +36,14 @@ _SIGNED = (int8, int16, int32, int64)
 _FLOATS = (float16, float32, float64)
 
 
+def dtype_of(name: Any) -> DType:
+    """The type of that name, or of a type of NumPy's or Python's: float is float64 and int is int64, as in NumPy. Raises DTypeError."""
+    return float64 if name is float else int64 if name is int else _dtype(name)
+
+
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The type of an operation on `a` and `b`. Raises KernelError where they have none (uint64 and a signed type)."""
+    """The type of an operation on `a` and `b`. Raises DTypeError where they have none (uint64 and a signed type)."""
     if a is b or b is bool_:
         return a
     if a is bool_:
@@ -48,7 +54,7 @@ def promote(a: DType, b: DType) -> DType:
         return a if a.size >= b.size else b
     signed, unsigned = (a, b) if a.kind == "i" else (b, a)
     if unsigned is uint64:
-        raise KernelError(f"{a} and {b} have no common type: cast one of them")
+        raise DTypeError(f"{a} and {b} have no common type: cast one of them")
     return signed if signed.size > unsigned.size else next(d for d in _SIGNED if d.size > unsigned.size)
 
 

@@ -9,12 +9,11 @@ from operator import and_
 from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, bool_, float64, int64
-from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, const, expand, iota, reshape, rounded
-from ..graph.promotion import default_float, Scalar, default_of
+from ..graph.promotion import Scalar, default_float, default_of, dtype_of
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose
 

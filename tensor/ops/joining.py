@@ -106,7 +106,7 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
 
 
 def diff(
-    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
+    x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | None = None, append: TensorNode | None = None
 ) -> TensorNode:
     """Differences of neighbours along a dimension, `n` times."""
     pieces = [p for p in (prepend, x, append) if p is not None]

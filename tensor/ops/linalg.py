@@ -6,6 +6,7 @@ call: its results lie one behind the other in one array, and are views of it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
+
+
+@cache
+def _linalg_error() -> type[UsageError]:
+    """The class of errors of decompositions, which are NumPy's too. (NumPy takes long to import.)"""
+    import numpy as np
+
+    return type("LinAlgError", (UsageError, np.linalg.LinAlgError), {})
 
 
 def matmul(a: TensorNode, b: TensorNode, /) -> TensorNode:
@@ -159,7 +168,7 @@ def _computed(name: str, src: Sequence[TensorNode], *shapes: Shape, **options: A
         try:
             out = getattr(np.linalg, name)(*(a.astype(kind.compute.np, copy=False) for a in arrays), **options)
         except np.linalg.LinAlgError as e:
-            raise UsageError(f"{name}: {e}") from e
+            raise _linalg_error()(f"{name}: {e}") from e
         return np.concatenate([np.ravel(o) for o in (out if isinstance(out, tuple) else (out,))])
 
     sizes = [prod(s) for s in shapes]

@@ -54,9 +54,9 @@ def _cancelled(shape: Shape, known: list[int]) -> tuple[int, int]:
     return prod(left), prod(known)
 
 
-def reshape_to(x: TensorNode, /, shape: Sequence[int], *, copy: bool | None = None) -> TensorNode:
+def reshape_to(x: TensorNode, /, shape: int | Sequence[int], *, copy: bool | None = None) -> TensorNode:
     """Row-major reshape; one dimension may be −1. It is never a copy, so `copy` changes nothing."""
-    return reshape(x, shape)
+    return reshape(x, (shape,) if isinstance(shape, int) else shape)
 
 
 def permute(x: TensorNode, order: Sequence[int]) -> TensorNode:

@@ -11,11 +11,11 @@ from math import pi
 from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, float32, float64, int64, uint32, uint64
-from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode, constant_of, make
 from ..graph.primitives import cast, const, expand, iota, reshape, rounded
+from ..graph.promotion import dtype_of
 from ..graph.symbolic_sizes import SymbolicSize
 from ..running.current_capture import current
 from .creation import shape_of

@@ -7,13 +7,12 @@ from math import prod as product_of
 from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, bool_, int32, int64
-from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
 from ..graph.primitives import as_typed, cast, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
-from ..graph.promotion import sum_type
+from ..graph.promotion import dtype_of, sum_type
 from ..graph.symbolic_sizes import SymbolicSize, below, concrete, most, symbolic
 from ..graph.value_ranges import RangeMark
 from ..running.current_capture import current

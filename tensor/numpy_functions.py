@@ -1,0 +1,282 @@
+"""NumPy's functions of tensors, by `__array_function__` and `__array_ufunc__`: `np.sum(t)` is the function of `ops` that is its twin, lazy
+and fused like any other. What has no twin, or is given an argument that its twin does not know, is NumPy's own on converted arrays; a
+profile counts that. Either way the results are tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import Parameter, signature
+from typing import Any
+
+from ..ir.dtypes import bool_
+from ..ir.errors import DTypeError, UsageError
+from .graph.promotion import dtype_of
+from .handle import TensorHandle
+from .leaves import from_numpy
+from .lift import lifted
+from .ops import creation as C
+from .ops import elementwise as E
+from .ops import indexing as I
+from .ops import joining as J
+from .ops import linalg as L
+from .ops import movement as M
+from .ops import reduction as R
+from .ops import sorting as S
+from .ops.einsum import einsum
+from .running.observers import timed
+
+Arguments = Mapping[str, Any]
+
+UFUNCS: dict[str, Callable[..., Any]] = {
+    "absolute": E.absolute, "fabs": E.absolute, "true_divide": E.divide, "mod": E.remainder, "power": E.power, "invert": E.bitwise_invert,
+    "left_shift": E.bitwise_left_shift, "right_shift": E.bitwise_right_shift, "rint": E.round, "conjugate": E.positive, "nextafter": S.nextafter,
+    "arcsin": E.asin, "arccos": E.acos, "arctan": E.atan, "arctan2": E.atan2, "arcsinh": E.asinh, "arccosh": E.acosh, "arctanh": E.atanh,
+    "matmul": L.matmul, "vecdot": L.vecdot,
+    **{name: getattr(E, name) for name in (
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive", "square", "reciprocal", "sign", "signbit",
+        "copysign", "hypot", "maximum", "minimum", "floor", "ceil", "trunc", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt",
+        "logaddexp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+        "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "isnan", "isinf", "isfinite",
+    )},
+}  # fmt: skip
+"""The twins of NumPy's universal functions."""
+
+REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any", "logical_and": "all"}
+"""What `ufunc.reduce` is called."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(R, name) for name in (
+        "sum", "prod", "max", "min", "mean", "var", "std", "any", "all", "argmax", "argmin", "count_nonzero", "cumsum", "cumprod",
+    )},
+    "amax": R.max, "amin": R.min, "cumulative_sum": R.cumulative_sum, "cumulative_prod": R.cumulative_prod,
+    "reshape": M.reshape_to, "squeeze": M.squeeze, "expand_dims": M.expand_dims, "broadcast_to": M.broadcast_to, "flip": M.flip,
+    "moveaxis": M.moveaxis, "swapaxes": M.swapaxes, "concatenate": J.concat, "concat": J.concat, "stack": J.stack, "tile": J.tile,
+    "repeat": J.repeat, "roll": J.roll, "diff": J.diff, "clip": E.clip, "isclose": E.isclose, "sort": S.sort, "argsort": S.argsort,
+    "searchsorted": S.searchsorted, "nonzero": S.nonzero, "isin": S.isin, "take": I.take, "take_along_axis": I.take_along_axis,
+    "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "zeros_like": C.zeros_like,
+    "ones_like": C.ones_like, "empty_like": C.zeros_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
+    **{f"linalg.{name}": getattr(L, name) for name in (
+        "inv", "det", "slogdet", "solve", "cholesky", "eigh", "eigvalsh", "svd", "svdvals", "pinv", "matrix_power",
+    )},
+}  # fmt: skip
+"""The twins of other functions of NumPy's that take the same arguments, perhaps under other names."""
+
+NAMES = {"ddof": "correction", "a_min": "min", "a_max": "max", "repeats": "repeats", "newshape": "shape", "reps": "repetitions"}
+"""What NumPy's parameters are called here."""
+IGNORED: dict[str, tuple[Any, ...]] = {"where": (True,), "order": ("K", "C", "A"), "subok": (True, False), "copy": (None, False)}
+"""Values of parameters that are unknown here, with which they change nothing."""
+WRITES = frozenset({"put", "place", "putmask", "fill_diagonal", "put_along_axis", "copyto"})
+"""What writes to its first argument."""
+
+_lifted = cache(lifted)
+_signature = cache(signature)
+
+
+class _NoTwin(Exception):
+    """The call has an argument that our function does not know."""
+
+
+def array_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Any:
+    """A function of NumPy's of arguments among which are tensors."""
+    name = _name(function)
+    out = kwargs.get("out")
+    if name in WRITES and isinstance(args[0], TensorHandle):
+        array = args[0].numpy().copy()
+        function(array, *_arrays(args[1:]), **_arrays(dict(kwargs)))
+        args[0].assign(array)  # type: ignore[attr-defined]
+        return None
+    special = SPECIAL.get(name)
+    try:
+        if special is not None:
+            return _into(out, special(*args, **{k: v for k, v in kwargs.items() if k != "out"}))
+        if name in FUNCTIONS:
+            found = _signature(function).bind(*args, **kwargs)
+            given = dict(found.arguments)
+            out = given.pop("out", None)
+            for n, p in found.signature.parameters.items():
+                if p.kind is Parameter.VAR_KEYWORD:
+                    given.update(given.pop(n, {}))
+            return _into(out, _twin(FUNCTIONS[name], given))
+    except _NoTwin:
+        pass
+    return _numpy(name, function, args, kwargs, out)
+
+
+def array_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Arguments) -> Any:
+    """A universal function of NumPy's of arguments among which are tensors."""
+    options = {k: v for k, v in kwargs.items() if v is not None and not (k == "where" and v is True) and k != "out"}
+    out = kwargs.get("out")
+    if method == "__call__" and not options and ufunc.__name__ in UFUNCS:
+        return _into(out, _lifted(UFUNCS[ufunc.__name__])(*args))
+    if method == "reduce" and ufunc.__name__ in REDUCED and args[1:] == ():
+        try:
+            options.setdefault("axis", kwargs.get("axis", 0))
+            return _into(out, _twin(FUNCTIONS[REDUCED[ufunc.__name__]], {"x": args[0], **options}))
+        except _NoTwin:
+            pass
+    return _numpy(ufunc.__name__, getattr(ufunc, method), args, kwargs, out)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return ("linalg." if "linalg" in function.__module__ else "") + function.__name__
+
+
+def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Our function of NumPy's arguments. Raises _NoTwin where one is unknown here."""
+    import numpy as np
+
+    known = _signature(function).parameters
+    first: list[Any] = []
+    for p in known.values():
+        if p.kind is Parameter.VAR_POSITIONAL:
+            first += given.pop(next(iter(given)))
+        elif given and (p.kind is Parameter.POSITIONAL_ONLY or not first):
+            x = given.pop(next(iter(given)))
+            first.append(TensorHandle.made_as(np.asarray(x)) if str(p.annotation) == "TensorNode" and isinstance(x, list) else x)
+        else:
+            break
+    options = {}
+    for n, v in given.items():
+        called = NAMES.get(n, n)
+        if called in known:
+            options[called] = v
+        elif n == "dtype" and v is not None and function in (R.mean, R.var, R.std):
+            first[0] = first[0].astype(v)
+        elif not (v is None or v is np._NoValue or (n in IGNORED and isinstance(v, (bool, str)) and v in IGNORED[n])):
+            raise _NoTwin
+    options = {n: v for n, v in options.items() if v is not np._NoValue and (v is not None or known[n].default is None)}
+    return _lifted(function)(*first, **options)
+
+
+def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, out: Any) -> Any:
+    """NumPy's own answer, as tensors."""
+    with timed("numpy", f"{name} of converted arrays"):
+        found = function(*_arrays(args), **_arrays({k: v for k, v in kwargs.items() if k != "out"}))
+    return _into(out, _tensors(found))
+
+
+def _arrays(x: Any) -> Any:
+    """Tensors as arrays, also inside of lists, tuples and dicts."""
+    if isinstance(x, TensorHandle):
+        return x.numpy()
+    if isinstance(x, (list, tuple)):
+        return type(x)(_arrays(e) for e in x)
+    return {k: _arrays(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def _tensors(x: Any) -> Any:
+    """NumPy's results as tensors, where there is such a type."""
+    import numpy as np
+
+    if isinstance(x, (np.ndarray, np.generic)):
+        try:
+            return TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
+        except DTypeError:
+            return x
+    if isinstance(x, (list, tuple)):
+        parts = [_tensors(e) for e in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return x
+
+
+def into(out: Any, value: Any) -> Any:
+    """A result, written to what was given as `out`: a tensor or an array, or a tuple of one. None: the result itself."""
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None:
+        return value
+    if isinstance(out, TensorHandle):
+        if "buif".index(value.dtype.kind) > "buif".index(out.dtype.kind):
+            raise DTypeError(f"a result of {value.dtype} in an out of {out.dtype}: cast it first")
+        if out.shape != value.shape:
+            raise UsageError(f"a result of shape {list(value.shape)} in an out of {list(out.shape)}")
+        return out.assign(value)
+    import numpy as np
+
+    np.copyto(out, value.numpy(), casting="same_kind")
+    return out
+
+
+_into = into
+
+
+# functions whose arguments differ ---------------------------------------------------------------------------------
+def _where(condition: Any, *values: Any) -> Any:
+    return _lifted(E.where)(condition, *values) if values else _lifted(S.nonzero)(condition)
+
+
+def _transpose(a: Any, axes: Any = None) -> Any:
+    return _tensor(a).permute(*(axes or ()))
+
+
+def _dot(a: Any, b: Any) -> Any:
+    x, y = _tensor(a), _tensor(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return x * y
+    if y.ndim > 2:
+        raise _NoTwin
+    return x @ y
+
+
+def rounded_to(x: Any, decimals: int = 0) -> Any:
+    """Rounded to decimals, halves to the even digit; integers stay as they are where there are decimals."""
+    if decimals == 0 or (decimals > 0 and not x.dtype.is_float):
+        return _lifted(E.round)(x)
+    unit = 10 ** abs(decimals)
+    out = _lifted(E.round)(x * unit) / unit if decimals > 0 else _lifted(E.round)(x / unit) * unit
+    return out.astype(x.dtype)
+
+
+def _einsum(*operands: Any, optimize: Any = False, **options: Any) -> Any:
+    if options or not isinstance(operands[0], str):
+        raise _NoTwin
+    return _lifted(einsum)(*operands)
+
+
+def _tensor(x: Any) -> Any:
+    return x if isinstance(x, TensorHandle) else TensorHandle.made_as(x)
+
+
+def _result_type(*given: Any) -> Any:
+    import numpy as np
+
+    return np.result_type(*(x.dtype.np if isinstance(x, TensorHandle) else x for x in given))
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "where": _where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
+    "ravel": lambda a, order="C": _tensor(a).flatten() if order in ("C", "K", "A") else _no_twin(),
+    "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _tensor(a).copy(),
+    "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
+    "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],
+    "real": lambda val: val, "imag": lambda val: _lifted(C.zeros_like)(val),
+    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None: (
+        _lifted(L.trace)(a, offset=offset, dtype=dtype) if a.ndim == 2 and {axis1 % 2, axis2 % 2} == {0, 1} and axis1 % 2 == 0 else _no_twin()
+    ),
+}  # fmt: skip
+"""Twins that are written here."""
+
+
+def _no_twin() -> Any:
+    raise _NoTwin
+
+
+# methods ----------------------------------------------------------------------------------------------------------
+def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as a method that takes what NumPy's does too: `out`, `dtype`, `ddof`."""
+    call = lifted(function)
+    known = _signature(function).parameters
+
+    def method(self: Any, *args: Any, out: Any = None, **options: Any) -> Any:
+        if "ddof" in options and "correction" in known:
+            options["correction"] = options.pop("ddof")
+        if "dtype" in options and "dtype" not in known:
+            kind = options.pop("dtype")
+            self = self if kind is None or dtype_of(kind) is bool_ else self.astype(kind)
+        if "keepdims" in options:
+            options["keepdims"] = bool(options["keepdims"])
+        return into(out, call(self, *args, **options))
+
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    return method

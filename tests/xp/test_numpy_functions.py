@@ -1,0 +1,206 @@
+"""NumPy's functions, numbers and types with tensors: each call beside NumPy's own answer."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import Tensor, UsageError, xp
+
+RNG = np.random.default_rng(0)
+A, B = RNG.standard_normal((5, 7)), RNG.standard_normal((5, 7))
+
+
+def same(found: Any, wanted: Any) -> None:
+    """Tensors where NumPy has arrays and numbers, of its types, shapes and values; anything else equal."""
+    if isinstance(wanted, (list, tuple)):
+        assert len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            same(f, w)
+    elif isinstance(wanted, (np.ndarray, np.generic)):
+        assert isinstance(found, Tensor) and np.dtype(found.dtype) == wanted.dtype and found.shape == wanted.shape
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-13)
+    else:
+        assert found == wanted
+
+
+REDUCTIONS = "sum prod max min mean var std any all argmax argmin amax amin median count_nonzero ptp".split()
+OPTIONS: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"axis": -1, "keepdims": True})
+
+
+@pytest.mark.parametrize("name, options", [*itertools.product(REDUCTIONS, OPTIONS), ("cumsum", {"axis": 1}), ("cumprod", {})])
+def test_reductions(name: str, options: dict[str, Any]) -> None:
+    same(getattr(np, name)(Tensor(A), **options), getattr(np, name)(A, **options))
+
+
+UNARY = "exp sin arctan abs negative rint floor isnan sign square cbrt".split()  # cbrt has no twin
+BINARY = "add subtract multiply divide maximum fmax arctan2 hypot less equal logaddexp copysign".split()
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_array(name: str) -> None:
+    same(getattr(np, name)(Tensor(A)), getattr(np, name)(A))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two_arrays(name: str) -> None:
+    f = getattr(np, name)
+    for found in (f(Tensor(A), B), f(A, Tensor(B)), f(Tensor(A), Tensor(B))):
+        same(found, f(A, B))
+    same(f(Tensor(A), np.float64(2)), f(A, 2))
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "reduce": np.add.reduce, "reduce all": lambda x: np.add.reduce(x, axis=None), "accumulate": np.add.accumulate,
+    "reduce keepdims": lambda x: np.maximum.reduce(x, axis=1, keepdims=True), "ufunc outer": lambda x: np.multiply.outer(x[0], B[0]),
+    "ddof": lambda x: np.std(x, ddof=1, axis=0), "where": lambda x: np.sum(x, where=A > 0), "initial": lambda x: np.max(x, initial=9.0),
+    "dtype": lambda x: np.mean(x, axis=0, dtype=np.float32), "position": lambda x: np.mean(x, 1), "two axes": lambda x: np.std(x, axis=(0, 1)),
+    "reshape": lambda x: np.reshape(x, (7, 5)), "reshape flat": lambda x: np.reshape(x, -1), "transpose": np.transpose,
+    "transpose order": lambda x: np.transpose(x, (1, 0)), "squeeze": lambda x: np.squeeze(x[:1]), "expand": lambda x: np.expand_dims(x, 1),
+    "broadcast_to": lambda x: np.broadcast_to(x, (2, 5, 7)), "flip": np.flip, "moveaxis": lambda x: np.moveaxis(x, 0, 1),
+    "concatenate": lambda x: np.concatenate([x, B], axis=1), "stack": lambda x: np.stack([x, x]), "vstack": lambda x: np.vstack([x, x]),
+    "tile": lambda x: np.tile(x, (2, 1)), "repeat": lambda x: np.repeat(x, 2, axis=0), "roll": lambda x: np.roll(x, (1, 2), axis=(0, 1)),
+    "diff": lambda x: np.diff(x, 2, 0), "clip": lambda x: np.clip(x, -1, 1), "clip above": lambda x: np.clip(x, None, 0.5),
+    "choose": lambda x: np.where(x > 0, x, 0), "places": lambda x: np.where(x > 0), "nonzero": lambda x: np.nonzero(x > 0), "sort": np.sort,
+    "argsort": np.argsort, "searchsorted": lambda x: np.searchsorted(np.sort(x[0]), x[1]), "take": lambda x: np.take(x, [0, 2], axis=1),
+    "tensordot": lambda x: np.tensordot(x, B.T, axes=1), "dot": lambda x: np.dot(x, B.T), "matmul": lambda x: np.matmul(x, B.T),
+    "outer": lambda x: np.outer(x[0], x[1]), "triu": lambda x: np.triu(x, 1), "full_like": lambda x: np.full_like(x, 3),
+    "zeros_like": np.zeros_like, "ravel": np.ravel, "round": lambda x: np.round(x, 2), "around": np.around, "copy": np.copy, "shape": np.shape,
+    "size": lambda x: np.size(x, 1), "trace": lambda x: np.trace(x[:, :5]), "einsum": lambda x: np.einsum("ij,kj->ik", x, B),
+    "inv": lambda x: np.linalg.inv(x @ x.T), "det": lambda x: np.linalg.det(x @ x.T), "norm": lambda x: np.linalg.norm(x, axis=1),
+    "solve": lambda x: np.linalg.solve(x @ x.T, x), "eigvalsh": lambda x: np.linalg.eigvalsh(x @ x.T), "cov": np.cov,
+    "quantile": lambda x: np.quantile(x, 0.3, axis=0), "unique": lambda x: np.unique(np.round(x)), "histogram": lambda x: np.histogram(x, 3),
+    "average": lambda x: np.average(x, axis=0, weights=np.arange(5.0)), "allclose": lambda x: np.allclose(x, A),
+    "array_equal": lambda x: np.array_equal(x, A), "isin": lambda x: np.isin(np.round(x), [0.0, 1.0]), "split": lambda x: np.split(x, [1, 3]),
+    "pad": lambda x: np.pad(x, 1), "cumsum": lambda x: np.cumsum(x, axis=1, dtype=np.float32), "meshgrid": lambda x: np.meshgrid(x[0], x[1]),
+    "isclose": lambda x: np.isclose(x, A + 1e-9), "result_type": lambda x: np.result_type(x, np.float32), "real": np.real, "imag": np.imag,
+    "method out": lambda x: x.sum(axis=0, dtype=None), "method ddof": lambda x: x.std(ddof=1), "method round": lambda x: x.round(decimals=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_as_numpy_calls_them(name: str) -> None:
+    same(CALLS[name](Tensor(A)), CALLS[name](A))
+
+
+def test_twins_are_lazy_and_others_are_computed() -> None:
+    assert np.sum(Tensor(A), axis=0).node.data is None and np.exp(Tensor(A)).node.data is None
+    assert tw.jit(lambda x: np.where(x > 0, np.exp(x).sum(1, keepdims=True), np.mean(x)))(Tensor(A)).shape == A.shape
+
+
+def test_results_go_where_out_says() -> None:
+    out, array = Tensor(np.zeros(7)), np.zeros(7)
+    assert np.sum(Tensor(A), axis=0, out=out) is out and Tensor(A).sum(axis=0, out=array) is array
+    same(out, A.sum(0))
+    assert np.allclose(array, A.sum(0)) and np.add(Tensor(A), 1, out=(both := np.zeros_like(A))) is both and np.allclose(both, A + 1)
+    with pytest.raises(TypeError):
+        np.sum(Tensor(A), axis=0, out=xp.zeros(7, dtype=xp.int32))
+    x = A.copy()
+    x += Tensor(B)
+    assert type(x) is np.ndarray and np.allclose(x, A + B)
+    square = Tensor(A[:5, :5].copy())
+    np.fill_diagonal(square, 3.0)
+    assert (np.diag(square.numpy()) == 3).all()
+
+
+def test_types_are_numpys_where_it_asks() -> None:
+    x = xp.ones(3)
+    assert np.dtype(x.dtype) == np.float32 and x.dtype == np.float32 and x.dtype == np.dtype("f4") and xp.bool == np.bool_
+    assert x.dtype != np.float64 and x.dtype != "float32" and np.issubdtype(x.dtype, np.floating) and x.dtype.itemsize == 4
+    assert x.astype(float).dtype is xp.float64 and x.astype(int).dtype is xp.int64 and x.astype(bool).dtype is xp.bool
+    assert {xp.float32: 1}[Tensor(1.0).dtype] == 1 and not (x.dtype == 1) and not (x.dtype == [1, 2])
+
+
+def test_in_place_operators_keep_the_type_where_numpy_does() -> None:
+    for to, by in itertools.product(("float32", "int32", "uint8", "int64", "float64"), repeat=2):
+        x, wanted = Tensor(np.arange(3).astype(to)), np.arange(3).astype(to)
+        try:
+            wanted += np.arange(3).astype(by)
+        except TypeError:
+            with pytest.raises(UsageError):
+                x += Tensor(np.arange(3).astype(by))
+            continue
+        x += Tensor(np.arange(3).astype(by))
+        same(x, wanted)
+
+
+def test_numpys_numbers_are_sizes_axes_and_places() -> None:
+    three, x = np.int64(3), xp.reshape(xp.arange(np.int64(12)), (np.int64(3), -1))
+    n = np.arange(12).reshape(3, 4)
+    for found, wanted in (
+        (x.sum(np.int64(0)), n.sum(0)), (x[np.int64(1)], n[1]), (x[np.int64(1), np.array(2)], n[1, 2]), (x[: np.int8(2), xp.asarray(1)], n[:2, 1]),
+        (xp.reshape(x, np.array([4, 3])), n.reshape(4, 3)), (xp.arange(xp.asarray(3)), np.arange(3)), (x[np.True_], n[True]),
+        (xp.roll(x, np.int64(1), axis=np.int64(1)), np.roll(n, 1, 1)), (xp.repeat(x, np.int64(2)), np.repeat(n, 2)),
+        (xp.expand_dims(x, axis=(np.int64(0),)), n[None]), (xp.full_like(x, np.float64(2)), np.full_like(n, 2)), (x.reshape(three, 4), n),
+        (xp.full((three,), np.float64(2)), np.full(3, 2.0)), (np.float64(2) * xp.ones(3), 2 * np.ones(3)), (xp.ones(3) * three, 3 * np.ones(3, "f4")),
+    ):  # fmt: skip
+        same(found, wanted)
+
+
+def test_iterating_computes_nothing_before_an_element_is_asked_for() -> None:
+    x = Tensor(A) + 1
+    assert np.iterable(x) and x.node.data is None
+    assert [row.tolist() for row in x] == (A + 1).tolist()
+    with pytest.raises(TypeError):
+        iter(Tensor(1.0))
+
+
+@pytest.mark.parametrize("inner", [(), (2,)])
+def test_a_mask_that_selects_nothing_is_written_with_nothing(inner: tuple[int, ...]) -> None:
+    x = xp.ones((3, *inner))
+    y, nothing = x * 2, Tensor(np.zeros(3, bool))
+    x[nothing] = y[nothing]
+    assert (x.numpy() == 1).all() and y[nothing].shape == (0, *inner)
+    wrong = xp.ones(3)
+    with pytest.raises(IndexError):
+        wrong[xp.ones(3) > 0] = xp.zeros(0)
+        wrong.numpy()
+
+
+def test_pythons_protocols() -> None:
+    one = Tensor(np.array(1.2345))
+    assert f"{one:.2f}" == "1.23" and round(one) == 1 and f"{one}" and float(Tensor([2.0])) == 2 and complex(one) == 1.2345
+    quotient, rest = divmod(Tensor([5, -7]), 3)
+    assert quotient.tolist() == [1, -3] and rest.tolist() == [2, 2] and 5 in Tensor([5, 6]) and 9 not in Tensor([5, 6])
+    x = Tensor(A)
+    assert x.strides == A.strides and x.tobytes() == A.tobytes() and x.itemsize == 8 and one.strides == ()
+    same(round(x, 1), np.round(A, 1))
+    same(x[:, :5].trace(), A[:, :5].trace())
+    copied = x.copy()
+    assert not np.shares_memory(copied.numpy(), A) and (copied.numpy() == A).all() and x.ravel().shape == (35,)
+
+
+def test_a_copy_has_a_gradient_of_its_own() -> None:
+    parameter = Tensor(np.ones(3), requires_grad=True)
+    copied = copy.copy(parameter)
+    (copied * copied).sum().backward()
+    assert copied.requires_grad and copied.grad.tolist() == [2, 2, 2] and parameter.grad is None
+
+
+def test_errors_are_those_that_python_and_numpy_raise() -> None:
+    x = xp.ones(3)
+    for error, call in (
+        (ValueError, lambda: x.reshape(2, 2)), (ValueError, lambda: x + xp.ones(2)), (TypeError, lambda: x.astype("floaty")),  # type: ignore[arg-type]
+        (ValueError, lambda: bool(x)), (IndexError, lambda: x[5]), (TypeError, lambda: xp.ones(2, dtype="uint64") + xp.ones(2, dtype="int8")),
+        (np.linalg.LinAlgError, lambda: xp.linalg.inv(xp.zeros((2, 2))).numpy()),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            call()
+
+
+def test_the_default_float_is_a_setting() -> None:
+    tw.set_default_float("float64")
+    try:
+        assert {t.dtype for t in (Tensor([1.0]), xp.ones(2), xp.arange(0.5), xp.eye(2), Tensor([1, 2]) / 2)} == {xp.float64}
+        assert xp.__array_namespace_info__().default_dtypes()["real floating"] is xp.float64
+    finally:
+        tw.set_default_float("float32")
+    assert Tensor([1.0]).dtype is xp.float32
+    with pytest.raises(UsageError):
+        tw.set_default_float("float16")
