@@ -32,6 +32,7 @@ def set_default_float(dtype: DTypeLike) -> None:
         raise UsageError(f"set_default_float: float32 or float64, not {kind}")
     _default_float[0] = kind
 
+
 _SIGNED = (int8, int16, int32, int64)
 _FLOATS = (float16, float32, float64)
 

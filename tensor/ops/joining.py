@@ -105,9 +105,7 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
     return concat([expand_dims(a, axis=axis) for a in arrays], axis=axis)
 
 
-def diff(
-    x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | None = None, append: TensorNode | None = None
-) -> TensorNode:
+def diff(x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | None = None, append: TensorNode | None = None) -> TensorNode:
     """Differences of neighbours along a dimension, `n` times."""
     pieces = [p for p in (prepend, x, append) if p is not None]
     x = concat(pieces, axis=axis) if len(pieces) > 1 else x

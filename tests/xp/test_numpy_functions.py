@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tilewright as tw
 from tilewright import Tensor, UsageError, xp
 
@@ -30,7 +29,7 @@ def same(found: Any, wanted: Any) -> None:
         assert found == wanted
 
 
-REDUCTIONS = "sum prod max min mean var std any all argmax argmin amax amin median count_nonzero ptp".split()
+REDUCTIONS = ["sum", "prod", "max", "min", "mean", "var", "std", "any", "all", "argmax", "argmin", "amax", "amin", "median", "count_nonzero", "ptp"]
 OPTIONS: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"axis": -1, "keepdims": True})
 
 
@@ -39,8 +38,8 @@ def test_reductions(name: str, options: dict[str, Any]) -> None:
     same(getattr(np, name)(Tensor(A), **options), getattr(np, name)(A, **options))
 
 
-UNARY = "exp sin arctan abs negative rint floor isnan sign square cbrt".split()  # cbrt has no twin
-BINARY = "add subtract multiply divide maximum fmax arctan2 hypot less equal logaddexp copysign".split()
+UNARY = ["exp", "sin", "arctan", "abs", "negative", "rint", "floor", "isnan", "sign", "square", "cbrt"]  # cbrt has no twin
+BINARY = ["add", "subtract", "multiply", "divide", "maximum", "fmax", "arctan2", "hypot", "less", "equal", "logaddexp", "copysign"]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -114,7 +113,7 @@ def test_types_are_numpys_where_it_asks() -> None:
     assert np.dtype(x.dtype) == np.float32 and x.dtype == np.float32 and x.dtype == np.dtype("f4") and xp.bool == np.bool_
     assert x.dtype != np.float64 and x.dtype != "float32" and np.issubdtype(x.dtype, np.floating) and x.dtype.itemsize == 4
     assert x.astype(float).dtype is xp.float64 and x.astype(int).dtype is xp.int64 and x.astype(bool).dtype is xp.bool
-    assert {xp.float32: 1}[Tensor(1.0).dtype] == 1 and not (x.dtype == 1) and not (x.dtype == [1, 2])
+    assert {xp.float32: 1}[Tensor(1.0).dtype] == 1 and x.dtype != 1 and x.dtype != [1, 2]
 
 
 def test_in_place_operators_keep_the_type_where_numpy_does() -> None:
