@@ -29,7 +29,24 @@ def same(found: Any, wanted: Any) -> None:
         assert found == wanted
 
 
-REDUCTIONS = ["sum", "prod", "max", "min", "mean", "var", "std", "any", "all", "argmax", "argmin", "amax", "amin", "median", "count_nonzero", "ptp"]
+REDUCTIONS = [
+    "sum",
+    "prod",
+    "max",
+    "min",
+    "mean",
+    "var",
+    "std",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "amax",
+    "amin",
+    "median",
+    "count_nonzero",
+    "ptp",
+]
 OPTIONS: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"axis": -1, "keepdims": True})
 
 
