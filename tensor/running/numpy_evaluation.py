@@ -6,6 +6,7 @@ tests. (It is imported when a small graph is first computed, since NumPy takes l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -21,6 +22,7 @@ from ..graph.index_checks import IndexMark
 from ..graph.index_maps import IndexMap
 from ..graph.nodes import Loaded, TensorNode, walk
 from . import buffers
+from .numpy_share import contraction
 
 Array = np.ndarray[Any, Any]
 
@@ -37,12 +39,29 @@ def compute(outs: Sequence[TensorNode], device: str = "cpu") -> None:
 def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
     """The values of nodes whose leaves have memory, each of its node's type."""
     done: dict[int, Array] = {}
+    order = list(walk(outs))
+    products = {id(n): p for n in order if n.data is None and (p := contraction(n)) is not None}
+    sources = {id(n): () if n.data is not None else products[id(n)].src if id(n) in products else n.src for n in order}
+    readers = Counter(id(s) for n in order for s in sources[id(n)])
+    wanted = {id(o) for o in outs}
+    idle = {id(p) for p in products.values()} - {id(s) for n in order for s in sources[id(n)]} - wanted
+    for p in (n for n in order if id(n) in idle):
+        readers.subtract(map(id, p.src))
     with np.errstate(all="ignore"):
-        for n in walk(outs):
+        for n in order:
+            if id(n) in idle:
+                continue
+            given = [done[id(s)] for s in sources[id(n)]]
             if n.data is not None:
                 done[id(n)] = _converted(n.data.array, n.dtype.compute)
+            elif id(n) in products:
+                done[id(n)] = contracted(*given, n.arg[1])
             else:
-                done[id(n)] = EVALUATE[n.op](n, [done[id(s)] for s in n.src])
+                done[id(n)] = EVALUATE[n.op](n, given)
+            for s in sources[id(n)]:
+                readers[id(s)] -= 1
+                if not readers[id(s)] and id(s) not in wanted:
+                    del done[id(s)]
         return [_converted(done[id(o)], o.dtype) for o in outs]
 
 
@@ -72,6 +91,29 @@ def _combined(n: TensorNode, src: list[Array]) -> Array:
     combine, dims = n.arg
     ufunc = UFUNC[combine].reduce if n.op == "reduce" else UFUNC[combine].accumulate
     return np.asarray(ufunc(src[0], axis=dims, dtype=src[0].dtype))
+
+
+def contracted(a: Array, b: Array, over: Sequence[int]) -> Array:
+    """Σ a·b over dimensions, a product of matrices where each factor repeats its elements along some dimensions of the other."""
+    here = [[x.strides[d] != 0 or x.shape[d] == 1 for d in range(x.ndim)] for x in (a, b)]
+    both, left, right, inner = [], [], [], []
+    for d in range(a.ndim):
+        (both if d not in over and here[0][d] == here[1][d] else inner if d in over else left if here[0][d] else right).append(d)
+    if not all(here[0][d] and here[1][d] for d in inner):
+        return np.asarray(np.add.reduce(a * b, axis=tuple(over), dtype=a.dtype))
+    x = _matrices(a, (both, left, inner), right)
+    y = _matrices(b, (both, inner, right), left)
+    kept = [*both, *left, *right]
+    out = np.matmul(x, y).reshape([a.shape[d] for d in kept])
+    return out.transpose(np.argsort(np.asarray(kept, int)))
+
+
+def _matrices(x: Array, groups: Sequence[Sequence[int]], repeated: Sequence[int]) -> Array:
+    """Dimensions of an array in three groups, each as one; along `repeated` ones all elements are equal."""
+    picked = x[tuple(0 if d in repeated else slice(None) for d in range(x.ndim))]
+    left = [d for d in range(x.ndim) if d not in repeated]
+    order = [left.index(d) for g in groups for d in g]
+    return picked.transpose(order).reshape([prod(x.shape[d] for d in g) for g in groups])
 
 
 def _gather(n: TensorNode, src: list[Array]) -> Array:
@@ -154,14 +196,9 @@ def viewed(x: Array, by: IndexMap) -> Array:
         return x.reshape(by.shape)
     if prod(by.shape) == 0 or x.size == 0:
         return np.zeros(by.shape, x.dtype)
-    if by.plain is not None:
-        at = [0 if p is None else slice(by.shape[p]) for p in by.plain]
-        kept = [p for p in by.plain if p is not None]
-        if len(set(kept)) == len(kept):
-            order = np.argsort(kept, kind="stable")
-            rows = x[tuple(at)].transpose(order)
-            shape = tuple(by.shape[d] if d in kept else 1 for d in range(len(by.shape)))
-            return np.broadcast_to(rows.reshape(shape), by.shape)
+    sliced = _sliced(x, by) if by.mask is None else None
+    if sliced is not None:
+        return sliced
     table = _index_grids(by.axes, by.shape)
     places = [index_value(i, table) for i in by.indices]
     if by.mask is None:
@@ -169,6 +206,27 @@ def viewed(x: Array, by: IndexMap) -> Array:
     inside = np.broadcast_to(index_value(by.mask, table), by.shape)
     safe = tuple(np.clip(p, 0, n - 1) for p, n in zip(places, x.shape))
     return np.where(inside, x[safe], np.zeros((), x.dtype))
+
+
+def _sliced(x: Array, by: IndexMap) -> Array | None:
+    """`x` through a map of which every index is a number or start + step · one axis of its own, as a view; None for other maps."""
+    kept: list[int] = []
+    at: list[Any] = []
+    for i in by.indices:
+        (axis,), (step,), start = (i.src, *i.arg) if i.op == "sum" and len(i.src) == 1 else ((i,), (1,), 0)
+        if i.op == "const":
+            at.append(i.arg)
+        elif axis in by.axes and axis.op == "axis":
+            d = by.axes.index(axis)
+            stop = start + step * by.shape[d]
+            at.append(slice(start, None if stop < 0 else stop, step))
+            kept.append(d)
+        else:
+            return None
+    if len(set(kept)) < len(kept):
+        return None
+    rows = x[tuple(at)].transpose(np.argsort(np.asarray(kept, int), kind="stable"))
+    return np.broadcast_to(rows.reshape([n if d in kept else 1 for d, n in enumerate(by.shape)]), by.shape)
 
 
 def _index_grids(axes: Sequence[Node], shape: Sequence[int]) -> dict[Node, Any]:

@@ -4,7 +4,6 @@ Lists are remembered by the graph without the memory of its leaves (`detached`),
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
 from . import buffers
 from .compiled_kernels import bound
 from .current_capture import check_values, current
+from .numpy_share import is_numpys
 from .observers import WATCH, timed
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> T
     return new
 
 
-SMALL_GRAPH = 1 << 13
-"""Elements of all nodes of a graph, at which a kernel begins to be worth its compilation."""
 MOST_LISTS = 512
 """Call lists that are remembered."""
 
@@ -100,19 +98,6 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
     return next(iter(found), default)
 
 
-def _small(outs: Sequence[TensorNode], device: str) -> bool:
-    """Whether NumPy computes a graph: on the device `cpu`, where its nodes have at most `SMALL` elements together. Captured functions
-    always run kernels, and TILEWRIGHT_SMALL=0 turns this off."""
-    if device != "cpu" or os.environ.get("TILEWRIGHT_SMALL", "1") == "0":
-        return False
-    total = 0
-    for n in walk(outs):
-        total += n.size if n.data is None else 0
-        if total > SMALL_GRAPH:
-            return False
-    return True
-
-
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values. Raises UsageError where they are not known, as while a function is
     captured, and OutOfRangeError where an index is."""
@@ -125,7 +110,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     if any(n.data is None for n in leaves):
         check_values(wanted)
     device = device_of(leaves, device)
-    if _small(wanted, device):
+    if is_numpys(wanted, device, lambda: key_of(wanted)):
         from .numpy_evaluation import compute
 
         with timed("numpy", "small graph", device):

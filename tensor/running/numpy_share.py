@@ -1,0 +1,87 @@
+"""Which graphs NumPy computes: small ones, and others until a kernel would have been worth its compilation.
+
+A kernel takes as long to compile as NumPy takes for tens of millions of elements. So a graph of at most `MOST_WORK` is NumPy's until
+graphs of its structure have been `ENOUGH_WORK` together: never more than twice the time that the better choice takes, known beforehand or
+not (A. Karlin and others, "Competitive snoopy caching", 1988). Work is counted in elements and not in seconds, so that a program gives
+the same numbers whenever it runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from math import prod
+
+from ..graph.nodes import TensorNode, walk
+
+SMALL_GRAPH = 1 << 13
+"""Work at which a kernel begins to be worth its compilation, however often it runs."""
+MOST_WORK = 1 << 22
+"""Work of a graph that is a kernel's at once."""
+ENOUGH_WORK = 1 << 25
+"""Work of all graphs of a structure after which kernels compute it."""
+PRODUCT_WORK = 16
+"""Products of a contraction that NumPy's BLAS computes in the time of one element of anything else."""
+
+_done: OrderedDict[Hashable, int] = OrderedDict()
+_MOST_KEYS = 4096
+_lock = threading.Lock()
+
+
+def contraction(n: TensorNode) -> TensorNode | None:
+    """The product that a node is the sum of, where NumPy has better ways than to make the product."""
+    if n.op != "reduce" or n.arg[0] != "add":
+        return None
+    (x,) = n.src
+    both = x.op == "elementwise" and x.arg == "mul" and x.data is None and not x.dtype.narrow
+    return x if both and x.size > sum(s.size // _repeats(s) for s in x.src) else None
+
+
+def _repeats(n: TensorNode) -> int:
+    """How often a broadcast node repeats each element."""
+    if n.data is not None or n.op != "view" or n.arg.mask is not None or n.arg.plain is None:
+        return 1
+    return prod(size for d, size in enumerate(n.shape) if d not in n.arg.plain)
+
+
+def work_of(outs: Sequence[TensorNode], most: int) -> int:
+    """Elements that NumPy would compute, or some number above `most`."""
+    total = 0
+    products: set[int] = set()
+    nodes = []
+    for n in walk(outs):
+        if n.data is not None:
+            continue
+        nodes.append(n)
+        product = contraction(n)
+        if product is not None:
+            products.add(id(product))
+    for n in nodes:
+        repeated = n.op == "view" and n.arg.mask is None and n.arg.plain is not None
+        total += n.size // (PRODUCT_WORK if id(n) in products else _repeats(n) if repeated else 1)
+        if total > most:
+            break
+    return total
+
+
+def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashable]) -> bool:
+    """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`. Captured functions always run kernels, and
+    TILEWRIGHT_SMALL=0 turns this off."""
+    if device != "cpu" or os.environ.get("TILEWRIGHT_SMALL", "1") == "0":
+        return False
+    work = work_of(outs, MOST_WORK)
+    if work <= SMALL_GRAPH:
+        return True
+    if work > MOST_WORK:
+        return False
+    structure = key()
+    with _lock:
+        done = _done.pop(structure, 0)
+        if done < ENOUGH_WORK:
+            _done[structure] = done + work
+            if len(_done) > _MOST_KEYS:
+                _done.popitem(last=False)
+            return True
+        _done[structure] = done
+    return False
