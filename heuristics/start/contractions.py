@@ -161,15 +161,17 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
     apart = counts[0] if isinstance(steps, int) and not target.groups else 1
 
-    def unrolled(kc: int) -> int:  # a block is whole steps: a step that divides the reduction alone leaves no block of a cache's size
+    def unrolled(
+        kc: int, dot: int
+    ) -> int:  # a block is whole steps: one that divides the reduction alone leaves no block of a cache's size
         block = kc if isinstance(steps, int) and 0 < kc < steps else steps
-        return next((u for u in counts if isinstance(block, int) and block % u == 0), apart) if depth >= 64 else 1
+        return next((u for u in counts if isinstance(block, int) and -(-block // dot) % u == 0), apart) if depth >= 64 else 1
 
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
-    ways = [(0, 0, c.nest.expr.dtype.size)]
+    ways = [(0, 0, c.nest.expr.dtype.size, 1)]
     if fit is not None:
-        ways.append((1, int(fit.shifted or not fit.grouped), fit.row.b.size))
-    for (mr, nv), (tc, pack_tall, size) in product(tiles[:4], ways):
+        ways.append((1, int(fit.shifted or not fit.grouped), fit.row.b.size, fit.row.k))
+    for (mr, nv), (tc, pack_tall, size, dot) in product(tiles[:4], ways):
         nr = nv * lanes
         for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
@@ -180,7 +182,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
-                    out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc), tc=tc))
+                    out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
 

@@ -92,3 +92,8 @@ def panel(ev: NestEval, plan: DotPlan, s: StagePlan, mem: Mem, asg: Assignment) 
 def flipped(b: Builder, v: Val, to: DType) -> Val:
     """Signed v + 2^(bits-1) as the unsigned type `to`."""
     return b.op("bitcast", b.op("xor", v, b.const(-(1 << (8 * to.size - 1)), v.dtype)), dtype=to)
+
+
+def kept(b: Builder, s: StagePlan, v: Val) -> Val:
+    """`v` in the type the tile is kept in: signed bytes with half their range added are their bits with the highest one flipped."""
+    return v if v.dtype is s.dtype else flipped(b, v, s.dtype)

@@ -1,4 +1,4 @@
-"""Staged copies of a single worker: panels in the order in which they are read, and boxes of rows, 0 outside the buffer."""
+"""Staged copies of a single worker: panels in the order in which they are read, and boxes of rows (`boxes.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
 from ...ir.node import Node, axis, const
-from ...ir.node import axis as make_axis
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
@@ -17,63 +16,13 @@ from ...opts.rewrites.kernel_parts import guarded
 from ...program.builder import Builder
 from ...program.program import Mem, Phase, Val
 from ..access.transpose import LEAST, transposed
-from ..emit.dot import flipped, panel, sums_of
+from ..emit.dot import kept, panel, sums_of
 from ..emit.nest_loops import carry, through
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..part_index import as_node, linear_index, over_parts, parts_index
+from ..part_index import linear_index, over_parts, parts_index
 from ..storage import Arena, Assignment
-
-
-def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
-    """Emit the copy: loops over the rows of the box, whole vectors along a row (rows of the tile have room for the last)."""
-    b, width = low.b, low.ctx.width
-    name = s.buffer.name
-    sizes = [extent for _, _, extent, _ in s.box]
-    vectors = -(-sizes[-1] // width)
-    sizes[-1] = vectors * width
-    axes = [make_axis(f"{name}.box{d}", size) for (d, *_), size in zip(s.box, sizes)]
-    index_ = list(s.index)
-    for (d, base, *_), a in zip(s.box, axes):
-        index_[d] = ix.add(base, a)
-    address = linear_index(axes, (stride for *_, stride in s.box))
-    source = linear_index(index_, low.ctx.strides[name])
-    conds = []
-    for d, *_ in s.box:
-        conds += [ix.compare("le", const(0), index_[d]), ix.compare("lt", index_[d], as_node(s.buffer.shape[d]))]
-
-    def rows(rest: list[Node]) -> None:
-        if len(rest) > 1:
-            with b.loop(rest[0].arg.name, b.const(0), b.const(int(rest[0].arg.extent))) as loop, low.scalars.bind(rest[0], loop.var):
-                rows(rest[1:])
-            return
-        with b.loop(rest[0].arg.name, b.const(0), b.const(vectors)) as loop:
-            start = b.op("mul", loop.var, b.const(width))
-            with low.scalars.bind(rest[0], start):
-                mask = _mask(low, [c for c in conds if c.op != "const"], rest[0])
-                value = b.load(low.param(name), low.scalar(source), width, mask, invariant=True)
-                b.store(mem, low.scalar(address), kept(b, s, value))
-
-    rows(axes)
-
-
-def kept(b: Builder, s: StagePlan, v: Val) -> Val:
-    """`v` in the type the tile is kept in: signed bytes with half their range added are their bits with the highest one flipped."""
-    return v if v.dtype is s.dtype else flipped(b, v, s.dtype)
-
-
-def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:
-    """Every condition, lane by lane along the row."""
-    b, mask = low.b, None
-    for c in conds:
-        difference = ix.add(c.src[1], c.src[0], -1)
-        v = low.scalar(difference)
-        step = ix.parts(difference)[0].get(inner, 0)
-        if step and low.ctx.width > 1:
-            v = b.op("add", v, b.multiples(step, low.ctx.width))
-        v = b.splat(b.op(c.op, b.const(0), v), low.ctx.width)
-        mask = b.both(mask, v)
-    return mask
+from .boxes import BoxCopy
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
@@ -261,7 +210,7 @@ def fill_alone(low: Lowering, s: StagePlan) -> None:
     if s.order == "panel":
         _panel(low, s, mem)
     else:
-        box(low, s, mem)
+        BoxCopy(low, s, mem).emit()
 
 
 def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
