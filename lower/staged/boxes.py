@@ -32,7 +32,7 @@ class _Side:
     end: Node
 
 
-class BoxCopy:
+class BoxOfRows:
     """The copy of one box into `mem`."""
 
     def __init__(self, low: Lowering, s: StagePlan, mem: Mem) -> None:

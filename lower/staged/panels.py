@@ -22,7 +22,7 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import linear_index, over_parts, parts_index
 from ..storage import Arena, Assignment
-from .boxes import BoxCopy
+from .boxes import BoxOfRows
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
@@ -210,7 +210,7 @@ def fill_alone(low: Lowering, s: StagePlan) -> None:
     if s.order == "panel":
         _panel(low, s, mem)
     else:
-        BoxCopy(low, s, mem).emit()
+        BoxOfRows(low, s, mem).emit()
 
 
 def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
