@@ -23,7 +23,7 @@ VECTOR = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _BoxSide:
     """A dimension of a box: the place along it, how many elements it has, and the first and the end of those inside the buffer."""
 
     place: Node
@@ -51,14 +51,14 @@ class BoxOfRows:
         """Emit the copy at the current position."""
         self._inside(self.sides)
 
-    def _side(self, d: int, base: Node, size: int) -> _Side:
+    def _side(self, d: int, base: Node, size: int) -> _BoxSide:
         ranges = self.low.scope.ranges
         first = ix.minmax("min", const(size), ix.minmax("max", const(0), ix.mul(base, const(-1))))
         left = ix.add(as_node(self.s.buffer.shape[d]), base, -1)
         end = ix.minmax("max", first, ix.minmax("min", const(size), left))
-        return _Side(make_axis(f"{self.s.buffer.name}.box{d}", size), size, narrowed(first, ranges), narrowed(end, ranges))
+        return _BoxSide(make_axis(f"{self.s.buffer.name}.box{d}", size), size, narrowed(first, ranges), narrowed(end, ranges))
 
-    def _inside(self, sides: Sequence[_Side]) -> None:
+    def _inside(self, sides: Sequence[_BoxSide]) -> None:
         """What lies inside the buffer along the sides that are open."""
         side, *inner = sides
         if not inner:
@@ -68,7 +68,7 @@ class BoxOfRows:
         self._over(side, side.first, side.end, lambda: self._inside(inner))
         self._over(side, side.end, const(side.size), lambda: self._zeros(inner))
 
-    def _row(self, side: _Side) -> None:
+    def _row(self, side: _BoxSide) -> None:
         """The elements of a row that lie inside, and zeros around them."""
         b, inside = self.low.b, ix.add(side.end, side.first, -1)
         long = narrowed(ix.compare("le", const(self.width), inside), self.low.scope.ranges)
@@ -84,7 +84,7 @@ class BoxOfRows:
             with b.when(b.op("not", self.low.scalar(long))):
                 self._masked(side)
 
-    def _apart(self, side: _Side, inside: Node) -> None:
+    def _apart(self, side: _BoxSide, inside: Node) -> None:
         """Zeros, then the vectors inside, of which there is one at least; the last one ends where the row does."""
         width = self.width
         if side.first is not const(0):
@@ -95,11 +95,11 @@ class BoxOfRows:
         if ix.mod(inside, width) is not const(0):
             self._at(side, ix.add(side.end, const(-width)), self._copy)
 
-    def _masked(self, side: _Side) -> None:
+    def _masked(self, side: _BoxSide) -> None:
         """Vectors of which each lane is looked at."""
         self._vectors(side, const(0), const(-(-side.size // self.width)), lambda: self._copy(self._mask(side)))
 
-    def _zeros(self, sides: Sequence[_Side]) -> None:
+    def _zeros(self, sides: Sequence[_BoxSide]) -> None:
         """Rows outside the buffer."""
         side, *inner = sides
         if inner:
@@ -107,7 +107,7 @@ class BoxOfRows:
         else:
             self._vectors(side, const(0), const(-(-side.size // self.width)), self._zero)
 
-    def _over(self, side: _Side, lo: Node, hi: Node, body: Callable[[], None], step: int = 1, first: Node = const(0)) -> None:  # noqa: B008
+    def _over(self, side: _BoxSide, lo: Node, hi: Node, body: Callable[[], None], step: int = 1, first: Node = const(0)) -> None:  # noqa: B008
         """The places from `first` + `lo` · `step` on, one `step` after the other, before that of `hi`."""
         low, b = self.low, self.low.b
         trips = ix.add(hi, lo, -1)
@@ -122,12 +122,12 @@ class BoxOfRows:
             with low.scalars.bind(side.place, place):
                 body()
 
-    def _at(self, side: _Side, place: Node, body: Callable[[], None]) -> None:
+    def _at(self, side: _BoxSide, place: Node, body: Callable[[], None]) -> None:
         """One place."""
         with self.low.within(fixed={**self.low.scope.fixed, side.place: place}):
             body()
 
-    def _vectors(self, side: _Side, lo: Node, hi: Node, body: Callable[[], None], first: Node = const(0)) -> None:  # noqa: B008
+    def _vectors(self, side: _BoxSide, lo: Node, hi: Node, body: Callable[[], None], first: Node = const(0)) -> None:  # noqa: B008
         """The vectors `lo` to `hi` of a row, the first of which begins at `first`."""
         self._over(side, lo, hi, body, self.width, first)
 
@@ -141,7 +141,7 @@ class BoxOfRows:
         nothing = b.splat(b.const(0, self.s.buffer.dtype), self.width)
         b.store(self.mem, self.low.scalar(self.address), kept(b, self.s, nothing))
 
-    def _mask(self, side: _Side) -> Val | None:
+    def _mask(self, side: _BoxSide) -> Val | None:
         """Which lanes of the vector at the place of a row lie inside."""
         b, width, mask = self.low.b, self.width, None
         place = self.low.scalar(side.place)
