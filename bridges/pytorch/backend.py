@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
@@ -20,41 +19,11 @@ from ...devices import get
 from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor.capture.jit_options import JitOptions
+from .decompositions import decompositions
 from .graph import GraphProgram, compile_graph, left_to_pytorch, runner
 from .layout import has_symbols
 
 log = logger("torch")
-WHOLE = [
-    "hardtanh",
-    "elu",
-    "gelu",
-    "silu",
-    "mish",
-    "softplus",
-    "hardswish",
-    "hardsigmoid",
-    "leaky_relu",
-    "addcmul",
-    "addcdiv",
-    "lerp.Scalar",
-    "lerp.Tensor",
-    "native_layer_norm",
-    "native_group_norm",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
-]
-"""Operators that are kept whole, since they are one expression here. (PyTorch's decomposition of attention gives its gradient, which
-stays whole, something else than the logarithms of the denominators that it reads.)"""
-APART = [
-    "native_dropout",
-    "grid_sampler_2d",
-    "upsample_bicubic2d",
-    "upsample_bilinear2d",
-    "upsample_trilinear3d",
-    "_adaptive_avg_pool2d",
-    "adaptive_max_pool2d",
-]
-"""Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
 OPTIONS = ("threads", "tune", "cache", "budget", "check")
 
 
@@ -100,17 +69,6 @@ def threads() -> int:
     """As many as PyTorch uses, if the device has them."""
     wanted: int = torch.get_num_threads()
     return max(1, min(wanted, get("cpu").threads))
-
-
-def decompositions() -> dict[Any, Any]:
-    """PyTorch's decompositions into Core ATen, without those of operators that are one expression here."""
-    from .operators.table import overload
-
-    found = dict(core_aten_decompositions())
-    found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
-    for name in WHOLE:
-        found.pop(overload(name), None)
-    return found
 
 
 def compiled_graph(module: fx.GraphModule, name: str, kind: str, options: JitOptions) -> Callable[..., Any]:

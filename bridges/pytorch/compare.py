@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from ...ir.errors import UsageError
 from ...tensor.capture.jit_options import JitOptions
-from .backend import decompositions, threads
+from .backend import threads
+from .decompositions import decompositions
 from .graph import compile_graph, runner
 
 SLACK = 64.0

@@ -106,6 +106,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arithmetic": lambda x, y, i: (x + 2 * y, x - y, x / (y.abs() + 1), x // (y.abs() + 1), x % 0.7, 1 - x, x**2, (y.abs() + 0.1) ** x),
     "rounding": lambda x, y, i: (x.floor(), x.ceil(), x.round(), x.trunc(), torch.div(x, 0.3, rounding_mode="trunc")),
     "whole numbers": lambda x, y, i: (i // 3, i % 3, i - 5, i & 3, i | 8, i ^ 5, i << 1, torch.div(i - 4, 3, rounding_mode="trunc"), i.sum()),
+    "remainders": lambda x, y, i: (torch.fmod(x, 0.3), torch.fmod(x, y), torch.fmod(i - 3, 2), torch.fmod(i - 3, -2), torch.cdist(x, y),
+                                   torch.cdist(x, y, p=1.0), torch.cdist(x, y, p=3.0), torch.cdist(x, y, p=float("inf"))),
     "comparisons": lambda x, y, i: (x < y, x >= 0.5, i == 2, (x > 0) & (y > 0), ~(x > 0), torch.where(x > y, x, 0.0), i > 1.5),
     "functions": lambda x, y, i: (x.exp(), x.abs().log1p(), x.sin(), x.tanh(), x.erf(), x.sigmoid(), torch.atan2(x, y), x.sign(), x.rsqrt()),
     "activations": lambda x, y, i: (F.gelu(x), F.gelu(x, approximate="tanh"), F.leaky_relu(x), F.elu(x, 1.5), F.hardswish(x), F.mish(x),
@@ -330,6 +332,38 @@ def test_nan_branches_copies_and_threads() -> None:
         for t in threads:
             t.join()
     assert len(results) == 4 and all(torch.equal(r, results[0]) for r in results)
+
+
+@pytest.mark.parametrize("f", [torch.fmod, torch.floor_divide, torch.pow, torch.logaddexp, torch.atan2, torch.hypot])
+def test_functions_of_infinities_and_zeros(f: Callable[..., Any]) -> None:
+    values = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -7.25, torch.inf, -torch.inf, torch.nan])
+    a, b = (x.flatten() for x in torch.meshgrid(values, values, indexing="ij"))
+    torch.testing.assert_close(compiled(f)(a, b), f(a, b), equal_nan=True)
+    roots = compiled(lambda x: (x**0.5, x**-0.5))(values)
+    torch.testing.assert_close(roots, (values**0.5, values**-0.5), equal_nan=True)
+
+
+@pytest.mark.parametrize("f", [torch.fmod, torch.remainder, torch.floor_divide], ids=["fmod", "remainder", "floor_divide"])
+def test_whole_numbers_divided_by_data_may_be_an_error(f: Callable[..., Any]) -> None:
+    x = torch.arange(-4, 5)
+    fast = compiled(f)
+    close(fast(x, x.clamp(min=1) * 2), f(x, x.clamp(min=1) * 2))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fast(x, x)
+
+
+@pytest.mark.parametrize("act", ["relu", "gelu"])
+@pytest.mark.parametrize("first", [False, True], ids=["post-norm", "pre-norm"])
+def test_encoder_layers_that_pytorch_keeps_whole_at_inference(act: str, first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, activation=act, norm_first=first).eval()
+    x, hidden = torch.randn(2, 7, 32), torch.triu(torch.ones(7, 7, dtype=torch.bool), 1)
+    padding = torch.zeros(2, 7, dtype=torch.bool)
+    padding[1, 4:] = True
+    fast = compiled(layer)
+    with torch.no_grad():
+        for given in ({}, {"src_mask": hidden}, {"src_key_padding_mask": padding}, {"src_mask": hidden, "src_key_padding_mask": padding}):
+            close(fast(x, **given), layer(x, **given))
+    assert not bridge.fallbacks()
 
 
 def _cut(x: Any, n: Any) -> Any:

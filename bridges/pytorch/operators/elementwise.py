@@ -49,8 +49,6 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "true_divide": lambda a, b: a / b,
-    "floor_divide": lambda a, b: a // b,
-    "remainder": lambda a, b: a % b,
     "atan2": xp.atan2,
     "copysign": xp.copysign,
     "hypot": xp.hypot,
@@ -150,14 +148,49 @@ def rsub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
     return sub(out, b, a, alpha)
 
 
+def _divided(out: Any, a: Any, b: Any) -> list[Any]:
+    """Operands of a division whose result has the operands' type. Whole numbers divided by 0 are an error, which PyTorch raises."""
+    if not wanted(out).startswith(("float", "bfloat")) and (isinstance(b, Tensor) or b == 0):
+        refuse("whole numbers divided by data, which may be 0")
+    return operands(out, a, b)
+
+
+@operator("floor_divide", "floor_divide.Scalar")
+def floor_divide(out: Any, /, a: Any, b: Any) -> Any:
+    """a / b, rounded down: −1 for an infinite b of the other sign, NaN for an infinite a, a / b for b = 0."""
+    a, b = _divided(out, a, b)
+    if not a.dtype.is_float:
+        return a // b
+    b = as_tensor(b, out)
+    down = xp.where(b.isinf() & (a * b < 0), -1.0, a // b)
+    return xp.where(b == 0, a / b, xp.where(a.isinf(), float("nan"), down))
+
+
+@operator("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(out: Any, /, a: Any, b: Any) -> Any:
+    """What is left of a, with the sign of b."""
+    a, b = _divided(out, a, b)
+    return a % b
+
+
+@operator("fmod.Tensor", "fmod.Scalar")
+def fmod(out: Any, /, a: Tensor, b: Any) -> Any:
+    """What is left of a, with the sign of a."""
+    a, b = _divided(out, a, b)
+    if a.dtype.is_float:
+        return xp.copysign(a.abs() % abs(b), a)
+    left = a % b
+    return xp.where((left != 0) & ((left < 0) != (a < 0)), left - b, left)
+
+
 @operator("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(out: Any, /, a: Any, b: Any, rounding_mode: str | None = None) -> Any:
     """a / b, rounded down or towards zero."""
     if rounding_mode is None:
         return python_operator.truediv(*operands(out, a, b))
-    a, b = operands(out, a, b)
     if rounding_mode == "floor":
-        return a // b
+        return floor_divide(out, a, b)
+    a, b = _divided(out, a, b)
     if a.dtype.is_float:
         return (a / b).trunc()
     down = a // b
@@ -170,6 +203,8 @@ def pow(out: Any, /, a: Any, b: Any) -> Any:
     if isinstance(b, Tensor) and not wanted(out).startswith(("float", "bfloat")):
         refuse("a whole number to the power of data, which may be negative")
     a, b = operands(out, a, b)
+    if isinstance(b, float) and abs(b) == 0.5:  # roots, as PyTorch: NaN for −∞
+        return a.sqrt() if b > 0 else a.rsqrt()
     return a**b
 
 

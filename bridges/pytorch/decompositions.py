@@ -1,0 +1,101 @@
+"""How PyTorch takes operators apart before they reach our table: into Core ATen, except what is one expression here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch.nn import functional as F
+
+from .operators.table import overload
+
+WHOLE = [
+    "hardtanh",
+    "elu",
+    "gelu",
+    "silu",
+    "mish",
+    "softplus",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "addcmul",
+    "addcdiv",
+    "lerp.Scalar",
+    "lerp.Tensor",
+    "native_layer_norm",
+    "native_group_norm",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+]
+"""Operators that are kept whole, since they are one expression here. (PyTorch's decomposition of attention gives its gradient, which
+stays whole, something else than the logarithms of the denominators that it reads.)"""
+APART = [
+    "native_dropout",
+    "grid_sampler_2d",
+    "upsample_bicubic2d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "_adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "diagonal_scatter",
+]
+"""Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's decompositions into Core ATen, without those of operators that are one expression here, and some of our own."""
+    found = dict(core_aten_decompositions())
+    found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
+    for name in WHOLE:
+        found.pop(overload(name), None)
+    return found | {overload("_transformer_encoder_layer_fwd"): encoder_layer, overload("_cdist_forward"): distances}
+
+
+def encoder_layer(
+    x: torch.Tensor, width: int, heads: int, qkv_weight: Any, qkv_bias: Any, out_weight: Any, out_bias: Any, use_gelu: bool, norm_first: bool,
+    eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any, norm_bias_2: Any, up_weight: Any, up_bias: Any, down_weight: Any,
+    down_bias: Any, mask: Any = None, mask_type: int | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """PyTorch's encoder layer at inference, which it keeps as one operator. x: (batch, places, width). `mask`: what attention leaves out,
+    by two places (type 0), by batch and place (type 1), or by batch, head and two places (type 2)."""
+    batch, places, _ = x.shape
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = F.linear(x, qkv_weight, qkv_bias).view(batch, places, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * (width // heads) ** -0.5
+        if mask is not None:
+            hidden = mask.to(torch.bool)
+            scores = scores.masked_fill(hidden[:, None, None, :] if mask_type == 1 else hidden, -math.inf)
+        return F.linear((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, places, width), out_weight, out_bias)
+
+    def feed(x: torch.Tensor) -> torch.Tensor:
+        wide = F.linear(x, up_weight, up_bias)
+        return F.linear(F.gelu(wide) if use_gelu else F.relu(wide), down_weight, down_bias)
+
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (width,), norm_weight_1, norm_bias_1, eps)
+
+    def second(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (width,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = x + attend(first(x))
+        return x + feed(second(x))
+    x = first(x + attend(x))
+    return second(x + feed(x))
+
+
+def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | None = None) -> torch.Tensor:
+    """Distances of all rows of a to all rows of b in the norm of order p."""
+    apart = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
+    if p == 2:
+        return apart.square().sum(-1).sqrt()
+    if p == 0:
+        return (apart != 0).to(apart.dtype).sum(-1)
+    if p == 1 or not apart.shape[-1]:
+        return apart.sum(-1)
+    return apart.amax(-1) if math.isinf(p) else (apart**p).sum(-1) ** (1 / p)
