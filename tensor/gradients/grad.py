@@ -88,13 +88,15 @@ def vjp(f: Function, *args: Any) -> tuple[Any, Function]:
         result = f(*opened)
     leaves, structure = flatten(opened)
     outs, shape = flatten(result)
+    # (whoever reads a tensor's values gives it a node that is memory)
+    roots, sources = [o.node for o in outs], [t.node for t in leaves]
 
     def pull(cotangents: Any) -> Any:
         given, other = flatten(cotangents)
         if other != shape:
             raise UsageError(f"what is pulled back has the structure {other}, but the result has {shape}")
-        nodes = [_like(g, o.node, "a cotangent") for g, o in zip(given, outs, strict=True)]
-        found = gradients([o.node for o in outs], nodes, [t.node for t in leaves])
+        nodes = [_like(g, r, "a cotangent") for g, r in zip(given, roots, strict=True)]
+        found = gradients(roots, nodes, sources)
         return tuple(unflatten(structure, [Tensor.of(n, t.device) for n, t in zip(found, leaves, strict=True)]))
 
     return result, pull

@@ -218,3 +218,11 @@ def test_weights_gradients_run_early_and_checkpoints_hold_less() -> None:
         return held(call_list([v.node, *(g.node for g in gs)]))
 
     assert most(three) <= 14 and most(checkpoint(three)) <= 8
+
+
+def test_a_result_may_be_read_before_it_is_pulled_back() -> None:
+    x, w = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3)), Tensor(np.ones((3, 2), np.float32))
+    y, pull = vjp(lambda x, w: x @ w, x, w)
+    assert y.numpy().tolist() == [[3.0, 3.0], [12.0, 12.0]]
+    dx, dw = pull(Tensor(np.ones((2, 2), np.float32)))
+    assert dx.numpy().tolist() == [[2.0] * 3] * 2 and dw.numpy().tolist() == [[3.0] * 2, [5.0] * 2, [7.0] * 2]
