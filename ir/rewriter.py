@@ -51,7 +51,7 @@ def fold_constants(n: Node) -> Node:
 
 class Rewriter:
     """Rebuilds every expression of a kernel bottom-up. Subclasses override `node` (sees a node whose operands are still old, may
-    return None to take the default), `axes`, `stored` and `buffer`."""
+    return None to take the default), `axes`, `stored`, `mask` and `buffer`."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -78,6 +78,10 @@ class Rewriter:
     def stored(self, n: Node) -> Node:
         """What is stored."""
         return self.go(n)
+
+    def mask(self, store: Store) -> Node | None:
+        """Where something is stored; None for everywhere."""
+        return None if store.mask is None else self.go(store.mask)
 
     # machinery ----------------------------------------------------------------------------------------------------
     def go(self, n: Node) -> Node:
@@ -139,7 +143,7 @@ class Rewriter:
                 self.stored(s.expr),
                 self.axes(s.axes),
                 s.combine,
-                None if s.mask is None else self.go(s.mask),
+                self.mask(s),
             )
             for s in self.kernel.stores
         )

@@ -45,6 +45,7 @@ class Builder:
         self._next = 0
         self._scopes: list[_Scope] = []
         self._truths: dict[Val, Number | tuple[Number, ...]] = {}
+        self._zeros: set[Val] = set()
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -108,7 +109,13 @@ class Builder:
         out = self._pure("const", dtype, lanes, (), value, key)
         if dtype is bool_:
             self._truths[out] = value
+        elif key in ("0", "0.0"):
+            self._zeros.add(out)
         return out
+
+    def zero(self, a: Val) -> bool:
+        """Whether a number is known to be 0 in every lane, and not -0."""
+        return a in self._zeros
 
     def truth(self, a: Val) -> bool | None:
         """What a bool is in every lane, where that is known."""
@@ -132,7 +139,10 @@ class Builder:
                 return known
         if dtype is None:
             dtype = bool_ if op in COMPARISONS else args[-1].dtype
-        return self._pure(op, dtype, lanes, args, attr, attr)
+        out = self._pure(op, dtype, lanes, args, attr, attr)
+        if op == "cast" and args[0] in self._zeros and dtype is not bool_:
+            self._zeros.add(out)
+        return out
 
     def both(self, a: Val | None, b: Val | None) -> Val | None:
         """Whether two conditions hold; None is one that always does."""
@@ -165,7 +175,12 @@ class Builder:
         if a.lanes == lanes:
             return a
         known = self.truth(a)
-        return self._pure("splat", a.dtype, lanes, (a,), None, None) if known is None else self.const(known, bool_, lanes)
+        if known is not None:
+            return self.const(known, bool_, lanes)
+        out = self._pure("splat", a.dtype, lanes, (a,), None, None)
+        if a in self._zeros:
+            self._zeros.add(out)
+        return out
 
     def extract(self, a: Val, lane: int) -> Val:
         """One lane as a scalar."""

@@ -40,6 +40,7 @@ from .start_rules import (
     GPU_RULES,
     GPU_TEMPLATES,
     GROUPS,
+    RESIDUES,
     REUSED_READS,
     ROWS,
     ROWS_AGAINST_ROWS,
@@ -105,6 +106,7 @@ def starts(
 def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     """The guesses for a processor, kind by kind, of each kind best first by the model."""
     trials, kernel = f.trials, f.kernel
+    yield from (o for o in map(trials.legal, RESIDUES.guesses(f)) if o is not None)
     groups = list(GROUPS.guesses(f)) if reduced_rows(kernel) is None else []
     if not f.has("scan"):  # (along a scan its steps wait for each other: other lanes may be better)
         yield from _better_tiles(f, groups)
@@ -225,6 +227,8 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
 def _ask_rules(choice: _Choice) -> None:
     """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
     f = choice.f
+    if choice.take_first(RESIDUES.guesses(f)):
+        return
     near = next(GROUPS.guesses(f), None)
     if near is not None:
         choice.found[near] = 0.0

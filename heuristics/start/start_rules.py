@@ -16,6 +16,7 @@ from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRo
 from .neighbour_groups import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
 from .ragged_rows import RaggedRows
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
+from .residue_classes import ResidueClasses
 from .row_gathers import SumsAlongGatheredRows, SumsOfGatheredRows
 from .row_schedules import Columns, EachAxis, FewColumns, Rows
 from .scans import Scans
@@ -28,7 +29,7 @@ from .weighted_folds import WeightedFolds
 
 GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()
-EACH_AXIS, TRANSPOSED = EachAxis(), Transposed()
+EACH_AXIS, TRANSPOSED, RESIDUES = EachAxis(), Transposed(), ResidueClasses()
 
 SPECIAL: tuple[StartRule, ...] = (
     OwnedRows(),
@@ -57,7 +58,7 @@ SPECIAL: tuple[StartRule, ...] = (
 )
 """Rules for rows, columns, windows, scans and tables of a processor: those of one kind, which the model ranks together."""
 
-CPU_RULES: tuple[StartRule, ...] = (GROUPS, FOLDS, CONTRACTIONS, UNROLLED_STEPS, ROWS, *SPECIAL, EACH_AXIS, TRANSPOSED)
+CPU_RULES: tuple[StartRule, ...] = (GROUPS, FOLDS, RESIDUES, CONTRACTIONS, UNROLLED_STEPS, ROWS, *SPECIAL, EACH_AXIS, TRANSPOSED)
 """All rules of a processor."""
 
 GPU_RULES: tuple[StartRule, ...] = (

@@ -15,6 +15,7 @@ from .idiom_rules import count_bits, extremes_by_rows
 from .masked_weights import mask_weights
 from .named_values import name_repeated, name_windowed
 from .narrow_integers import narrow, narrow_sums
+from .residue_classes import split_by_residue
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,14 @@ RULES = (
         "P = exp(where(seen, s, -inf) - M)",
         "P = where(seen, exp(where(seen, s, -inf) - M), 0)",
         "a weight that is masked is a choice, and no exponential",
+    ),
+    NormalRule(
+        "split by residue",
+        split_by_residue,
+        "y[i] = sum(x[(i - k) // 2] * w[k] if (i - k) % 2 == 0 else 0), k < 4",
+        "y[2*i + r] = sum(x[i - j] * w[r + 2*j]), j < 2",
+        "each application leaves a test of a remainder less in a sum",
+        again=True,
     ),
     NormalRule(
         "split by parity",

@@ -192,8 +192,12 @@ class Accumulators:
     def _combined(self, acc: Val, expr: Node, asg: Assignment, masks: Sequence[Val]) -> Val:
         """An accumulator and an element, which is the identity where one of the masks does not hold."""
         ev, b = self.ev, self.low.b
-        if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not masks:
-            return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
+        if self.combine == "add" and expr.op == "mul" and not masks:
+            x, y = (ev.value(s, asg) for s in expr.src)
+            if b.zero(x) and b.zero(y):  # both are masked here: a sum that began at 0 is never -0, so it stays what it is
+                return acc
+            if expr.dtype.is_float:
+                return b.op("fma", x, y, acc)
         split = factors(b, expr, lambda n: ev.value(n, asg)) if self.combine == "add" and expr.dtype.is_float and not masks else None
         if split is not None:
             return b.op("fma", *split, acc)

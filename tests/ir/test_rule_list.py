@@ -89,6 +89,16 @@ def sum_of_pixels():
     return kb.build()
 
 
+def spaced_taps():
+    kb = KernelBuilder("spaced")
+    i, k = kb.axis("n", 16), kb.axis("k", 4)
+    x, w = kb.input("x", (8,), float32), kb.input("w", (4,), float32)
+    there = ((i - k) % 2).eq(0) & (i >= k)
+    total = kb.sum("total", (i,), k, x.masked(there, (i - k) // 2) * w[k])
+    kb.store("y", float32, (16,), (i,), total[i])
+    return kb.build()
+
+
 def repeated_exponential():
     kb = KernelBuilder("repeated")
     i, s, o = kb.axis("m", 8), kb.axis("n@sum", 64), kb.axis("n@out", 64)
@@ -107,6 +117,7 @@ EXAMPLES = {
         lambda i, j, x: maximum(maximum(maximum(x[i, j], x[i + 1, j]), x[i, j + 1]), x[i + 1, j + 1]), ("x", float32), shape=(8, 8)
     ),
     "mask weights": one_mask,
+    "split by residue": spaced_taps,
     "split by parity": lambda: pointwise(lambda i, a, b: where((i % 2).eq(0), a[i // 2], b[i // 2]), ("a", float32), ("b", float32)),
     "count bits": lambda: pointwise(lambda i, x: counted_bits(x[i]), ("x", uint32), dtype=uint32),
     "narrow sums": sum_of_pixels,

@@ -1,0 +1,84 @@
+"""Sums with inserted zeros keep their values when they go over residue classes, and lose the tests of remainders."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import gcd
+
+import numpy as np
+import pytest
+from checks import check_compiled
+from tilewright.heuristics import starts
+from tilewright.ir import Kernel, KernelBuilder, float32, where
+from tilewright.ir.evaluation import evaluate
+from tilewright.ir.node import walk
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.normal_form.residue_classes import split_by_residue
+from tilewright.targets import host
+
+OUT, IN, INNER = 11, 6, 3
+
+
+def spaced(step: int, factor: int, taps: int, offset: int, sign: int = 1, out: int = OUT, epilogue: bool = True) -> Kernel:
+    """y[o] = max(Σ x[c, q] · w[c, k] + b[o], 0) with step · q = o + factor · k + offset where that is whole and inside."""
+    kb = KernelBuilder("spaced")
+    o, c, k = kb.axis("o", out), kb.axis("c", INNER), kb.axis("k", taps)
+    x, w, b = kb.input("x", (INNER, IN), float32), kb.input("w", (INNER, taps), float32), kb.input("b", (out,), float32)
+    place = (o + k * factor + offset) * sign
+    q = (place // step) * sign
+    there = (place % step).eq(0) & (q >= 0) & (q < IN)
+    total = kb.sum("total", (o,), (c, k), x.masked(there, c, q) * w[c, k])
+    kb.store("y", float32, (out,), (o,), where(total[o] + b[o] > 0, total[o] + b[o], 0.0) if epilogue else total[o])
+    return kb.build()
+
+
+def arrays(kernel: Kernel) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {b.name: rng.standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in kernel.inputs}
+
+
+CASES = list(product((2, 3, 4, 5), (OUT, 12, 4, 1), (-1, 1, -2, 3, 2, -4, -6), (1, 2, 3, 5), (0, 1, -3, 4), (1, -1)))
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("step", (2, 3, 4, 5))
+def test_values_stay(step: int) -> None:
+    for _, out, factor, taps, offset, sign in [c for c in CASES if c[0] == step][::11]:
+        kernel = spaced(step, factor, taps, offset, sign, out)
+        normal = normalise(kernel)
+        given = arrays(kernel)
+        moved = {b.name: given[b.name].reshape([int(n) for n in b.shape]) for b in normal.inputs}
+        (a,), (b,) = evaluate(kernel, given).values(), evaluate(normal, moved).values()
+        np.testing.assert_allclose(a, b.reshape(a.shape), rtol=1e-12, err_msg=str((step, factor, taps, offset, sign, out)))
+
+
+@pytest.mark.parametrize(
+    ("step", "factor", "taps", "offset"), [(2, -1, 4, 1), (2, 1, 3, 0), (3, -2, 5, 2), (4, 2, 3, 1), (2, 2, 3, 1), (3, -1, 2, 0)]
+)
+def test_no_remainder_is_tested_in_the_sum(step: int, factor: int, taps: int, offset: int) -> None:
+    kernel = spaced(step, factor, taps, offset)
+    normal = normalise(kernel)
+    assert any(n.op == "eq" for n in walk(kernel.values["total"].body)) and not any(n.op == "eq" for n in walk(normal.values["total"].body))
+    assert split_by_residue(normal) is normal
+    points = [np.prod([a.arg.extent for a in (*v.axes, *v.reduce_axes)]) for v in (kernel.values["total"], normal.values["total"])]
+    own = step // gcd(step, factor)
+    assert points[1] == INNER * -(-OUT // step) * own * -(-taps // own) < points[0]
+
+
+@pytest.mark.parametrize("form", [(2, -1, 3, 1), (3, -1, 5, 2), (2, 2, 3, 1), (4, 2, 3, 1), (2, -3, 2, 0)])
+def test_start_schedules_compute_it(form: tuple[int, int, int, int]) -> None:
+    kernel = normalise(spaced(*form, out=45))
+    for opts in starts(kernel, host())[:3]:
+        check_compiled(kernel, opts)
+
+
+def test_what_is_read_elsewhere_stays() -> None:
+    """A sum that another value reads at a shifted place keeps its axis, and so does a maximum."""
+    kb = KernelBuilder("shifted")
+    o, p, k = kb.axis("o", 9), kb.axis("p", 8), kb.axis("k", 3)
+    x, w = kb.input("x", (6,), float32), kb.input("w", (3,), float32)
+    q = (o + k) // 2
+    total = kb.sum("total", (o,), k, x.masked(((o + k) % 2).eq(0) & (q < 6), q) * w[k])
+    kb.store("y", float32, (8,), (p,), total[p + 1] - total[p])
+    kernel = kb.build()
+    assert split_by_residue(kernel) is kernel
