@@ -26,7 +26,7 @@ PAUSE = 0.06
 
 
 @dataclass(frozen=True)
-class Form:
+class Convolution:
     """x (batch, channels, *space) and weights of `outs` channels; numbers as PyTorch names them."""
 
     name: str
@@ -49,7 +49,7 @@ class Form:
 
 def form(
     name: str, sizes: tuple[int, int, int], space: tuple[int, ...], kernel: Any, stride: Any = 1, padding: Any = 0, **more: Any
-) -> Form:
+) -> Convolution:
     """A form; a number stands for all dimensions."""
     n = len(space)
 
@@ -58,7 +58,7 @@ def form(
 
     extra = spread(more.get("extra", 0)) if name.startswith("transposed") else None
     numbers = (spread(v) for v in (kernel, stride, padding, more.get("dilation", 1)))
-    return Form(name, *sizes, space, *numbers, extra, more.get("groups", 1))
+    return Convolution(name, *sizes, space, *numbers, extra, more.get("groups", 1))
 
 
 FORMS = (
@@ -92,7 +92,7 @@ FORMS = (
 Call = Callable[[], Any]
 
 
-def calls(f: Form, what: str, threads: int, cache: str) -> tuple[Call, Call, dict[str, Any]]:
+def calls(f: Convolution, what: str, threads: int, cache: str) -> tuple[Call, Call, dict[str, Any]]:
     """(ours, PyTorch's, what is told of ours)."""
     import numpy as np
     import tilewright as tw

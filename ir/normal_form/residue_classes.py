@@ -47,7 +47,7 @@ class Spaced:
 def split_by_residue(kernel: Kernel) -> Kernel:
     """The kernel with the first such axis split; itself where there is none."""
     for found in _spaced(kernel):
-        return _Classes(kernel, found).run()
+        return _ByClasses(kernel, found).run()
     return kernel
 
 
@@ -129,7 +129,7 @@ def _is_residue(a: Node, index: Node) -> bool:
 
 
 # rewriting ------------------------------------------------------------------------------------------------------------
-class _Classes(Rewriter):
+class _ByClasses(Rewriter):
     """The output's axis in blocks and residues, and the taps of each residue. Where taps and step have a common factor, only one residue in
     so many has taps: the sum has no axis for the others (`idle`), which are 0 where it is read."""
 
@@ -167,7 +167,7 @@ class _Classes(Rewriter):
         if v.name != self.s.value.name:
             return super().value(v)
         assert isinstance(v.expr, Reduce)
-        body = _Body(self).go(v.expr.expr)
+        body = _SummedOver(self).go(v.expr.expr)
         over = tuple(b for a in v.expr.axes for b in (self.taps if a is self.s.tap else (a,)))
         axes = tuple(a for a in self.axes(v.axes) if a is not self.idle)
         return Value(v.name, axes, Reduce(v.expr.combine, over, body, v.expr.dtype) if over else body, v.dtype)
@@ -196,10 +196,10 @@ class _Classes(Rewriter):
         return self.inside if made is None else made & self.inside
 
 
-class _Body(Rewriter):
+class _SummedOver(Rewriter):
     """What is summed, where `step` divides the place: place = step · quotient."""
 
-    def __init__(self, classes: _Classes) -> None:
+    def __init__(self, classes: _ByClasses) -> None:
         super().__init__(classes.kernel)
         self.classes, self.s = classes, classes.s
         self.terms, self.offset = ix.parts(self.s.place)
