@@ -42,7 +42,7 @@ def _repeats(n: TensorNode) -> int:
     """How often a broadcast node repeats each element."""
     if n.data is not None or n.op != "view" or n.arg.mask is not None or n.arg.plain is None:
         return 1
-    return prod(size for d, size in enumerate(n.shape) if d not in n.arg.plain)
+    return max(prod(size for d, size in enumerate(n.shape) if d not in n.arg.plain), 1)
 
 
 def work_of(outs: Sequence[TensorNode], most: int) -> int:
