@@ -16,9 +16,10 @@ from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.elementwise import binary
-from .running.assignment import assign, fitting, lock_of
+from .running.assignment import fitting, lock_of
 from .running.realise import copied, realise
 from .trees import flatten
+from .views import Links, spread, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,7 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "device", "grad", "node", "requires_grad")
+    __slots__ = ("__weakref__", "device", "grad", "links", "node", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
@@ -52,6 +53,7 @@ class TensorHandle:
             self.node = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
         self.device = device
         self.grad: Any = None
+        self.links: Links | None = None
         self.requires_grad = False
         if requires_grad:
             self.requires_grad_()
@@ -63,7 +65,7 @@ class TensorHandle:
     def of(cls, node: TensorNode, device: str = "cpu") -> Self:
         """A handle on a node."""
         new = cls.__new__(cls)
-        new.node, new.device, new.grad, new.requires_grad = node, device, None, False
+        new.node, new.device, new.grad, new.links, new.requires_grad = node, device, None, None, False
         return new
 
     # what it is ---------------------------------------------------------------------------------------------------
@@ -134,9 +136,9 @@ class TensorHandle:
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values: `value` broadcast to its shape and cast to its type. In a captured function that
-        happens at every call, in the tensor's own memory where all reads of it allow that. What was made from the tensor
-        before keeps the old values. Returns the tensor. Raises UsageError where shapes do not fit."""
-        assign(self, fitting(node_of(value), self))
+        happens at every call, in the tensor's own memory where all reads of it allow that. What was computed of the tensor
+        before keeps the old values; its parts (slices) and what it is a part of do not. Returns the tensor. Raises UsageError where shapes do not fit."""
+        write(self, fitting(node_of(value), self))
         return self
 
     def become(self, node: TensorNode) -> None:
@@ -145,6 +147,8 @@ class TensorHandle:
         if self.requires_grad:
             node.tracked = True
             TRACKED[node] = weakref.ref(self)
+        if self.links is not None:
+            spread(self)
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""

@@ -19,8 +19,9 @@ from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
-from .running.assignment import assign, lock_of
+from .running.assignment import lock_of
 from .running.current_capture import check_captured, current
+from .views import write
 
 
 def lowered(x: Any, devices: list[str]) -> Any:
@@ -182,7 +183,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
                 raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-            assign(self, out.node)
+            write(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

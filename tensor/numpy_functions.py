@@ -191,7 +191,8 @@ def into(out: Any, value: Any) -> Any:
             raise DTypeError(f"a result of {value.dtype} in an out of {out.dtype}: cast it first")
         if out.shape != value.shape:
             raise UsageError(f"a result of shape {list(value.shape)} in an out of {list(out.shape)}")
-        return out.assign(value)
+        out[...] = value
+        return out
     import numpy as np
 
     np.copyto(out, value.numpy(), casting="same_kind")

@@ -25,9 +25,10 @@ from .ops import neural as A
 from .ops import reduction as R
 from .ops import sorting as S
 from .ops.creation import tril, triu
-from .running.assignment import assign, lock_of
+from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
+from .views import at_once, element, is_part, link, write, written
 
 as_node = node_of
 
@@ -71,8 +72,8 @@ class Tensor(TensorHandle):
     `data`: a NumPy array (used where it lies if it is row-major), a list, or a number; floats of lists become float32.
     `range`: the inclusive range of an integer tensor's elements, checked here; gathers by it need no clamping.
 
-    In-place operators and `x[key] = value` change what this handle stands for; tensors that were read from it before stay
-    as they were."""
+    In-place operators and `x[key] = value` change this tensor, its parts (slices) and what it is a part of, as in NumPy; what was
+    computed of the old values stays as it was."""
 
     __slots__ = ()
     __hash__ = TensorHandle.__hash__
@@ -96,12 +97,22 @@ class Tensor(TensorHandle):
     __eq__, __ne__ = operator(E.equal), operator(E.not_equal)
     __neg__, __pos__, __abs__ = lifted(E.negative), lifted(E.positive), lifted(E.absolute)
     __invert__ = lifted(E.bitwise_invert)
-    __getitem__ = lifted(I.getitem)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        if is_part(key, len(self.shape)):
+            part: Tensor = _getitem(self, key)
+            link(part, self, key)
+            return part
+        found = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
+        return Tensor.of(found, self.device) if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, Tensor) and value.links is not None and value.links.base is self and value.links.key == key:
+            return  # x[key] += y: the part was written to already
         value = Tensor(value) if isinstance(value, list) else value
         with lock_of(self):
-            assign(self, _setitem(self, key, value).node)
+            if not (at_once(self) and written(self, key, value)):
+                write(self, _setitem(self, key, value).node)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
@@ -229,7 +240,8 @@ class Tensor(TensorHandle):
         return self
 
 
-_setitem, _where, _expand_dims, _transposed = lifted(I.setitem), lifted(E.where), lifted(M.expand_dims), lifted(M.transposed)
+_getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
+_expand_dims, _transposed = lifted(M.expand_dims), lifted(M.transposed)
 _two_transposed, _trace = lifted(M.two_transposed), lifted(L.trace)
 
 

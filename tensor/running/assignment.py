@@ -24,9 +24,16 @@ _LOCKS = tuple(threading.RLock() for _ in range(64))
 """Each tensor has one of these. (A lock for each would make every tensor larger.)"""
 
 
+def _number(tensor: Any) -> int:
+    """Which lock is a tensor's: that of what it is a part of."""
+    while tensor.links is not None and tensor.links.base is not None:
+        tensor = tensor.links.base
+    return id(tensor) // 64 % len(_LOCKS)
+
+
 def lock_of(tensor: Any) -> threading.RLock:
     """What whoever updates a tensor holds."""
-    return _LOCKS[id(tensor) // 64 % len(_LOCKS)]
+    return _LOCKS[_number(tensor)]
 
 
 @contextmanager
@@ -34,7 +41,7 @@ def updating(tensors: Iterable[Any]) -> Iterator[None]:
     """Hold the locks of several tensors, which everybody takes in one order."""
     held = []
     try:
-        for at in sorted({id(t) // 64 % len(_LOCKS) for t in tensors}):
+        for at in sorted(set(map(_number, tensors))):
             _LOCKS[at].acquire()
             held.append(_LOCKS[at])
         yield
