@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial, reduce
 
 from ...ir import index as ix
@@ -18,6 +19,7 @@ from ..arithmetic.reciprocal_root import factors
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
+from .addition_chains import ShortChains
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
 from .nest_loops import carry
@@ -100,6 +102,8 @@ class Accumulators:
         dot = low.sched.dots.get(n.name)
         self.dot = Dot(low, n, ev, dot) if dot is not None else None
         self.masks: list[Node] = []
+        self.chains: ShortChains | None = None
+        """How the loops are cut, where its chains of additions may not be longer than some length."""
         self.final: list[Val] = []
         """What the loops ended with, where several reductions share them."""
         self.numbers: NumbersOnly | None = None
@@ -114,7 +118,13 @@ class Accumulators:
         """Accumulate through the reduce loops."""
         if empty:
             return accs
-        return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps))
+        if self.chains is not None:
+            self.chains = replace(self.chains, starts=self.begun())
+        return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains))
+
+    def begun(self) -> list[Val | None]:
+        """What each accumulator's chain of additions begins with; None where it is none."""
+        return [None if self.chains is None else self.identity() for _ in self.keys]
 
     def more_carried(self, loops: Sequence[Part]) -> list[Val]:
         """What is carried through the reduce loops beside the accumulators."""
@@ -142,8 +152,13 @@ class Accumulators:
 
     def _all_steps(self, carried: list[Val]) -> list[Val]:
         """Every accumulator after the elements of an iteration."""
+        steps = self.ev.assignments(self.unrolled)
+        return self._some_steps(steps, carried) if self.chains is None else self.chains.in_groups(steps, carried, self._some_steps)
+
+    def _some_steps(self, steps: Sequence[Assignment], carried: list[Val]) -> list[Val]:
+        """Every accumulator after some of the elements of an iteration."""
         accs = list(carried)
-        for u in self.ev.assignments(self.unrolled):
+        for u in steps:
             step = partial(self._step_all, u)
             skips = self.dot is None and not self.masks and self.numbers is None
             accs = unless_skipped(self.low, self.n, self.ev, u, accs, step) if skips else step(accs)

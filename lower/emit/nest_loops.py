@@ -31,6 +31,7 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..pieces import Piece, trips
+from .addition_chains import ShortChains
 from .partial_results import across
 
 
@@ -234,12 +235,21 @@ def wide(ev: NestEval, v: Val) -> Val:
     return ev.b.splat(v, ev.width) if ev.lane is not None else v
 
 
-def carry(low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
-    """Run `body` inside loops over `loops`, each carrying `accs`; what the last iteration yields."""
+def carry(
+    low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[[list[Val]], list[Val]], chains: ShortChains | None = None
+) -> list[Val]:
+    """Run `body` inside loops over `loops`, each carrying `accs`; what the last iteration yields. `chains`: how sums among them are cut."""
     if not loops:
         return body(accs)
+
+    def inside(carried: list[Val]) -> list[Val]:
+        return carry(low, loops[1:], carried, body, chains)
+
     for piece in trimmed(low, loops[0], low.pieces(loops[0])):
+        if chains is not None:
+            accs = chains.carry(loops, piece, accs, inside)
+            continue
         with low.open(loops[0], accs, piece) as loop:
-            loop.yields = carry(low, loops[1:], loop.carried, body)
+            loop.yields = inside(loop.carried)
         accs = loop.results
     return accs

@@ -5,7 +5,9 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 
@@ -18,11 +20,14 @@ from ...opts.nests import Nest, identity
 from ...program.program import Number, Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..storage import Assignment, Key, Registers
+from ..pieces import Piece
+from ..storage import Array, Assignment, Key, Registers
+from . import addition_chains
 from .accumulators import Accumulators
+from .addition_chains import ShortChains, Sizes
 from .fast_path import step_with_fast_path
 from .fragment_sums import TensorAccumulators, WarpgroupAccumulators
-from .nest_loops import carry, through
+from .nest_loops import carry, pieces_of_any, through
 from .output_storage import alias, prepare_fills
 from .partial_results import across_threads
 from .stores import store_point
@@ -196,6 +201,10 @@ def run_together(
     starts = [[*s, *a.more_carried(loops)] for a, s in zip(each, starts, strict=True)]
     ends = list(accumulate((len(s) for s in starts), initial=0))
     first = dict(zip(each, ends, strict=False))
+    cut = next((a.chains for a in each if a.chains is not None), None)
+    if cut is not None:
+        begun = [[*a.begun(), *(None for _ in s[len(a.keys) :])] for a, s in zip(each, starts, strict=True)]
+        cut = replace(cut, starts=[v for b in begun for v in b])
     members = sorted(each, key=lambda a: not isinstance(a, IndexAccumulators))
 
     def steps(carried: list[Val]) -> list[Val]:
@@ -217,7 +226,7 @@ def run_together(
     def quick(carried: list[Val]) -> list[Val]:
         return step_with_fast_path(low, stores, lambda: steps(carried)) if stores else steps(carried)
 
-    final = carry(low, loops, [v for s in starts for v in s], quick)
+    final = carry(low, loops, [v for s in starts for v in s], quick, cut)
     for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
         a.final = a.ended(final[lo:hi])
     return [a.final for a in each]
@@ -255,6 +264,7 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
     straddled = [p for p, r in zip(outer, reducing) if r]
     each = [_Reduction(low, m, straddled, windows=not stores) for m in nests if m.store is None]
+    cut = _cut(low, each, inner, straddled)
 
     def body() -> None:
         starts = [r.start() for r in each]
@@ -270,28 +280,75 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
     for r in each:
         r.cleared = r.clears()
 
-    def cleared() -> None:
-        for r in each:
-            if r.cleared:
-                r.clear()
+    def at_places(run: Callable[[_Reduction], None], of: Sequence[_Reduction], at: int) -> None:
+        def here() -> None:
+            for r in of:
+                run(r)
+
+        if of:
+            with low.within(nests=()):  # what is cleared or added up reads nothing: no tile is filled in these loops
+                through(low, [p for p, r in zip(outer[at:], reducing[at:]) if not r], here)
+
+    def straddling(at: int, level: int) -> None:
+        """The loops from one on, added up in the arrays of a level."""
+        if at == len(outer):
+            body()
+            return
+        for piece in low.versions(pieces_of_any(low, outer[at])):
+            in_blocks(at, piece, cut.get(outer[at].name, ()), level)
+
+    def in_blocks(at: int, piece: Piece, sizes: Sizes, level: int) -> None:
+        if sizes and sizes[0] > 1 and piece.at is None:
+            with addition_chains.blocks(low, outer[at], sizes[0], piece) as (_, some):
+                in_blocks(at, some, sizes[1:], level + 1)
+                at_places(partial(_Reduction.flush, level=level), [r for r in each if r.arrays], at + 1)
+            return
+        with low.open(outer[at], piece=piece):
+            straddling(at + 1, level + len(sizes))
+            for below in reversed(range(level, level + len(sizes))):
+                at_places(partial(_Reduction.flush, level=below), [r for r in each if r.arrays], at + 1)
 
     def blocks() -> None:
-        if any(r.cleared for r in each):
-            with low.within(nests=()):  # what is cleared reads nothing: no tile is filled in these loops
-                through(low, [p for p, r in zip(outer[first:], reducing[first:]) if not r], cleared)
-        through(low, outer[first:], body)
+        at_places(_Reduction.clear, [r for r in each if r.cleared], first)
+        straddling(first, 0)
 
     through(low, outer[:first], blocks)
     for r in each:
         r.keep()
 
 
+def _cut(low: Lowering, each: Sequence[_Reduction], inner: Sequence[Part], straddled: Sequence[Part]) -> dict[str, Sizes]:
+    """Cut the reduce loops `inner` of some reductions so that chains of additions are short; and, by name of the loops `straddled`, the blocks
+    after which arrays are added to others."""
+    summed = [r for r in each if r.most is not None]
+    if not summed:
+        return {}
+    most = min(r.most for r in summed if r.most is not None)
+    around = prod(map(addition_chains.trips, straddled))
+    chains = addition_chains.chains(low, inner, max(r.steps for r in summed), most, around)
+    for r in summed:
+        r.chains = chains
+    if not straddled or around * chains.steps <= most.alone:
+        return {}
+    cut = {}
+    if low.sched.group == 1:
+        sizes = addition_chains.chains(low, straddled, 1, most.above()).sizes
+        cut = dict(zip((p.name for p in straddled), sizes))
+    for r in summed:
+        r.anew = True
+        r.take(sum(map(len, cut.values())))
+    return cut
+
+
 class _Reduction:
     """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements;
-    `windows`: what windows have in common may be done once; `cleared`: its array holds what accumulators begin with, before the first block."""
+    `windows`: what windows have in common may be done once; `cleared`: its array holds what accumulators begin with, before the first block;
+    `chains`: how its loops are cut; `anew`: accumulators begin with nothing in each block; `arrays`: those of the chains of blocks, inside its own."""
 
     acc: Accumulators
     cleared = False
+    chains: ShortChains | None = None
+    anew = False
 
     def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part], exact: bool = False, windows: bool = True) -> None:
         assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
@@ -301,21 +358,47 @@ class _Reduction:
         self.close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
         in_registers = self.close is not None or n.name in low.sched.tree.registers
         self.array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
+        self.arrays: list[Array] = []
+        self.most = None if exact else addition_chains.longest(low, n, self.combine)
+        self.steps = addition_chains.copies(low, n, "unroll")
+
+    def take(self, count: int) -> None:
+        """Room for chains of blocks."""
+        assert self.n.value is not None
+        self.arrays = [self.low.array(self.n.value, self.n.axes) for _ in range(count)]
 
     def clears(self) -> bool:
         """Whether its array is cleared before: blocks then need not ask whether they are the first, where there are many."""
         low = self.low
+        if self.arrays:
+            return True
         if self.array is None or low.sched.target.groups or self.n.name in low.sched.tensors:
             return False
         return all(isinstance(p.size, int) for p in self.straddled) and prod(p.trips for p in self.straddled) >= BLOCKS
 
     def clear(self) -> None:
-        """Fill the array with what accumulators begin with, for the registers' part under the loops that are open."""
-        ev = NestEval(self.low, self.n)
-        acc = _accumulators(self.low, self.n, self.windows)(self.low, self.n, ev, self.combine)
+        """Fill its arrays with what accumulators begin with, for the registers' part under the loops that are open."""
+        acc = self._accumulators()
         assert self.array is not None
-        none = self.low.b.const(acc.none(), acc.dtype, ev.width if acc.lane is not None else 1)
-        acc.write(self.array, {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.live})
+        for array in (self.array, *self.arrays):
+            acc.write(array, self._nothing(acc))
+
+    def flush(self, level: int) -> None:
+        """Add the array inside a level to that of the level, and clear it."""
+        acc, b = self._accumulators(), self.low.b
+        assert self.array is not None
+        outer, inner = (self.array, *self.arrays)[level : level + 2]
+        nothing = self._nothing(acc)
+        acc.write(outer, {k: b.op("add", acc.old(outer, k, ()), acc.old(inner, k, ())) for k in nothing})
+        acc.write(inner, nothing)
+
+    def _accumulators(self) -> Accumulators:
+        return _accumulators(self.low, self.n, self.windows)(self.low, self.n, NestEval(self.low, self.n), self.combine)
+
+    def _nothing(self, acc: Accumulators) -> dict[Key, Val]:
+        """What each accumulator begins with."""
+        none = self.low.b.const(acc.none(), acc.dtype, acc.ev.width if acc.lane is not None else 1)
+        return {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.live}
 
     def start(self) -> list[Val]:
         """The accumulators at the beginning of the loop."""
@@ -323,7 +406,8 @@ class _Reduction:
         kind = Accumulators if self.exact else _accumulators(self.low, self.n, self.windows)
         acc = self.acc = kind(self.low, self.n, self.ev, self.combine)
         start = [acc.identity() for _ in acc.keys]
-        self.apart = acc.partial or bool(self.low.sched.shared_by(self.n.reduce_axes))
+        acc.chains = self.chains
+        self.apart = acc.partial or self.anew or bool(self.low.sched.shared_by(self.n.reduce_axes))
         if self.straddled and not self.apart:
             assert self.array is not None
             start = [acc.old(self.array, k, () if self.cleared else self.straddled) for k in acc.live]
@@ -336,7 +420,8 @@ class _Reduction:
 
     def finish(self, final: list[Val]) -> None:
         """What becomes of the accumulators after the loop."""
-        low, n, ev, acc, array = self.low, self.n, self.ev, self.acc, self.array
+        low, n, ev, acc = self.low, self.n, self.ev, self.acc
+        array = self.arrays[-1] if self.arrays else self.array
         results = across_threads(low, n, acc.finish(final), self.combine)
         if self.straddled and self.apart:
             assert array is not None

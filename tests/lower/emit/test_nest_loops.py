@@ -232,9 +232,9 @@ def test_loops_end_where_data_says() -> None:
 def test_a_place_that_its_type_does_not_hold_says_nothing() -> None:
     kb = KernelBuilder("wraps")
     i, k = kb.axis("i", 5), kb.axis("k", 300)
-    x, many = kb.input("x", (5, 300), float32), kb.input("many", (5,), "uint8")
-    total = kb.sum("total", (i,), k, where(cast(k, "uint8") < many[i], x[i, k], 0.0))
-    kb.store("y", float32, (5,), (i,), total[i])
+    x, many = kb.input("x", (5, 300), "int32"), kb.input("many", (5,), "uint8")
+    total = kb.sum("total", (i,), k, where(cast(k, "uint8") < many[i], x[i, k], 0))
+    kb.store("y", "int32", (5,), (i,), total[i])
     kernel = kb.build()
     assert not loops(lower(apply(kernel, parse("(none)"), TARGET)), "k")
     check_twin(kernel, parse("(none)"), TARGET)
@@ -307,9 +307,9 @@ def test_rows_from_one_start_to_the_next(masked: bool, opts: str) -> None:
 def test_sums_of_data_that_may_wrap_say_nothing() -> None:
     kb = KernelBuilder("wraps")
     i, k = kb.axis("i", 5), kb.axis("k", 300)
-    x, a = kb.input("x", (5, 300), float32), kb.input("a", (6,), "int64")
-    total = kb.sum("total", (i,), k, where(a[i] + k < a[i + 1], x[i, k], 0.0))
-    kb.store("y", float32, (5,), (i,), total[i])
+    x, a = kb.input("x", (5, 300), "int32"), kb.input("a", (6,), "int64")
+    total = kb.sum("total", (i,), k, where(a[i] + k < a[i + 1], x[i, k], 0))
+    kb.store("y", "int32", (5,), (i,), total[i])
     assert not loops(lower(apply(kb.build(), parse("(none)"), TARGET)), "k")
     check_twin(kb.build(), parse("(none)"), TARGET)
 
