@@ -10,7 +10,7 @@ import sys
 
 ENV = "TILEWRIGHT_LOG"
 """The variable that `setup` reads."""
-ROOMS = ("search", "measure", "cache", "lower", "plan", "devices", "heuristics", "tensor", "sources", "fleet", "torch")
+ROOMS = ("search", "measure", "cache", "lower", "plan", "devices", "heuristics", "tensor", "sources", "fleet", "torch", "onnx")
 """What has a logger: folders of the package."""
 
 

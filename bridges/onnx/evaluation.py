@@ -1,0 +1,134 @@
+"""Running a graph node by node, on tensors (which a captured function records) and on arrays that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from ...ir.errors import TilewrightError, UsageError
+from ...tensor import Tensor
+from .element_types import NUMPY, Array, as_tensor, code_of
+from .graph import OperatorGraph, OperatorNode
+from .operators.indexing import known
+from .operators.table import KNOWN, OPERATORS
+
+Values = dict[str, Any]
+OWN = ("Shape", "Size")
+"""Operators of sizes only, whatever their operand is."""
+HOST_BYTES = 2**24
+"""Of a result that NumPy computes for sizes and axes: more is a file's fault."""
+
+
+@dataclass
+class NodeCall:
+    """A node that is run, as its operator sees it."""
+
+    node: OperatorNode
+    version: int
+    inputs: Sequence[Any]
+    values: Values
+    types: Mapping[str, int]
+
+    @property
+    def wanted(self) -> int:
+        """How many results the node names."""
+        return len(self.node.outputs)
+
+    @property
+    def kind(self) -> str:
+        """The operator's name."""
+        return self.node.op[1]
+
+    def code(self, index: int) -> int:
+        """The ONNX type of an input."""
+        x = self.inputs[index]
+        if isinstance(x, np.ndarray):
+            return code_of(x)
+        return self.types.get(self.node.inputs[index]) or _plain_code(x)
+
+    def result_code(self, index: int = 0) -> int | None:
+        """The ONNX type of a result, where it is known."""
+        return self.types.get(self.node.outputs[index])
+
+    def graph_inputs(self, graph: str) -> int:
+        """How many inputs an inner graph has."""
+        return len(self.node.graphs[graph].inputs)
+
+    def run(self, graph: str, inputs: Sequence[Any]) -> list[Any]:
+        """The results of an inner graph, which sees the values around it."""
+        inner = self.node.graphs[graph]
+        return evaluate(inner, {**self.values, **dict(zip(inner.inputs, inputs))}, self.version, self.types)
+
+
+def _plain_code(x: Tensor) -> int:
+    return next(code for code, t in NUMPY.items() if t == x.dtype.np)
+
+
+def evaluate(graph: OperatorGraph, values: Values, version: int, types: Mapping[str, int]) -> list[Any]:
+    """The values of a graph's results. Errors name the node."""
+    values.update((name, c) for name, c in graph.constants.items() if name not in values)
+    for node in graph.nodes:
+        inputs = [values[name] if name else None for name in node.inputs]
+        try:
+            found = _results(NodeCall(node, version, inputs, values, types))
+        except TilewrightError as e:
+            if str(e).startswith("in node "):
+                raise
+            raise type(e)(f"in node {node}: {e}") from e
+        except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError) as e:
+            raise UsageError(f"in node {node}: its operands or attributes are not as {node.kind} needs them: {e}") from e
+        values.update((name, v) for name, v in zip(node.outputs, found) if name)
+    return [values[name] for name in graph.outputs]
+
+
+def _results(call: NodeCall) -> Sequence[Any]:
+    node, inputs = call.node, call.inputs
+    if node.on_host and node.op[1] not in OWN and not any(isinstance(x, Tensor) for x in inputs):
+        return by_numpy(node, call.version, inputs)
+    wanted = KNOWN.get(node.op, ())
+    given = [
+        x if x is None or node.graphs or (node.op[1] in OWN) else known(x) if i in wanted else as_tensor(x) for i, x in enumerate(inputs)
+    ]
+    operator: Callable[..., Any] = OPERATORS[node.op]
+    found = operator(call, *given, **node.attributes)
+    return found if isinstance(found, (tuple, list)) else (found,)
+
+
+def by_numpy(node: OperatorNode, version: int, inputs: Sequence[Any]) -> Sequence[Array]:
+    """The results of a node, by the reference implementation of the onnx package."""
+    _check_size(node, inputs)
+    ins = [onnx.helper.make_empty_tensor_value_info(n) for n in dict.fromkeys(node.inputs) if n]
+    outs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.outputs if o]
+    graph = onnx.helper.make_graph([node.proto], "one", ins, outs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.proto.domain, version)])
+    with np.errstate(all="ignore"):
+        try:
+            found = ReferenceEvaluator(model).run(None, {n: a for n, a in zip(node.inputs, inputs) if n})
+        except (RuntimeError, NotImplementedError, AttributeError) as e:
+            raise UsageError(f"NumPy cannot compute it: {e}") from e
+    results = iter(np.asarray(f) for f in found)
+    return [next(results) if o else np.empty(0) for o in node.outputs]
+
+
+def _check_size(node: OperatorNode, inputs: Sequence[Any]) -> None:
+    """What a few numbers make large is refused before it is made."""
+    kind = node.op[1]
+    if kind in ("ConstantOfShape", "Expand", "Tile") and (which := inputs[-1 if kind != "ConstantOfShape" else 0]) is not None:
+        sizes = [float(abs(int(n))) for n in np.asarray(which).reshape(-1)]
+        count = float(np.prod(sizes)) * (inputs[0].size if kind == "Tile" else 1)
+    elif kind == "Range":
+        start, stop, step = (float(np.asarray(x).reshape(-1)[0]) for x in inputs[:3])
+        count = abs((stop - start) / step) if step else np.inf
+    elif kind in ("Pad", "OneHot", "Resize"):
+        count = max(
+            (float(np.max(np.abs(x), initial=0)) for x in inputs[1:] if x is not None and np.asarray(x).dtype.kind in "iuf"), default=0.0
+        )
+    else:
+        return
+    if not count <= HOST_BYTES / 8:
+        raise UsageError(f"{kind} would make {count:.3g} elements that sizes hang on")

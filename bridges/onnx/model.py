@@ -1,0 +1,221 @@
+"""A model that was read: called with arrays or tensors, captured once for each kind of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, ValueInfoProto
+
+from ...ir.errors import UsageError
+from ...log import logger
+from ...tensor import Tensor, jit
+from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
+from .evaluation import Values, by_numpy, evaluate
+from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
+from .model_file import opset, read
+from .operators.table import DataDependentError
+
+log = logger("onnx")
+MOST_BAKED = 1024
+"""Elements of inputs that sizes hang on: a program is captured for each of their values."""
+MOST_PROGRAMS = 64
+"""Functions that are kept for values of such inputs."""
+FOLDED = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Concat", "Slice", "Gather", "Identity", "Flatten", "Split")
+"""Operators that are computed when a model is read, where all operands are known: they move elements."""
+
+
+@dataclass(frozen=True)
+class OnnxValue:
+    """An input or output of a model. `shape`: whole numbers, names of sizes that calls give, None where nothing is said."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+
+class OnnxModel:
+    """A model as a function: `model(x)`, `model(name=x)` or `model.run(["y"], {"x": x})`.
+
+    `inputs`, `outputs`: what it takes and gives. Arrays of NumPy give arrays, tensors give tensors. Every set of shapes is captured and
+    compiled once, as `tilewright.jit` does, with the options given to `load`."""
+
+    def __init__(self, graph: OperatorGraph, model: ModelProto, types: Mapping[str, int], options: Mapping[str, Any]) -> None:
+        self._graph, self._types, self._options, self._version = graph, types, dict(options), opset(model)
+        by_name = {v.name: v for v in (*model.graph.input, *model.graph.output)}
+        self.inputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], True) for n in graph.inputs)
+        self.outputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], False) for n in graph.outputs)
+        self._need = needed_values(graph)
+        _fold(graph, self._need, self._version)
+        self._weights: Values = {}
+        self._functions: OrderedDict[Any, tuple[Callable[..., Any], dict[int, Any]]] = OrderedDict()
+        self._by_node = False
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        takes, gives = (", ".join(f"{v.name}: {v.dtype}{_text(v.shape)}" for v in values) for values in (self.inputs, self.outputs))
+        return f"OnnxModel({takes} -> {gives}; {len(self._graph.nodes)} nodes)"
+
+    def __call__(self, *args: Any, **feeds: Any) -> Any:
+        """The outputs: one by itself, several as a tuple. Inputs by position or name; those with a default may be left out."""
+        if len(args) > len(self.inputs):
+            raise UsageError(f"the model takes {len(self.inputs)} inputs, and {len(args)} are given")
+        given = {v.name: a for v, a in zip(self.inputs, args)}
+        twice = given.keys() & feeds
+        if twice:
+            raise UsageError(f"input {sorted(twice)[0]!r} is given twice")
+        found = self.run(None, {**given, **feeds})
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs of these names (None: all), for inputs by name. Raises UsageError where an input is missing, unknown, or not of the
+        type and shape that the model says."""
+        values = {v.name: self._checked(v, feeds) for v in self.inputs}
+        known = {v.name for v in self.inputs}
+        for name in feeds:
+            if name not in known:
+                raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(sorted(known)) or 'none'}")
+        _consistent(self.inputs, values)
+        order = [v.name for v in self.outputs]
+        for name in names or ():
+            if name not in order:
+                raise UsageError(f"the model has no output {name!r}; its outputs are {', '.join(order)}")
+        tensors = any(isinstance(x, Tensor) for x in values.values())
+        with self._lock:
+            found = self._outputs(values)
+        results = {v.name: x if tensors and isinstance(x, Tensor) else self._array(v.name, x) for v, x in zip(self.outputs, found)}
+        return [results[name] for name in names or order]
+
+    def _array(self, name: str, x: Any) -> Array:
+        code = self._types.get(name)
+        array = x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+        return unstored(array, code) if code and isinstance(x, Tensor) else array
+
+    def _checked(self, v: OnnxValue, feeds: Mapping[str, Any]) -> Any:
+        if v.name not in feeds:
+            raise UsageError(f"input {v.name!r} is missing: {v.dtype}{_text(v.shape)}")
+        x = feeds[v.name]
+        if not isinstance(x, Tensor):
+            x = np.asarray(x)
+        code = self._types.get(v.name)
+        kind = code_of(x) if isinstance(x, np.ndarray) else None
+        if code and (kind != code if kind is not None else x.dtype.name != storage(code)):
+            raise UsageError(f"input {v.name!r} is of {v.dtype}, and {x.dtype} is given: convert it first")
+        if v.shape is not None and (
+            len(v.shape) != len(x.shape) or any(isinstance(n, int) and n != m for n, m in zip(v.shape, x.shape, strict=True))
+        ):
+            raise UsageError(f"input {v.name!r} has the shape {_text(v.shape)}, and {list(x.shape)} is given")
+        return x
+
+    # ways to run ----------------------------------------------------------------------------------------------------
+    def _outputs(self, values: Values) -> list[Any]:
+        baked = {name: _host(x) for name, x in values.items() if name in self._need}
+        free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
+        if not self._weights:
+            self._weights = {name: as_tensor(c) for name, c in self._graph.constants.items() if name not in self._need}
+        if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:
+            return self._node_by_node({**baked, **free})
+        try:
+            return self._captured(baked, free)
+        except DataDependentError as e:
+            log.info("the model is run node by node: %s", e)
+            self._by_node = True
+            return self._node_by_node({**baked, **free})
+
+    def _node_by_node(self, values: Values) -> list[Any]:
+        return evaluate(self._graph, {**self._weights, **values}, self._version, self._types)
+
+    def _captured(self, baked: Values, free: Values) -> list[Any]:
+        key = tuple((name, b.shape, b.tobytes()) for name, b in baked.items())
+        if key not in self._functions:
+            self._functions[key] = self._function(baked, list(free))
+            while len(self._functions) > MOST_PROGRAMS:
+                self._functions.popitem(last=False)
+        self._functions.move_to_end(key)
+        function, constants = self._functions[key]
+        found = list(function(*free.values()))
+        shapes = tuple(tuple(x.shape) for x in free.values())
+        for place, value in sorted(constants[shapes].items()):
+            found.insert(place, value)
+        return found
+
+    def _function(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]]]:
+        """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
+        constants: dict[Any, dict[int, Any]] = {}
+
+        def onnx_model(*tensors: Tensor) -> tuple[Any, ...]:
+            values = {**self._weights, **baked, **dict(zip(names, tensors))}
+            outs = evaluate(self._graph, values, self._version, self._types)
+            given = {id(t) for t in tensors} | {id(w) for w in self._weights.values()}
+            constants[tuple(tuple(t.shape) for t in tensors)] = {i: o for i, o in enumerate(outs) if not isinstance(o, Tensor)}
+            return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs if isinstance(o, Tensor))
+
+        return jit(onnx_model, **self._options), constants
+
+
+def load(source: str | os.PathLike[str] | bytes | ModelProto, **options: Any) -> OnnxModel:
+    """A model from its file (with weights in files beside it, too), its bytes, or an `onnx.ModelProto`. `options`: as for `tilewright.jit`
+    (threads, tune, cache, budget, check). Raises UsageError for what is no valid model, and with all operators that are not supported."""
+    model, weights = read(source)
+    model = expanded(model)
+    types = types_of(model)
+    graph = parsed(model, weights)
+    for name in graph.inputs:
+        code = types.get(name)
+        if not code:
+            raise UsageError(f"input {name!r} is no tensor: sequences, maps and optional values are not supported")
+        storage(code)
+    return OnnxModel(graph, model, types, options)
+
+
+def _fold(graph: OperatorGraph, need: set[str], version: int) -> None:
+    """Compute what only moves known elements once, when the model is read."""
+    left = []
+    for node in graph.nodes:
+        values = [graph.constants.get(name) if name else None for name in node.inputs]
+        is_known = all(v is not None or not name for v, name in zip(values, node.inputs))
+        if node.op == ("", "Constant") and "value" in node.attributes:
+            graph.constants[node.outputs[0]] = node.attributes["value"]
+        elif node.op[0] == "" and node.op[1] in FOLDED and node.inputs and is_known and not node.graphs:
+            graph.constants.update(zip(node.outputs, by_numpy(node, version, values)))
+        else:
+            left.append(node)
+    graph.nodes = left
+    read_by = {name for node in graph.walk() for name in node.inputs} | {*graph.outputs}
+    inner = {name for node in graph.walk() for g in node.graphs.values() for name in g.outputs}
+    graph.constants = {name: c for name, c in graph.constants.items() if name in read_by or name in inner}
+
+
+def _host(x: Any) -> Array:
+    return np.asarray(x.numpy() if isinstance(x, Tensor) else x)
+
+
+def _consistent(inputs: Sequence[OnnxValue], values: Mapping[str, Any]) -> None:
+    """Sizes of one name are equal."""
+    seen: dict[str, tuple[int, str]] = {}
+    for v in inputs:
+        for n, m in zip(v.shape or (), values[v.name].shape):
+            if isinstance(n, str):
+                before, other = seen.setdefault(n, (m, v.name))
+                if before != m:
+                    raise UsageError(f"the size {n!r} is {before} by input {other!r}, and {m} by {v.name!r}")
+
+
+def _described(v: ValueInfoProto, is_input: bool) -> OnnxValue:
+    if not v.type.HasField("tensor_type"):
+        return OnnxValue(v.name, v.type.WhichOneof("value") or "unknown", None)
+    t = v.type.tensor_type
+    shape: tuple[int | str | None, ...] | None = None
+    if t.HasField("shape"):
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in t.shape.dim)
+    kind = NUMPY.get(t.elem_type)
+    return OnnxValue(v.name, str(kind) if kind is not None else type_name(t.elem_type), shape)
+
+
+def _text(shape: Any) -> str:
+    return "" if shape is None else "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"

@@ -1,0 +1,208 @@
+"""Operators of `com.microsoft` that exports of language models use."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from .... import xp
+from ....ir.errors import UsageError
+from ....tensor import nn
+from .products import heads, joined, rotated
+from .table import Call, along, elements, type_of, wide
+from .table import operator as _operator
+
+operator = partial(_operator, domain="com.microsoft")
+
+
+def _fast_gelu(x: Any) -> Any:
+    return x.gelu("tanh")
+
+
+@operator("Gelu")
+def gelu(call: Call, x: Any) -> Any:
+    """x · Φ(x)."""
+    return x.gelu()
+
+
+@operator("FastGelu")
+def fast_gelu(call: Call, x: Any, bias: Any = None) -> Any:
+    """`Gelu` by tanh, after a bias."""
+    return _fast_gelu(x if bias is None else x + bias)
+
+
+@operator("BiasGelu")
+def bias_gelu(call: Call, x: Any, bias: Any) -> Any:
+    """`Gelu` after a bias."""
+    return (x + bias).gelu()
+
+
+@operator("QuickGelu")
+def quick_gelu(call: Call, x: Any, alpha: float = 1.702) -> Any:
+    """x · σ(alpha · x)."""
+    return x * (x * alpha).sigmoid()
+
+
+@operator("FusedMatMul", "TransposeMatMul")
+def fused_matmul(
+    call: Call, a: Any, b: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0
+) -> Any:
+    """alpha · a @ b, with either transposed."""
+    if transBatchA or transBatchB:
+        raise UsageError("com.microsoft.FusedMatMul with transBatchA or transBatchB is not supported")
+    y = (a.mT if transA else a) @ (b.mT if transB else b)
+    return y if alpha == 1 else y * alpha
+
+
+@operator("LayerNormalization")
+def layer_norm(call: Call, x: Any, weight: Any, bias: Any = None, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+    """The last axes by their own statistics."""
+    return nn.layer_norm(x, *(v for v in (weight, bias) if v is not None), axis=tuple(range(axis % x.ndim, x.ndim)), eps=epsilon)
+
+
+@operator("SimplifiedLayerNormalization")
+def rms_norm(call: Call, x: Any, weight: Any, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+    """The last axes by the root of their mean square."""
+    return nn.rms_norm(x, weight, axis=tuple(range(axis % x.ndim, x.ndim)), eps=epsilon)
+
+
+@operator("SkipLayerNormalization")
+def skip_layer_norm(call: Call, x: Any, skip: Any, weight: Any, bias: Any = None, more: Any = None, epsilon: float = 1e-12) -> Any:
+    """A layer norm of a sum; the sum is the fourth result."""
+    total = x + skip if more is None else x + skip + more
+    y = nn.layer_norm(total, *(v for v in (weight, bias) if v is not None), eps=epsilon)
+    return (y, None, None, total)[: call.wanted]
+
+
+@operator("SkipSimplifiedLayerNormalization")
+def skip_rms_norm(call: Call, x: Any, skip: Any, weight: Any, more: Any = None, epsilon: float = 1e-12) -> Any:
+    """An RMS norm of a sum; the sum is the fourth result."""
+    total = x + skip if more is None else x + skip + more
+    return (nn.rms_norm(total, weight, eps=epsilon), None, None, total)[: call.wanted]
+
+
+@operator("EmbedLayerNormalization")
+def embed_layer_norm(
+    call: Call, words: Any, segments: Any, word_table: Any, place_table: Any, segment_table: Any = None, weight: Any = None, bias: Any = None,
+    mask: Any = None, places: Any = None, epsilon: float = 1e-12, mask_index_type: int = 0,
+) -> Any:  # fmt: skip
+    """A layer norm of the sum of three embeddings."""
+    total = word_table.take(words, axis=0)
+    total = total + (place_table[: words.shape[1]] if places is None else place_table.take(places, axis=0))
+    if segments is not None and segment_table is not None:
+        total = total + segment_table.take(segments, axis=0)
+    counted = xp.zeros((words.shape[0],), dtype="int32") if mask is None else mask.sum(axis=1).astype("int32")
+    return (nn.layer_norm(total, weight, bias, eps=epsilon), counted, total)[: call.wanted]
+
+
+@operator("RotaryEmbedding")
+def rotary(
+    call: Call, x: Any, places: Any, cos: Any, sin: Any, interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0,
+    rotary_embedding_dim: int = 0, scale: float = 1.0,
+) -> Any:  # fmt: skip
+    """Pairs of elements turned by angles that grow with the place."""
+    flat = x.ndim == 3
+    width = rotary_embedding_dim or 2 * cos.shape[-1]
+    y = heads(x, num_heads or x.shape[-1] // width) if flat else x
+    turned = rotated(y, cos, sin, _all_places(places, y.shape[0], y.shape[2]), bool(interleaved), width)
+    return joined(turned) if flat else turned
+
+
+def _all_places(places: Any, batch: int, length: int) -> Any:
+    """Places of each element: from one first place on, where only that is given."""
+    if elements(places.shape) == 1:
+        return (places.reshape((1, 1)) + along(length, 2, 1)).expand((batch, length))
+    return places
+
+
+@operator("MatMulNBits")
+def matmul_bits(
+    call: Call, x: Any, packed: Any, scales: Any, zeros: Any = None, groups: Any = None, bias: Any = None, K: int = 0, N: int = 0, accuracy_level: int = 0,
+    bits: int = 4, block_size: int = 32, weight_prepacked: int = 0,
+) -> Any:  # fmt: skip
+    """x @ wᵀ, w being integers of so many bits with a scale a block."""
+    if bits not in (2, 4, 8) or (groups is not None and elements(groups.shape)):
+        raise UsageError(f"com.microsoft.MatMulNBits of {bits} bits{' with g_idx' if groups is not None else ''} is not supported")
+    blocks = -(-K // block_size)
+    values = _unpacked(packed.reshape((N, blocks, -1)), bits).reshape((N, blocks, block_size)).astype("float32")
+    scale = wide(scales).reshape((N, blocks, 1))
+    if zeros is None:
+        middle: Any = float(2 ** (bits - 1))
+    elif zeros.dtype.is_float:
+        middle = wide(zeros).reshape((N, blocks, 1))
+    else:
+        middle = _unpacked(zeros.reshape((N, -1)), bits)[:, :blocks].reshape((N, blocks, 1)).astype("float32")
+    w = ((values - middle) * scale).reshape((N, blocks * block_size))[:, :K]
+    y = (wide(x) @ w.T).astype(type_of(x))
+    return y if bias is None else y + bias
+
+
+def _unpacked(x: Any, bits: int) -> Any:
+    """The numbers of so many bits that bytes hold along the last axis, the lowest bits first."""
+    each = 8 // bits
+    if each == 1:
+        return x
+    moved = x.unsqueeze(-1).astype("int32") >> (along(each, 1, 0) * bits).astype("int32")
+    return (moved & (2**bits - 1)).reshape((*x.shape[:-1], x.shape[-1] * each))
+
+
+@operator("MultiHeadAttention")
+def multi_head(
+    call: Call, q: Any, k: Any = None, v: Any = None, bias: Any = None, hidden: Any = None, added: Any = None, past_k: Any = None, past_v: Any = None,
+    num_heads: int = 1, mask_filter_value: float = -10000.0, scale: float | None = None, unidirectional: int = 0,
+) -> Any:  # fmt: skip
+    """Attention by heads."""
+    if hidden is not None or k is None or v is None:
+        raise UsageError("com.microsoft.MultiHeadAttention with packed operands or a padding mask is not supported")
+    if bias is not None:
+        width, inner = q.shape[-1], v.shape[-1]
+        q = q + bias[:width]
+        k, v = (t if t.ndim == 4 else t + part for t, part in ((k, bias[width : 2 * width]), (v, bias[2 * width : 2 * width + inner])))
+    q, k, v = heads(q, num_heads), *(t if t.ndim == 4 else heads(t, num_heads) for t in (k, v))
+    if past_k is not None:
+        k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
+    scores = wide(q) @ wide(k).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = scores if added is None else scores + wide(added)
+    if unidirectional:
+        scores = xp.where(along(k.shape[2], 2, 1) <= along(q.shape[2], 2, 0) + (k.shape[2] - q.shape[2]), scores, -math.inf)
+    return (joined((scores.softmax(-1) @ wide(v)).astype(type_of(q))), k, v)[: call.wanted]
+
+
+@operator("GroupQueryAttention", known=(6,))
+def grouped_attention(
+    call: Call, q: Any, k: Any, v: Any, past_k: Any = None, past_v: Any = None, lengths: Any = None, total: Any = None, cos: Any = None, sin: Any = None,
+    num_heads: int = 1, kv_num_heads: int = 1, do_rotary: int = 0, rotary_interleaved: int = 0, scale: float | None = None, softcap: float = 0.0,
+    local_window_size: int = -1, smooth_softmax: int = 0,
+) -> Any:  # fmt: skip
+    """Causal attention of grouped heads, with a cache of keys and values in front."""
+    if smooth_softmax:
+        raise UsageError("com.microsoft.GroupQueryAttention with smooth_softmax is not supported")
+    if k is None or v is None:
+        size = q.shape[-1] // (num_heads + 2 * kv_num_heads)
+        ends = (num_heads * size, (num_heads + kv_num_heads) * size)
+        q, k, v = q[..., : ends[0]], q[..., ends[0] : ends[1]], q[..., ends[1] :]
+    q, k, v = heads(q, num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
+    rows, before = q.shape[2], 0 if past_k is None else past_k.shape[2]
+    last = lengths.reshape((-1, 1)).astype("int64")  # the last place of each sequence
+    first = last - (rows - 1) if before else last * 0
+    places = xp.where(first > 0, first, 0) + along(rows, 2, 1)
+    if do_rotary:
+        width = 2 * cos.shape[-1]
+        q, k = (rotated(t, cos, sin, places, bool(rotary_interleaved), width) for t in (q, k))
+    if past_k is not None and before:
+        k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
+    kept_k, kept_v = k, v
+    shared = num_heads // kv_num_heads
+    b, _, n, d = k.shape
+    grouped = wide(q).reshape((b, kv_num_heads, shared, rows, d))
+    scores = grouped @ wide(k).unsqueeze(2).mT * (scale or 1 / math.sqrt(d))
+    if softcap:
+        scores = (scores / softcap).tanh() * softcap
+    at, own = along(n, 5, 4), places.reshape((b, 1, 1, rows, 1))
+    seen = at <= own
+    if local_window_size > 0:
+        seen = seen & (at > own - local_window_size)
+    y = xp.where(seen, scores, -math.inf).softmax(-1) @ wide(v).unsqueeze(2)
+    y = y.reshape((b, num_heads, rows, d)).astype(type_of(q))
+    return (joined(y), kept_k, kept_v)[: call.wanted]

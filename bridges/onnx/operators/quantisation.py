@@ -1,0 +1,122 @@
+"""Numbers as small integers with a scale: conversions, and products of such integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from .... import xp
+from ..element_types import NARROW_INTEGERS, NUMPY
+from .elementwise import cast_to, decoded
+from .table import OPERATORS, Call, cut, element_type, elements, limits, operator, type_of
+
+
+def _bounds(code: int) -> tuple[int, int]:
+    """The least and largest number of an ONNX integer type."""
+    if code not in NARROW_INTEGERS:
+        return limits(element_type(code))
+    bits = int(np.dtype(NUMPY[code]).name.lstrip("uint"))
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if element_type(code) == "int8" else (0, 2**bits - 1)
+
+
+def _beside(s: Any, x: Any, axis: int, block: int) -> Any:
+    """Scales of a tensor, an axis or blocks, as an array beside x."""
+    if block:
+        return cut(s.repeat(block, axis=axis % x.ndim), axis, slice(0, x.shape[axis]))
+    if s.ndim == 1 and s.ndim <= x.ndim and elements(s.shape) > 1:
+        return s.reshape(tuple(-1 if d == axis % x.ndim else 1 for d in range(x.ndim)))
+    return s.reshape(()) if s.ndim <= 1 and elements(s.shape) == 1 else s
+
+
+@operator("QuantizeLinear")
+def quantize(
+    call: Call, x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0, saturate: int = 1,
+    precision: int = 0,
+) -> Any:  # fmt: skip
+    """x / scale + zero point, rounded to even and kept within the type."""
+    to = call.code(2) if zero is not None else output_dtype or TensorProto.UINT8
+    kind = element_type(precision) if precision else "float32"
+    y = x.astype(kind) / _beside(scale, x, axis, block_size).astype(kind)
+    if NUMPY[to].kind == "V" or element_type(to).startswith("float"):  # floats of 8 bits and less
+        shift = 0 if zero is None else _beside(decoded(zero, to), x, axis, block_size).astype("float32")
+        return cast_to(y.astype("float32") + shift, TensorProto.FLOAT, to, saturate)
+    shift = 0 if zero is None else _beside(zero, x, axis, block_size).astype("float32")
+    low, high = _bounds(to)
+    return (y.astype("float32").round() + shift).clip(low, high).astype(element_type(to))
+
+
+@operator("DequantizeLinear")
+def dequantize(call: Call, x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0) -> Any:
+    """(x − zero point) · scale."""
+    code = call.code(0)
+    x = decoded(x, code)
+    wider = "float32" if x.dtype.is_float else "int32"
+    y = x.astype(wider)
+    if zero is not None:
+        y = y - _beside(decoded(zero, code), x, axis, block_size).astype(wider)
+    return (y.astype("float32") * _beside(scale, x, axis, block_size).astype("float32")).astype(
+        element_type(output_dtype) if output_dtype else type_of(scale)
+    )
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize(call: Call, x: Any) -> Any:
+    """x as 8-bit integers, its scale and zero point, from its own range."""
+    high, low = xp.maximum(x.max(), 0.0), xp.minimum(x.min(), 0.0)
+    scale = (high - low) / 255.0
+    safe = xp.where(scale == 0, 1.0, scale)
+    zero = (0.0 - low / safe).clip(0.0, 255.0).round()
+    return ((x / safe).round() + zero).clip(0.0, 255.0).astype("uint8"), scale, zero.astype("uint8")
+
+
+def less_zero(x: Any, zero: Any, lead: int = 0) -> Any:
+    """Integers without their zero point, which may be one for each slice of the first axis (`lead`: how many axes follow it)."""
+    x = x.astype("int32")
+    if zero is None:
+        return x
+    z = zero.astype("int32")
+    if elements(z.shape) == 1:
+        return x - z.reshape(())
+    return x - (z.reshape((-1, *(1,) * lead)) if lead else z)
+
+
+@operator("MatMulInteger")
+def matmul_integer(call: Call, a: Any, b: Any, zero_a: Any = None, zero_b: Any = None) -> Any:
+    """A product of integer matrices, without their zero points."""
+    if zero_a is not None and zero_a.ndim == 1 and elements(zero_a.shape) > 1:
+        zero_a = zero_a.reshape((-1, 1))
+    return less_zero(a, zero_a) @ less_zero(b, zero_b)
+
+
+def _requantized(y: Any, scale: Any, zero: Any, code: int) -> Any:
+    """A float product as integers of a type."""
+    low, high = _bounds(code)
+    return ((y / scale).round() + zero.astype("float32")).clip(low, high).astype(element_type(code))
+
+
+@operator("QLinearMatMul")
+def qlinear_matmul(call: Call, a: Any, scale_a: Any, zero_a: Any, b: Any, scale_b: Any, zero_b: Any, scale: Any, zero: Any) -> Any:
+    """A product of quantised matrices, quantised."""
+    if zero_a.ndim == 1 and elements(zero_a.shape) > 1:
+        zero_a, scale_a = zero_a.reshape((-1, 1)), scale_a.reshape((-1, 1))
+    y = (less_zero(a, zero_a) @ less_zero(b, zero_b)).astype("float32")
+    return _requantized(y * (scale_a.astype("float32") * scale_b.astype("float32")), scale.astype("float32"), zero, call.code(7))
+
+
+@operator("ConvInteger")
+def conv_integer(call: Call, x: Any, w: Any, zero_x: Any = None, zero_w: Any = None, **how: Any) -> Any:
+    """A convolution of integers, without their zero points."""
+    return OPERATORS["", "Conv"](call, less_zero(x, zero_x), less_zero(w, zero_w, w.ndim - 1), None, **how)
+
+
+@operator("QLinearConv")
+def qlinear_conv(
+    call: Call, x: Any, scale_x: Any, zero_x: Any, w: Any, scale_w: Any, zero_w: Any, scale: Any, zero: Any, b: Any = None, **how: Any
+) -> Any:
+    """A convolution of quantised tensors, quantised."""
+    y = OPERATORS["", "Conv"](call, less_zero(x, zero_x), less_zero(w, zero_w, w.ndim - 1), b, **how).astype("float32")
+    if elements(scale_w.shape) > 1:
+        scale_w = scale_w.reshape((-1, *(1,) * (w.ndim - 2)))
+    return _requantized(y * (scale_x * scale_w), scale, zero, call.code(7))

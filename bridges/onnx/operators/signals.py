@@ -1,0 +1,93 @@
+"""Fourier transforms and windows of signals. Complex numbers are pairs along the last axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .... import xp
+from ....tensor import Tensor
+from ..element_types import NUMPY, Array, as_tensor
+from .table import Call, number, operator, type_of
+
+
+def _transformed(x: Any, n: int, axis: int, inverse: bool, onesided: bool) -> Any:
+    """A transform of length n, as products with its matrices."""
+    kind, half = type_of(x), n // 2 + 1
+    re, im = x[..., 0].moveaxis(axis, -1), x[..., 1].moveaxis(axis, -1) if x.shape[-1] == 2 else None
+    if inverse and onesided:  # half a spectrum to real numbers
+
+        def whole(t: Any, sign: int) -> Any:
+            return xp.concat([t, t[..., 1 : n - half + 1].flip(axis=-1) * sign], axis=-1)
+
+        re, im = whole(re, 1), None if im is None else whole(im, -1)
+    m = min(re.shape[-1], n)
+    re, im = re[..., :m], None if im is None else im[..., :m]
+    columns = half if onesided and not inverse else n
+    turns = np.exp((2j if inverse else -2j) * np.pi * (np.outer(np.arange(m), np.arange(columns)) % n) / n) / (n if inverse else 1)
+    c, s = (as_tensor(np.ascontiguousarray(t)).astype(kind) for t in (turns.real, turns.imag))
+    real, imaginary = (re @ c, re @ s) if im is None else (re @ c - im @ s, re @ s + im @ c)
+    parts = [real] if inverse and onesided else [real, imaginary]
+    return xp.stack([p.moveaxis(-1, axis) for p in parts], axis=-1)
+
+
+@operator("DFT", known=(1, 2))
+def dft(
+    call: Call, x: Any, length: Array | None = None, given: Array | None = None, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> Any:
+    """A discrete Fourier transform along an axis."""
+    at = int(number(given)) if given is not None else axis if call.version < 20 else -2
+    at = at % x.ndim
+    n = int(number(length)) if length is not None else 2 * (x.shape[at] - 1) if inverse and onesided else x.shape[at]
+    return _transformed(x, n, at, bool(inverse), bool(onesided))
+
+
+@operator("STFT", known=(1, 3))
+def stft(call: Call, x: Any, step: Array, window: Any = None, length: Array | None = None, onesided: int = 1) -> Any:
+    """Transforms of windows that lie a step apart."""
+    n = int(number(length)) if length is not None else window.shape[0]
+    places = np.arange(0, x.shape[1] - n + 1, int(number(step)))[:, None] + np.arange(n)
+    frames = (x if x.ndim == 3 else x.unsqueeze(-1)).take(Tensor(places), axis=1)
+    return _transformed(frames if window is None else frames * window.reshape((n, 1)), n, 2, False, bool(onesided))
+
+
+def _cosines(size: int, periodic: int, terms: tuple[float, ...]) -> Array:
+    n = size if periodic else size - 1
+    angle = 2 * np.pi * np.arange(size) / max(n, 1)
+    return np.asarray(sum(a * np.cos(k * angle) for k, a in enumerate(terms)))
+
+
+WINDOWS = {
+    "HannWindow": (0.5, -0.5),
+    "HammingWindow": (25 / 46, -21 / 46),
+    "BlackmanWindow": (0.42, -0.5, 0.08),
+}
+
+
+@operator(*WINDOWS, known=(0,))
+def window(call: Call, size: Array, output_datatype: int = 1, periodic: int = 1) -> Any:
+    """A window of cosines."""
+    return _cosines(int(number(size)), periodic, WINDOWS[call.kind]).astype(NUMPY[output_datatype])
+
+
+@operator("MelWeightMatrix", known=(0, 1, 2, 3, 4))
+def mel_weights(call: Call, bins: Array, length: Array, rate: Array, low: Array, high: Array, output_datatype: int = 1) -> Any:
+    """Triangles that are evenly spaced on the mel scale."""
+    count, spectrum = int(number(bins)), int(number(length)) // 2 + 1
+    mels = np.linspace(*(2595 * np.log10(1 + float(number(f)) / 700) for f in (low, high)), count + 2, endpoint=False)
+    step = (2595 * np.log10(1 + float(number(high)) / 700) - 2595 * np.log10(1 + float(number(low)) / 700)) / (count + 2)
+    edges = 2595 * np.log10(1 + float(number(low)) / 700) + step * np.arange(count + 2)
+    places = np.floor((int(number(length)) + 1) * 700 * (10 ** (edges / 2595) - 1) / int(number(rate))).astype(int)
+    assert len(mels) == len(places)
+    made = np.zeros((spectrum, count))
+    for i in range(count):
+        first, middle, last = places[i : i + 3]
+        if middle == first:
+            made[middle, i] = 1
+        for j in range(first, middle + 1):
+            if middle != first:
+                made[j, i] = (j - first) / (middle - first)
+        for j in range(middle, last):
+            made[j, i] = (last - j) / (last - middle)
+    return made.astype(NUMPY[output_datatype])

@@ -1,0 +1,134 @@
+"""The table of operators: for each of ONNX's a function of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from .... import xp
+from ....ir.errors import UsageError
+from ....tensor import Tensor
+from ....tensor.graph.nodes import HostCall
+from ....tensor.graph.primitives import host
+from ..element_types import PLAIN, Array, code_of, storage
+
+
+class DataDependentError(UsageError):
+    """A size, or which way to go, hangs on data: the model is run node by node."""
+
+
+class Call(Protocol):
+    """A node that is run. `version`: of the set of operators; `wanted`: how many results the node names; `kind`: the operator's name."""
+
+    version: int
+    wanted: int
+    kind: str
+
+    def code(self, index: int) -> int:
+        """The ONNX type of an input."""
+
+    def result_code(self, index: int = 0) -> int | None:
+        """The ONNX type of a result, where it is known."""
+
+    def run(self, graph: str, inputs: Sequence[Any]) -> list[Any]:
+        """The results of an inner graph."""
+
+    def graph_inputs(self, graph: str) -> int:
+        """How many inputs an inner graph has."""
+
+
+Operator = Callable[..., Any]
+"""`operator(call, *inputs, **attributes)`: tensors, None for those that are not given, and arrays for those whose place is in `known`.
+Returns a tensor, or a sequence of them."""
+
+OPERATORS: dict[tuple[str, str], Operator] = {}
+KNOWN: dict[tuple[str, str], tuple[int, ...]] = {}
+"""The inputs that an operator takes as arrays: the form of the program hangs on them."""
+
+
+def operator(*names: str, known: tuple[int, ...] = (), domain: str = "") -> Callable[[Operator], Operator]:
+    """Put a function into the table under these names."""
+
+    def put(function: Operator) -> Operator:
+        for name in names:
+            OPERATORS[domain, name] = function
+            if known:
+                KNOWN[domain, name] = known
+        return function
+
+    return put
+
+
+# arguments ----------------------------------------------------------------------------------------------------------
+def whole_numbers(a: Array | Sequence[int] | None) -> list[int] | None:
+    """An array of sizes or axes as numbers."""
+    return None if a is None else [int(i) for i in np.asarray(a).reshape(-1)]
+
+
+def number(a: Array | None) -> Any:
+    """The only element of an array."""
+    return None if a is None or not np.size(a) else np.asarray(a).reshape(-1)[0].item()
+
+
+def element_type(code: int | None) -> str:
+    """The name of our type that stores an ONNX type."""
+    return storage(int(code or 1))
+
+
+def type_of(x: Any) -> str:
+    """The name of a tensor's type."""
+    return str(x.dtype.name)
+
+
+def limits(name: str) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    info = xp.iinfo(name)
+    return int(info.min), int(info.max)
+
+
+# pieces -------------------------------------------------------------------------------------------------------------
+def along(n: int, rank: int, axis: int) -> Any:
+    """0 to n − 1 along one of `rank` axes."""
+    return xp.arange(n).reshape(tuple(n if d == axis % rank else 1 for d in range(rank)))
+
+
+def cut(x: Any, axis: int, piece: Any) -> Any:
+    """`x[…, piece, …]` at an axis."""
+    return x[(slice(None),) * (axis % x.ndim) + (piece,)]
+
+
+def like(x: Any, value: float) -> Any:
+    """A number of the kind that x's elements are."""
+    return value if x.dtype.is_float else int(value)
+
+
+def by_channel(v: Any, rank: int) -> Any:
+    """A vector along axis 1 of `rank`."""
+    return v.reshape((-1, *(1,) * (rank - 2)))
+
+
+def wide(x: Any) -> Any:
+    """Floats of 16 and 8 bits in float32; others as they are."""
+    return x.astype("float32") if x.dtype.narrow else x
+
+
+def on_host(name: str, function: Callable[..., Array], inputs: Sequence[Any], shape: Sequence[int], dtype: str, *options: Any) -> Any:
+    """What a function of NumPy arrays makes of tensors, computed when it is asked for. `options`: what else the result hangs on."""
+    from ....ir.dtypes import dtype as dtype_of
+
+    call = HostCall(f"onnx.{name}", function, tuple(options))
+    return Tensor.of(host(call, tuple(x.node for x in inputs), tuple(shape), dtype_of(dtype)))  # type: ignore[arg-type]
+
+
+def elements(shape: Sequence[int]) -> int:
+    """How many elements a shape has."""
+    return prod(shape)
+
+
+__all__ = [
+    "KNOWN", "OPERATORS", "PLAIN", "Call", "DataDependentError", "Operator", "along", "by_channel", "code_of", "cut", "element_type", "elements",
+    "like", "limits", "number", "on_host", "operator", "type_of", "whole_numbers", "wide",
+]  # fmt: skip
