@@ -21,7 +21,6 @@ MOST_BYTES = 2**31
 SMALL = 1024
 """Bytes of an initializer that stays in the graph while functions are expanded and types are found."""
 NEWEST = onnx.defs.onnx_opset_version()
-OLDEST = 6
 
 
 def read(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProto, dict[str, Array]]:
@@ -31,8 +30,6 @@ def read(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProt
     version = opset(model)
     if version > NEWEST:
         raise UsageError(f"the model needs opset {version}, and the onnx package here knows {NEWEST}: pip install -U onnx")
-    if version < OLDEST:
-        raise UsageError(f"the model is of opset {version}: convert it to {OLDEST} or newer with onnx.version_converter")
     weights: dict[str, Array] = {}
     for t in model.graph.initializer:
         if t.data_location == TensorProto.EXTERNAL or t.ByteSize() > SMALL:

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from .... import xp
 from ....ir.errors import UsageError
@@ -264,11 +265,11 @@ def decoded(x: Any, code: int) -> Any:
     return as_tensor(table).take(x.astype("int64"), axis=0)
 
 
-def cast_to(x: Any, source: int, to: int, saturate: int = 1) -> Any:
+def cast_to(x: Any, source: int, to: int, saturate: int = 1, rounding: str = "up") -> Any:
     """x, of an ONNX type, in another."""
     x = decoded(x, source)
     if to in CODED_FLOATS:
-        return _encoded(x, to, saturate)
+        return _encoded(x, to, saturate, rounding)
     if to in NARROW_INTEGERS:
         return _wrapped(x, to)
     name = element_type(to)
@@ -285,7 +286,7 @@ def _wrapped(x: Any, to: int) -> Any:
     return (xp.where(low >= 2 ** (bits - 1), low - 2**bits, low) if signed else low).astype(element_type(to))
 
 
-def _encoded(x: Any, to: int, saturate: int) -> Any:
+def _encoded(x: Any, to: int, saturate: int, rounding: str) -> Any:
     """The bits of floats in a type that is not ours, by ml_dtypes."""
     import ml_dtypes
 
@@ -294,23 +295,27 @@ def _encoded(x: Any, to: int, saturate: int) -> Any:
 
     def encode(a: Array) -> Array:
         f = np.asarray(a, np.float32)
-        if saturate and to in CODED_FLOATS:
+        if to == TensorProto.FLOAT8E8M0:  # powers of two
+            exponents = np.log2(np.abs(f.astype(np.float64)))
+            up = {"up": np.ceil, "down": np.floor}.get(rounding, np.round)(exponents)
+            f = np.where(np.isfinite(f), np.exp2(np.clip(up, -127, 127 if saturate else 128)), f).astype(np.float32)
+        if saturate:
             f = np.where(np.isnan(f), f, np.clip(f, -top, top))
         return f.astype(kind).view(np.uint8)
 
-    return on_host("encode", encode, [wide(x)], x.shape, "uint8", str(kind), saturate)
+    return on_host("encode", encode, [wide(x)], x.shape, "uint8", str(kind), saturate, rounding)
 
 
 @operator("Cast")
 def cast(call: Call, x: Any, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
     """x in another type."""
-    return cast_to(x, call.code(0), to, saturate)
+    return cast_to(x, call.code(0), to, saturate, round_mode)
 
 
 @operator("CastLike")
 def cast_like(call: Call, x: Any, y: Any, saturate: int = 1, round_mode: str = "up") -> Any:
     """x in the type of y."""
-    return cast_to(x, call.code(0), call.code(1), saturate)
+    return cast_to(x, call.code(0), call.code(1), saturate, round_mode)
 
 
 @operator("BitCast")
@@ -374,3 +379,15 @@ def dropout(call: Call, x: Any, ratio: Array | None = None, training: Array | No
     if training is not None and number(training) and (ratio is None or number(ratio) != 0):
         raise UsageError("Dropout in training mode: export the model for inference")
     return x, xp.ones(x.shape, dtype="bool")
+
+
+@operator("OptionalHasElement")
+def has_element(call: Call, x: Any = None) -> Any:
+    """Whether there is a tensor."""
+    return np.array(x is not None)
+
+
+@operator("OptionalGetElement")
+def get_element(call: Call, x: Any) -> Any:
+    """The tensor."""
+    return x

@@ -41,44 +41,49 @@ def det(call: Call, x: Any) -> Any:
 def attention(
     call: Call, q: Any, k: Any, v: Any, mask: Any = None, past_k: Any = None, past_v: Any = None, lengths: Any = None, is_causal: int = 0,
     kv_num_heads: int = 0, q_num_heads: int = 0, qk_matmul_output_mode: int = 0, scale: float | None = None, softcap: float = 0.0,
-    softmax_precision: int | None = None,
+    softmax_precision: int | None = None, left_window_size: int = -1, right_window_size: int = -1,
 ) -> Any:  # fmt: skip
-    """softmax(q · kᵀ · scale + mask) · v by heads, with what lies before k and v in a cache."""
+    """softmax(q · kᵀ · scale + mask) · v by heads, with what lies before k and v in a cache. Where no key may be seen, 0."""
     flat = q.ndim == 3
     if flat:
         q, k, v = heads(q, q_num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
+    before = 0
     if past_k is not None:
+        before = past_k.shape[2]
         k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
-    kept_k, kept_v = k, v
-    kind, before = type_of(q), past_k.shape[2] if past_k is not None else 0
+    kept, kind = (k, v), type_of(q)
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
         k, v = k.repeat(groups, axis=1), v.repeat(groups, axis=1)
-    scores = wide(q) @ wide(k).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    raw = scores
-    if softcap:
-        scores = (scores / softcap).tanh() * softcap
-    capped, rows, columns = scores, q.shape[2], k.shape[2]
-    if mask is not None:
-        short = columns - mask.shape[-1]
-        if short > 0:
-            mask = mask.pad([(0, 0)] * (mask.ndim - 1) + [(0, short)], False if type_of(mask) == "bool" else -math.inf)
-        scores = xp.where(mask, scores, -math.inf) if type_of(mask) == "bool" else scores + wide(mask)
-    if is_causal:
-        offset = before if lengths is None else (lengths.reshape((-1, 1, 1, 1)) - rows)
-        scores = xp.where(along(columns, 2, 1) <= along(rows, 2, 0) + offset, scores, -math.inf)
-    if lengths is not None:
-        scores = xp.where(along(columns, 1, 0) < lengths.reshape((-1, 1, 1, 1)), scores, -math.inf)
-    weights = scores.softmax(-1)
-    if softmax_precision is not None:
-        weights = scores.astype(element_type(softmax_precision)).softmax(-1)
-    empty = (scores == -math.inf).all(axis=-1, keepdims=True) if mask is not None or lengths is not None or is_causal else None
-    weights = weights if empty is None else xp.where(empty, 0, weights)
-    y = (weights.astype(kind) if call.wanted > 3 else weights) @ wide(v)
-    y = y.astype(kind)
-    shown = {0: raw, 1: scores, 2: capped, 3: weights}[qk_matmul_output_mode]
-    y = joined(y) if flat else y
-    return (y, kept_k, kept_v, shown.astype(kind))[: max(call.wanted, 1)]
+    raw = wide(q) @ wide(k).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    capped = (raw / softcap).tanh() * softcap if softcap else raw
+    scores, hides = _masked(capped, mask), mask is not None or lengths is not None or is_causal
+    rows, columns = along(q.shape[2], 2, 0), along(k.shape[2], 2, 1)
+    own = rows + (before if lengths is None else lengths.reshape((-1, 1, 1, 1)) - q.shape[2])
+    for test in (
+        columns <= own if is_causal else None,
+        columns >= own - left_window_size if left_window_size >= 0 else None,
+        columns <= own + right_window_size if right_window_size >= 0 else None,
+        along(k.shape[2], 1, 0) < lengths.reshape((-1, 1, 1, 1)) if lengths is not None else None,
+    ):
+        scores, hides = (scores, hides) if test is None else (xp.where(test, scores, -math.inf), True)
+    weights = (scores if softmax_precision is None else scores.astype(element_type(softmax_precision))).softmax(-1)
+    if hides:
+        weights = xp.where((scores == -math.inf).all(axis=-1, keepdims=True), 0, weights)
+    y = (wide(weights) @ wide(v)).astype(kind)
+    shown = (raw, capped, scores, weights)[qk_matmul_output_mode]
+    return (joined(y) if flat else y, *kept, shown.astype(kind))[: max(call.wanted, 1)]
+
+
+def _masked(scores: Any, mask: Any) -> Any:
+    """Scores with a mask of truth values or numbers, which may be too short."""
+    if mask is None:
+        return scores
+    holds = type_of(mask) == "bool"
+    short = scores.shape[-1] - mask.shape[-1]
+    if short > 0:
+        mask = mask.pad([(0, 0)] * (mask.ndim - 1) + [(0, short)], False if holds else -math.inf)
+    return xp.where(mask, scores, -math.inf) if holds else scores + wide(mask)
 
 
 def heads(x: Any, count: int) -> Any:
@@ -118,3 +123,28 @@ def rotated(x: Any, cos: Any, sin: Any, places: Any, interleaved: bool, width: i
     first, second = a * c - b * s, b * c + a * s
     y = xp.stack([first, second], axis=-1).reshape(turn.shape) if interleaved else xp.concat([first, second], axis=-1)
     return y if not rest.shape[-1] else xp.concat([y, rest], axis=-1)
+
+
+@operator("LinearAttention")
+def linear_attention(
+    call: Call, q: Any, k: Any, v: Any, state: Any = None, decay: Any = None, beta: Any = None, kv_num_heads: int = 1, q_num_heads: int = 1,
+    scale: float = 0.0, update_rule: str = "gated_delta", chunk_size: int = 64,
+) -> Any:  # fmt: skip
+    """Attention as a recurrence over a state of keys times values, step by step: each result, and the last state."""
+    kind, shared = type_of(q), q_num_heads // kv_num_heads
+    q, k, v = (wide(heads(t, h)) for t, h in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads)))
+    batch, _, steps, size = q.shape
+    factor = scale or 1 / math.sqrt(size)
+    gate = None if decay is None or "gated" not in update_rule else wide(heads(decay, kv_num_heads)).exp()
+    rate = None if beta is None or "delta" not in update_rule else wide(heads(beta, beta.shape[-1]))
+    s = xp.zeros((batch, kv_num_heads, size, v.shape[-1])) if state is None else wide(state)
+    made = []
+    for t in range(steps):
+        s = s if gate is None else s * gate[:, :, t].unsqueeze(-1)
+        key, value = k[:, :, t].unsqueeze(-1), v[:, :, t].unsqueeze(-2)
+        if rate is not None:
+            value = (value - (key * s).sum(axis=-2, keepdims=True)) * rate[:, :, t].unsqueeze(-1)
+        s = s + key * value
+        seen = s if shared == 1 else s.repeat(shared, axis=1)
+        made.append((q[:, :, t].unsqueeze(-1) * seen).sum(axis=-2) * factor)
+    return joined(xp.stack(made, axis=2)).astype(kind), s.astype(kind if state is None else type_of(state))

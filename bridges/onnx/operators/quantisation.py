@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from .... import xp
-from ..element_types import NARROW_INTEGERS, NUMPY
+from ..element_types import CODED_FLOATS, NARROW_INTEGERS, NUMPY
 from .elementwise import cast_to, decoded
 from .table import OPERATORS, Call, cut, element_type, elements, limits, operator, type_of
 
@@ -39,7 +39,7 @@ def quantize(
     to = call.code(2) if zero is not None else output_dtype or TensorProto.UINT8
     kind = element_type(precision) if precision else "float32"
     y = x.astype(kind) / _beside(scale, x, axis, block_size).astype(kind)
-    if NUMPY[to].kind == "V" or element_type(to).startswith("float"):  # floats of 8 bits and less
+    if to in CODED_FLOATS or element_type(to).startswith("float"):  # floats of 8 bits and less
         shift = 0 if zero is None else _beside(decoded(zero, to), x, axis, block_size).astype("float32")
         return cast_to(y.astype("float32") + shift, TensorProto.FLOAT, to, saturate)
     shift = 0 if zero is None else _beside(zero, x, axis, block_size).astype("float32")

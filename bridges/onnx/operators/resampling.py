@@ -203,7 +203,7 @@ def roi_align(
     for d in range(2):
         extent = high[d] - low[d] if half else xp.maximum(high[d] - low[d], 1.0)
         part = (extent / outs[d]).reshape((-1, 1, 1))
-        inner = (along(sampling_ratio, 3, 2) + 0.5) / sampling_ratio
+        inner = ((along(sampling_ratio, 3, 2) + 0.5) / sampling_ratio).astype(type_of(x))
         at.append(low[d].reshape((-1, 1, 1)) + (along(outs[d], 3, 1) + inner) * part)
     p = [at[0].unsqueeze(2).unsqueeze(4), at[1].unsqueeze(1).unsqueeze(3)]  # (regions, out, out, samples, samples)
     valid = (p[0] >= -1) & (p[0] <= sizes[0]) & (p[1] >= -1) & (p[1] <= sizes[1])

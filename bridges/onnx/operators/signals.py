@@ -6,30 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from .... import xp
 from ....tensor import Tensor
-from ..element_types import NUMPY, Array, as_tensor
-from .table import Call, number, operator, type_of
+from ..element_types import NUMPY, Array
+from .table import Call, number, on_host, operator, type_of, wide
 
 
 def _transformed(x: Any, n: int, axis: int, inverse: bool, onesided: bool) -> Any:
-    """A transform of length n, as products with its matrices."""
-    kind, half = type_of(x), n // 2 + 1
-    re, im = x[..., 0].moveaxis(axis, -1), x[..., 1].moveaxis(axis, -1) if x.shape[-1] == 2 else None
-    if inverse and onesided:  # half a spectrum to real numbers
+    """A transform of length n along an axis, by NumPy."""
+    paired = x.shape[-1] == 2
+    columns = n // 2 + 1 if onesided and not inverse else n
+    shape = [columns if d == axis % x.ndim else m for d, m in enumerate(x.shape[:-1])]
+    parts = 1 if inverse and onesided else 2
 
-        def whole(t: Any, sign: int) -> Any:
-            return xp.concat([t, t[..., 1 : n - half + 1].flip(axis=-1) * sign], axis=-1)
+    def transform(a: Array) -> Array:
+        values = a[..., 0] + 1j * a[..., 1] if paired else a[..., 0]
+        if inverse:
+            found: Any = np.fft.irfft(values, n, axis) if onesided else np.fft.ifft(values, n, axis)
+        else:
+            found = np.fft.rfft(values.real, n, axis) if onesided else np.fft.fft(values, n, axis)
+        return np.stack([found] if parts == 1 else [found.real, found.imag], -1)
 
-        re, im = whole(re, 1), None if im is None else whole(im, -1)
-    m = min(re.shape[-1], n)
-    re, im = re[..., :m], None if im is None else im[..., :m]
-    columns = half if onesided and not inverse else n
-    turns = np.exp((2j if inverse else -2j) * np.pi * (np.outer(np.arange(m), np.arange(columns)) % n) / n) / (n if inverse else 1)
-    c, s = (as_tensor(np.ascontiguousarray(t)).astype(kind) for t in (turns.real, turns.imag))
-    real, imaginary = (re @ c, re @ s) if im is None else (re @ c - im @ s, re @ s + im @ c)
-    parts = [real] if inverse and onesided else [real, imaginary]
-    return xp.stack([p.moveaxis(-1, axis) for p in parts], axis=-1)
+    options = (n, axis, inverse, onesided, paired)
+    return on_host("fft", transform, [wide(x)], (*shape, parts), type_of(wide(x)), *options).astype(type_of(x))
 
 
 @operator("DFT", known=(1, 2))

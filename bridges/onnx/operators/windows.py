@@ -215,3 +215,13 @@ def col2im(call: Call, x: Any, image: Array, block: Array, dilations: Any = None
     key += [along(kernel[i], 2 * n, i) * dilation[i] + along(outs[i], 2 * n, n + i) * stride[i] for i in range(n)]
     y = xp.zeros((*x.shape[:2], *(sizes[i] + p[i] + p[i + n] for i in range(n))), dtype=x.dtype).index_put(tuple(key), x)
     return y[(slice(None), slice(None), *(slice(p[i], p[i] + sizes[i]) for i in range(n)))]
+
+
+@operator("CausalConvWithState")
+def causal_conv(call: Call, x: Any, w: Any, b: Any = None, state: Any = None, activation: str = "none") -> Any:
+    """A convolution of each channel that looks back only; what it looks back at next time is the second result."""
+    reach = w.shape[-1] - 1
+    whole = x.pad([(0, 0), (0, 0), (reach, 0)]) if state is None else xp.concat([state, x], axis=-1)
+    y = nn.conv(whole, w, b, groups=x.shape[1])
+    y = y.silu() if activation in ("silu", "swish") else y
+    return y, cut(whole, -1, slice(whole.shape[-1] - reach, None))
