@@ -73,11 +73,10 @@ COMMANDS = (
     ),
     Command(
         "model",
-        "tune the kernels of a PyTorch model, heaviest first",
-        "Compiles a model with torch.compile and the backend tilewright, shows its kernels, and searches for each that has no schedule of its "
-        "own, until the budget is spent. What was found is in the cache: the next process that compiles the model runs it. The model is "
-        "timed before and after, in turns.\n\n"
-        "  tune model my_model.py:make --budget 5m",
+        "tune the kernels of an ONNX or PyTorch model, heaviest first",
+        "Runs a model once, shows its kernels, and searches for each that has no schedule of its own, until the budget is spent. What was "
+        "found is in the cache: the next process that runs the model takes it from there. The model is timed before and after, in turns.\n\n"
+        "  tune model my_model.py:make --budget 5m\n  tune model model.onnx --shape batch=8,sequence=128",
         tuning.model,
         "tuning.model:run",
     ),

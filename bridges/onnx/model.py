@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from onnx import ModelProto, ValueInfoProto
 from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor import Tensor, jit
+from ...tensor.capture.compiled_function import CompiledFunction
+from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
 from .evaluation import Values, by_numpy, evaluate
 from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
@@ -53,7 +55,7 @@ class OnnxModel:
         self._need = needed_values(graph)
         _fold(graph, self._need, self._version)
         self._weights: Values = {}
-        self._functions: OrderedDict[Any, tuple[Callable[..., Any], dict[int, Any]]] = OrderedDict()
+        self._functions: OrderedDict[Any, tuple[Jitted, dict[Any, dict[int, Any]]]] = OrderedDict()
         self._by_node = False
         self._lock = threading.Lock()
 
@@ -90,6 +92,17 @@ class OnnxModel:
             found = self._outputs(values)
         results = {v.name: x if tensors and isinstance(x, Tensor) else self._array(v.name, x) for v, x in zip(self.outputs, found)}
         return [results[name] for name in names or order]
+
+    @property
+    def programs(self) -> list[CompiledFunction]:
+        """What was compiled so far."""
+        return [p for function, _ in self._functions.values() for p in function.programs]
+
+    def report(self) -> str:
+        """The kernels with their schedules and where those come from, as `Jitted.report` has them."""
+        if not self.programs:
+            return "nothing was compiled: the model was not called, or is run node by node"
+        return "\n\n".join(function.report() for function, _ in self._functions.values())
 
     def _array(self, name: str, x: Any) -> Array:
         code = self._types.get(name)
@@ -144,7 +157,7 @@ class OnnxModel:
             found.insert(place, value)
         return found
 
-    def _function(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]]]:
+    def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, dict[int, Any]]]:
         """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
         constants: dict[Any, dict[int, Any]] = {}
 

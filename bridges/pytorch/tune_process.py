@@ -11,27 +11,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
 from ...ir.errors import TilewrightError, UsageError
+from ..model_tuning import EventLines
 from .report import fallbacks
-from .tuning import ModelKernel, TuningWatcher, tune
-
-
-class _Lines(TuningWatcher):
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def say(self, event: str, **what: Any) -> None:
-        print(json.dumps({"event": event, **what}), file=self.stream, flush=True)
-
-    def found(self, kernels: Sequence[ModelKernel]) -> None:
-        self.say("found", kernels=[asdict(k) for k in kernels])
-
-    def begins(self, name: str, seconds: float) -> None:
-        self.say("begins", name=name, seconds=seconds)
+from .tuning import tune
 
 
 def load(file: str, function: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
@@ -50,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     """Tune; 0, or 2 where the file is not as it must be."""
     file, function, text = arguments
     options = json.loads(text)
-    lines = _Lines(os.fdopen(os.dup(1), "w"))
+    lines = EventLines(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     try:

@@ -186,10 +186,14 @@ def source(p: Grammar) -> None:
 def model(p: Grammar) -> None:
     """`tune model`."""
     p.add_path(
-        "model", use=READS, metavar="FILE.py:FUNCTION", help="a function without arguments that returns a PyTorch module and its inputs"
+        "model",
+        use=READS,
+        metavar="MODEL",
+        help="FILE.onnx, or FILE.py:FUNCTION, a function without arguments that returns a PyTorch module and its inputs",
     )
     p.add_argument("--budget", metavar="TIME", default="60s", help="time to search for, over all kernels: 30s, 5m (default 60s)")
-    p.add_argument("--training", action="store_true", help="the kernels of the backward pass too; default: inference only")
-    p.add_argument("--threads", type=at_least(1), metavar="N", help="threads used; default: as many as PyTorch uses")
+    p.add_argument("--shape", metavar="n=..,m=..", help="of an ONNX model: sizes by name; default 1 each")
+    p.add_argument("--training", action="store_true", help="of a PyTorch model: the kernels of the backward pass too")
+    p.add_argument("--threads", type=at_least(1), metavar="N", help="threads used; default: as many as PyTorch uses, or all")
     add_cache(p)
     p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output)")

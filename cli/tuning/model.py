@@ -1,4 +1,4 @@
-"""`tune model`: the kernels of a PyTorch model, tuned, heaviest first."""
+"""`tune model`: the kernels of an ONNX or PyTorch model, tuned, heaviest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...ir.errors import UsageError
-from ...named_kernels import is_path, split_path
+from ...named_kernels import MAX_DIGITS, is_path, split_path
 from ..terminal.output import write
 from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
 
@@ -27,18 +27,10 @@ def run(args: Namespace) -> int:
     if args.cache is not None:
         with cache.open(args.cache) as store:
             store.ensure_writable()  # a file that is no cache is said at once
-    if find_spec("torch") is None:
-        raise UsageError("tune model needs PyTorch: pip install 'tilewright[torch]'")
-    if not is_path(args.model):
-        raise UsageError(f"{args.model!r} names no model; write FILE.py:FUNCTION, of a function that returns (module, inputs)")
-    file, function = split_path(args.model)
-    if not Path(file).is_file():
-        raise UsageError(f"there is no file {file}")
-    options = {"budget": args.budget, "training": args.training, "threads": args.threads, "cache": args.cache}
-    given = json.dumps({name: value for name, value in options.items() if value is not None})
+    module, arguments = _onnx(args) if args.model.endswith(".onnx") else _pytorch(args)
     out = console(sys.stderr if args.json == "-" else None)
     result: dict[str, Any] = {}
-    for event in _events([file, function, given]):
+    for event in _events(module, arguments):
         what = event.pop("event")
         if what == "failed":
             raise UsageError(event["error"])
@@ -66,8 +58,51 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _events(arguments: list[str]) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", "tilewright.bridges.pytorch.tune_process", *arguments]
+def _pytorch(args: Namespace) -> tuple[str, list[str]]:
+    """The module that tunes a PyTorch model, and its arguments."""
+    if find_spec("torch") is None:
+        raise UsageError("tune model needs PyTorch for a file of Python: pip install 'tilewright[torch]'")
+    if args.shape is not None:
+        raise UsageError("--shape is for ONNX models: a PyTorch model's sizes are those of the inputs that its function returns")
+    if not is_path(args.model):
+        raise UsageError(
+            f"{args.model!r} names no model; write FILE.onnx, or FILE.py:FUNCTION, of a function that returns (module, inputs)"
+        )
+    file, function = split_path(args.model)
+    if not Path(file).is_file():
+        raise UsageError(f"there is no file {file}")
+    return "pytorch", [file, function, _options(args, training=args.training)]
+
+
+def _onnx(args: Namespace) -> tuple[str, list[str]]:
+    """The module that tunes an ONNX model, and its arguments."""
+    if find_spec("onnx") is None:
+        raise UsageError("tune model needs the onnx package for an ONNX model: pip install 'tilewright[onnx]'")
+    if args.training:
+        raise UsageError("--training is for PyTorch models: an ONNX model has no backward pass")
+    if not Path(args.model).is_file():
+        raise UsageError(f"there is no file {args.model}")
+    return "onnx", [args.model, _options(args, sizes=sizes_by_name(args.shape) or None)]
+
+
+def _options(args: Namespace, **more: Any) -> str:
+    options = {"budget": args.budget, "threads": args.threads, "cache": args.cache, **more}
+    return json.dumps({name: value for name, value in options.items() if value is not None})
+
+
+def sizes_by_name(text: str | None) -> dict[str, int]:
+    """`"batch=8,sequence=128"` as a dict; names may be any text without a comma. Raises UsageError."""
+    found: dict[str, int] = {}
+    for part in (text or "").split(",") if text else []:
+        name, equals, number = part.rpartition("=")
+        if not equals or not number.strip().isascii() or not number.strip().isdigit() or len(number.strip()) > MAX_DIGITS:
+            raise UsageError(f"cannot read {part!r} as a size; write --shape batch=8,sequence=128")
+        found[name.strip()] = int(number)
+    return found
+
+
+def _events(bridge: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    command = [sys.executable, "-m", f"tilewright.bridges.{bridge}.tune_process", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
