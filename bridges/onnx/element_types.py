@@ -60,7 +60,7 @@ NUMPY: dict[int, np.dtype[Any]] = {
 """The NumPy type of each, as callers give and get it."""
 _CODE = {t: code for code, t in NUMPY.items()}
 
-BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2}
+BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2}
 """Bits of an element in a file, where they are less than a byte."""
 
 

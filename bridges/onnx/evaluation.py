@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import onnx
@@ -18,8 +21,12 @@ from .operators.indexing import known
 from .operators.table import KNOWN, OPERATORS
 
 Values = dict[str, Any]
+RANDOM = "random\0key"
+"""The name of a value that no model has: the seed and the number of the run, for random numbers."""
 OWN = ("Shape", "Size")
 """Operators of sizes only, whatever their operand is."""
+MOST_ELEMENTS = 2**34
+"""Of a result: a kernel that fuses it away would still count through it."""
 HOST_BYTES = 2**24
 """Of a result that NumPy computes for sizes and axes: more is a file's fault."""
 
@@ -55,9 +62,12 @@ class NodeCall:
         """The ONNX type of a result, where it is known."""
         return self.types.get(self.node.outputs[index])
 
-    def graph_inputs(self, graph: str) -> int:
-        """How many inputs an inner graph has."""
-        return len(self.node.graphs[graph].inputs)
+    def key(self, seed: float | None) -> Any:
+        """The key of the node's random numbers at this run."""
+        own = crc32(next(o for o in self.node.outputs if o).encode())
+        words = self.values[RANDOM]
+        first = words[0] if seed is None else crc32(struct.pack("<d", seed))
+        return (first + own if seed is None else (first + own) % 2**32, words[1])
 
     def run(self, graph: str, inputs: Sequence[Any]) -> list[Any]:
         """The results of an inner graph, which sees the values around it."""
@@ -96,7 +106,11 @@ def _results(call: NodeCall) -> Sequence[Any]:
     ]
     operator: Callable[..., Any] = OPERATORS[node.op]
     found = operator(call, *given, **node.attributes)
-    return found if isinstance(found, (tuple, list)) else (found,)
+    found = found if isinstance(found, (tuple, list)) else (found,)
+    for x in found:
+        if isinstance(x, Tensor) and prod(x.shape) > MOST_ELEMENTS:
+            raise UsageError(f"a result of the shape {list(x.shape)} is too large")
+    return found
 
 
 def by_numpy(node: OperatorNode, version: int, inputs: Sequence[Any]) -> Sequence[Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from ...tensor import Tensor, jit
 from ...tensor.capture.compiled_function import CompiledFunction
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
-from .evaluation import Values, by_numpy, evaluate
+from .evaluation import RANDOM, Values, by_numpy, evaluate
 from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
 from .model_file import opset, read
 from .operators.table import DataDependentError
@@ -30,6 +31,10 @@ MOST_PROGRAMS = 64
 """Functions that are kept for values of such inputs."""
 FOLDED = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Concat", "Slice", "Gather", "Identity", "Flatten", "Split")
 """Operators that are computed when a model is read, where all operands are known: they move elements."""
+
+
+DRAWS = {("", name) for name in ("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial")}
+"""Operators that give other results at each run."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class OnnxModel:
         self._weights: Values = {}
         self._functions: OrderedDict[Any, tuple[Jitted, dict[Any, dict[int, Any]]]] = OrderedDict()
         self._by_node = False
+        self._random = any(node.op in DRAWS for node in graph.walk())
+        self._seed, self._runs = secrets.randbits(32), 0
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -129,6 +136,9 @@ class OnnxModel:
     def _outputs(self, values: Values) -> list[Any]:
         baked = {name: _host(x) for name, x in values.items() if name in self._need}
         free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
+        if self._random:
+            free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
+            self._runs += 1
         if not self._weights:
             self._weights = {name: as_tensor(c) for name, c in self._graph.constants.items() if name not in self._need}
         if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:

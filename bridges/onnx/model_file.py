@@ -96,6 +96,9 @@ def _check(model: ModelProto) -> None:
             t.Clear()
             t.data_type, t.name = code, name
             t.dims.append(0)
+    for v in (*bare.graph.input, *bare.graph.output):
+        if v.type.HasField("tensor_type") and not v.type.tensor_type.HasField("shape"):
+            v.type.tensor_type.shape.SetInParent()  # the checker wants one, and nobody needs it
     try:
         onnx.checker.check_model(bare, skip_opset_compatibility_check=False)
     except (onnx.checker.ValidationError, ValueError) as e:
@@ -117,7 +120,7 @@ def array(t: TensorProto, folder: Path | None) -> Array:
     dims = tuple(t.dims)
     if any(d < 0 for d in dims):
         raise UsageError(f"initializer {t.name!r} has the shape {list(dims)}")
-    bits = BITS.get(t.data_type, 8 * NUMPY[t.data_type].itemsize)
+    bits = BITS[t.data_type] if t.data_type in BITS else 8 * NUMPY[t.data_type].itemsize
     size = -(-math.prod(dims) * bits // 8)
     if t.data_location != TensorProto.EXTERNAL:
         return _inside(t, size)

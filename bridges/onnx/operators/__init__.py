@@ -8,6 +8,7 @@ from . import movement as movement
 from . import normalisation as normalisation
 from . import products as products
 from . import quantisation as quantisation
+from . import random_numbers as random_numbers
 from . import recurrent as recurrent
 from . import reductions as reductions
 from . import resampling as resampling

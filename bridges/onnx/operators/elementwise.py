@@ -291,7 +291,8 @@ def _encoded(x: Any, to: int, saturate: int, rounding: str) -> Any:
     import ml_dtypes
 
     kind = NUMPY[to]
-    top = float(ml_dtypes.finfo(kind).max)
+    limits: Any = ml_dtypes.finfo
+    top = float(limits(kind).max)
 
     def encode(a: Array) -> Array:
         f = np.asarray(a, np.float32)
@@ -350,7 +351,7 @@ def constant_of_shape(call: Call, shape: Array, value: Array | None = None) -> A
 @operator("Range", known=(0, 1, 2))
 def numbers(call: Call, start: Array, limit: Array, delta: Array) -> Any:
     """From start by steps of delta to before the limit."""
-    kind = str(np.asarray(start).dtype)
+    kind: Any = str(np.asarray(start).dtype)
     if kind in ("int64", "int32", "int16"):
         return xp.arange(number(start), number(limit), number(delta), dtype=kind)
     count = max(int(np.ceil((np.float64(number(limit)) - number(start)) / number(delta))), 0)
@@ -360,7 +361,8 @@ def numbers(call: Call, start: Array, limit: Array, delta: Array) -> Any:
 @operator("EyeLike")
 def eye_like(call: Call, x: Any, dtype: int | None = None, k: int = 0) -> Any:
     """Ones on a diagonal."""
-    return xp.eye(*x.shape, k=k, dtype=element_type(dtype) if dtype else x.dtype)
+    kind: Any = element_type(dtype) if dtype else x.dtype
+    return xp.eye(*x.shape, k=k, dtype=kind)
 
 
 @operator("OneHot", known=(1,))

@@ -73,19 +73,17 @@ def window(call: Call, size: Array, output_datatype: int = 1, periodic: int = 1)
 def mel_weights(call: Call, bins: Array, length: Array, rate: Array, low: Array, high: Array, output_datatype: int = 1) -> Any:
     """Triangles that are evenly spaced on the mel scale."""
     count, spectrum = int(number(bins)), int(number(length)) // 2 + 1
-    mels = np.linspace(*(2595 * np.log10(1 + float(number(f)) / 700) for f in (low, high)), count + 2, endpoint=False)
-    step = (2595 * np.log10(1 + float(number(high)) / 700) - 2595 * np.log10(1 + float(number(low)) / 700)) / (count + 2)
-    edges = 2595 * np.log10(1 + float(number(low)) / 700) + step * np.arange(count + 2)
+    first, last = (2595 * np.log10(1 + float(number(f)) / 700) for f in (low, high))
+    edges = first + (last - first) / (count + 2) * np.arange(count + 2)
     places = np.floor((int(number(length)) + 1) * 700 * (10 ** (edges / 2595) - 1) / int(number(rate))).astype(int)
-    assert len(mels) == len(places)
     made = np.zeros((spectrum, count))
     for i in range(count):
-        first, middle, last = places[i : i + 3]
-        if middle == first:
+        left, middle, right = places[i : i + 3]
+        if middle == left:
             made[middle, i] = 1
-        for j in range(first, middle + 1):
-            if middle != first:
-                made[j, i] = (j - first) / (middle - first)
-        for j in range(middle, last):
-            made[j, i] = (last - j) / (last - middle)
+        for j in range(left, middle + 1):
+            if middle != left:
+                made[j, i] = (j - left) / (middle - left)
+        for j in range(middle, right):
+            made[j, i] = (right - j) / (right - middle)
     return made.astype(NUMPY[output_datatype])

@@ -36,8 +36,8 @@ class Call(Protocol):
     def run(self, graph: str, inputs: Sequence[Any]) -> list[Any]:
         """The results of an inner graph."""
 
-    def graph_inputs(self, graph: str) -> int:
-        """How many inputs an inner graph has."""
+    def key(self, seed: float | None) -> Any:
+        """The key of the node's random numbers at this run."""
 
 
 Operator = Callable[..., Any]
@@ -120,7 +120,7 @@ def on_host(name: str, function: Callable[..., Array], inputs: Sequence[Any], sh
     from ....ir.dtypes import dtype as dtype_of
 
     call = HostCall(f"onnx.{name}", function, tuple(options))
-    return Tensor.of(host(call, tuple(x.node for x in inputs), tuple(shape), dtype_of(dtype)))  # type: ignore[arg-type]
+    return Tensor.of(host(call, tuple(x.node for x in inputs), tuple(shape), dtype_of(dtype)))
 
 
 def elements(shape: Sequence[int]) -> int:

@@ -1,0 +1,416 @@
+"""`tilewright.onnx`: models are read with care, run right, and refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from thorough import amount
+from tilewright import Tensor
+from tilewright.cli import main
+from tilewright.ir import TilewrightError, UsageError
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402  # needs onnx
+from tilewright.bridges import onnx as bridge  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+F32 = TensorProto.FLOAT
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def value(name: str, shape: Any, code: int = F32) -> Any:
+    return helper.make_tensor_value_info(name, code, shape)
+
+
+def model_of(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, Any] | None = None, version: int = 20) -> Any:
+    inits = [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, inits)
+    domains = {n.domain for n in nodes if n.domain}
+    imports = [helper.make_opsetid("", version), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_model(graph, opset_imports=imports)
+
+
+def classifier() -> Any:
+    """Convolution, pool, a shape that is computed, a product."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Gather", ["s", "first"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axis"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["c", "sizes"], ["d"]),
+        helper.make_node("Gemm", ["d", "v", "bias"], ["y"], transB=1),
+    ]
+    weights = {
+        "w": normal(4, 3, 3, 3), "first": np.array(0), "axis": np.array([0]), "rest": np.array([-1]), "v": normal(5, 4 * 4 * 4), "bias": normal(5),
+    }  # fmt: skip
+    return model_of(nodes, [value("x", ["batch", 3, 8, 8])], [value("y", ["batch", 5])], weights)
+
+
+def expected(x: Any, model: Any) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(model).run(None, {"x": x})[0]
+
+
+# the package's own cases --------------------------------------------------------------------------------------------
+def cases() -> list[Any]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import onnx_nodes
+    finally:
+        sys.path.pop(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        return [(c, onnx_nodes.run) for c in load_model_tests(kind="node") if onnx_nodes.in_scope(c.model)]
+
+
+NOT_RIGHT = ("bf16", "fp16", "bernoulli", "training_dropout", "image_decoder", "tfidfvectorizer", "optional_", "cast_e8m0")
+
+
+@pytest.mark.slow
+def test_node_cases(request: pytest.FixtureRequest) -> None:
+    """Each operator by the cases of the onnx package: a sample here, all of them by benchmarks/onnx_nodes.py."""
+    found = [c for c in cases() if not any(word in c[0].name for word in NOT_RIGHT)]
+    chosen = random.Random(0).sample(found, amount(request, 120, 1000))
+    said = {case.name: run(case) for case, run in chosen}
+    assert len(said) >= 120 and {name: text for name, text in said.items() if text} == {}
+
+
+# a model as a function ----------------------------------------------------------------------------------------------
+def test_model_is_called_by_position_name_and_run(tmp_path: Path) -> None:
+    proto = classifier()
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    model = bridge.load(path)
+    assert [(v.name, v.dtype, v.shape) for v in model.inputs] == [("x", "float32", ("batch", 3, 8, 8))]
+    assert [(v.name, v.shape) for v in model.outputs] == [("y", ("batch", 5))]
+    for batch in (1, 3):
+        x = normal(batch, 3, 8, 8)
+        want = expected(x, proto)
+        np.testing.assert_allclose(model(x), want, 1e-4, 1e-4)
+        np.testing.assert_allclose(model(x=x), want, 1e-4, 1e-4)
+        np.testing.assert_allclose(model.run(["y"], {"x": x})[0], want, 1e-4, 1e-4)
+    made = model(Tensor(x))
+    assert isinstance(made, Tensor) and "exact" not in model.report() and "start" in model.report()
+    np.testing.assert_allclose(made.numpy(), want, 1e-4, 1e-4)
+    assert "OnnxModel(x: float32[batch, 3, 8, 8] -> y: float32[batch, 5]" in repr(model)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "says"),
+    [
+        ({}, "input 'x' is missing: float32"),
+        ({"x": normal(2, 3, 8, 9)}, r"shape \[batch, 3, 8, 8\], and \[2, 3, 8, 9\]"),
+        ({"x": normal(2, 3, 8)}, "shape"),
+        ({"x": normal(2, 3, 8, 8).astype(np.float64)}, "is of float32, and float64 is given"),
+        ({"x": np.array(["a"])}, "is no input of a model"),
+        ({"x": normal(2, 3, 8, 8), "z": 1}, "no input 'z'"),
+    ],
+)
+def test_wrong_inputs_are_named(feeds: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        bridge.load(classifier()).run(None, feeds)
+
+
+def test_unknown_outputs_and_doubled_inputs_are_errors() -> None:
+    model = bridge.load(classifier())
+    x = normal(1, 3, 8, 8)
+    with pytest.raises(UsageError, match="no output 'q'"):
+        model.run(["q"], {"x": x})
+    with pytest.raises(UsageError, match="given twice"):
+        model(x, x=x)
+    with pytest.raises(UsageError, match="takes 1 inputs, and 2"):
+        model(x, x)
+
+
+def test_sizes_of_one_name_are_equal() -> None:
+    model = bridge.load(model_of([helper.make_node("Add", ["x", "y"], ["z"])], [value("x", ["n"]), value("y", ["n"])], [value("z", ["n"])]))
+    np.testing.assert_array_equal(model(np.ones(3, np.float32), np.ones(3, np.float32)), [2, 2, 2])
+    with pytest.raises(UsageError, match="'n' is 3 by input 'x', and 1 by 'y'"):
+        model(np.ones(3, np.float32), np.ones(1, np.float32))
+
+
+def test_sizes_that_are_inputs_capture_a_program_each() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    model = bridge.load(model_of(nodes, [value("x", [6]), value("to", ["r"], TensorProto.INT64)], [value("z", None)]))
+    x = normal(6)
+    for sizes in ([2, 3], [3, 2], [6, 1], [2, 3]):
+        np.testing.assert_array_equal(model(x, np.array(sizes)), -x.reshape(sizes))
+
+
+def test_results_whose_size_is_data_run_node_by_node() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["at"]),
+        helper.make_node("Transpose", ["at"], ["rows"]),
+        helper.make_node("GatherND", ["x", "rows"], ["y"]),
+    ]
+    model = bridge.load(model_of(nodes, [value("x", [4, 5])], [value("y", None)]))
+    for seed in (1, 2):
+        x = normal(4, 5, seed=seed) * (normal(4, 5, seed=seed + 7) > 0)
+        np.testing.assert_array_equal(model(x), x[x != 0])
+    assert "node by node" in model.report()
+
+
+def test_outputs_that_are_inputs_or_known_sizes() -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Shape", ["x"], ["sizes"])]
+    model = bridge.load(model_of(nodes, [value("x", ["n", 2])], [value("same", None), value("sizes", None, TensorProto.INT64)]))
+    for n in (3, 4):
+        x = normal(n, 2)
+        same, sizes = model(x)
+        np.testing.assert_array_equal(same, x)
+        assert sizes.tolist() == [n, 2] and same is not x
+
+
+def test_a_branch_and_a_loop_on_data() -> None:
+    then = helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "then", [], [value("t", [3])])
+    other = helper.make_graph([helper.make_node("Abs", ["x"], ["o"])], "else", [], [value("o", [3])])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
+    model = bridge.load(model_of(nodes, [value("x", [3])], [value("y", [3])], {"zero": np.float32(0)}))
+    for x in (np.float32([1, 2, 3]), np.float32([-1, -2, 1])):
+        np.testing.assert_array_equal(model(x), -x if x.sum() > 0 else abs(x))
+
+
+def test_local_functions_are_expanded() -> None:
+    body = helper.make_function("own", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 20)])
+    proto = model_of([helper.make_node("Double", ["x"], ["y"], domain="own")], [value("x", [3])], [value("y", [3])])
+    proto.functions.append(body)
+    np.testing.assert_array_equal(bridge.load(proto)(np.float32([1, 2, 3])), [2, 4, 6])
+
+
+def test_integers_of_four_bits_go_in_and_out() -> None:
+    import ml_dtypes
+
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=F32),
+        helper.make_node("Neg", ["f"], ["g"]),
+        helper.make_node("Cast", ["g"], ["y"], to=TensorProto.INT4),
+    ]
+    model = bridge.load(model_of(nodes, [value("x", [4], TensorProto.INT4)], [value("y", [4], TensorProto.INT4)], version=21))
+    y = model(np.array([-7, 0, 3, 7], ml_dtypes.int4))
+    assert y.dtype == ml_dtypes.int4 and y.astype(int).tolist() == [7, 0, -3, -7]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("k", "block"), [(64, 32), (80, 16)])
+def test_packed_weights(bits: int, k: int, block: int) -> None:
+    r = np.random.default_rng(1)
+    n, blocks = 6, -(-k // block)
+    numbers = r.integers(0, 2**bits, (n, blocks * block)).astype(np.uint8)
+    scales, zeros = abs(normal(n, blocks)), r.integers(0, 2**bits, (n, blocks)).astype(np.uint8)
+
+    def packed(a: Any) -> Any:
+        pairs = np.pad(a, ((0, 0), (0, a.shape[1] % 2))).reshape(n, -1, 2) if bits == 4 else a
+        return (pairs[..., 0] | pairs[..., 1] << 4).astype(np.uint8) if bits == 4 else pairs
+
+    w = ((numbers.reshape(n, blocks, block).astype(np.float32) - zeros[..., None]) * scales[..., None]).reshape(n, -1)[:, :k]
+    node = helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block)
+    weights = {"w": packed(numbers).reshape(n, blocks, -1), "s": scales.reshape(-1), "z": packed(zeros).reshape(-1)}
+    model = bridge.load(model_of([node], [value("x", [3, k])], [value("y", [3, n])], weights))
+    x = normal(3, k)
+    np.testing.assert_allclose(model(x), x @ w.T, 1e-4, 1e-3)
+
+
+@pytest.mark.slow
+def test_threads_call_one_model_at_once() -> None:
+    proto = classifier()
+    model, found = bridge.load(proto), {}
+
+    def call(i: int) -> None:
+        found[i] = model(normal(1 + i % 3, 3, 8, 8, seed=i))
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i in range(8):
+        np.testing.assert_allclose(found[i], expected(normal(1 + i % 3, 3, 8, 8, seed=i), proto), 1e-4, 1e-4)
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Path]:
+    """A model in a folder, whose weight lies in the file that the test says."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret").write_bytes(bytes(64))
+    (folder / "w.bin").write_bytes(normal(16).tobytes())
+    yield folder
+
+
+def external(folder: Path, **said: str) -> Path:
+    proto = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [16])], [value("y", [16])])
+    t = proto.graph.initializer.add(name="w", data_type=F32, dims=[16], data_location=TensorProto.EXTERNAL)
+    for key, text in said.items():
+        t.external_data.add(key=key, value=text)
+    path = folder / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_weights_in_a_file_of_their_own(outside: Path) -> None:
+    model = bridge.load(external(outside, location="w.bin"))
+    np.testing.assert_allclose(model(np.zeros(16, np.float32)), normal(16))
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"location": "../secret"}, "not inside of the model's folder"),
+        ({"location": "/etc/passwd"}, "not inside of the model's folder"),
+        ({"location": ""}, "not inside of the model's folder"),
+        ({"location": "link"}, "not a file inside"),
+        ({"location": "none.bin"}, "cannot be read"),
+        ({"location": "."}, "not a file inside"),
+        ({"location": "w.bin", "offset": "8"}, "64 bytes, and 64 from 8 are needed"),
+        ({"location": "w.bin", "length": "63"}, "63 said"),
+        ({"location": "w.bin", "offset": "-4"}, "no size in bytes"),
+        ({"location": "w.bin", "offset": "9" * 30}, "no size in bytes"),
+    ],
+)
+def test_files_outside_are_not_read(outside: Path, said: dict[str, str], says: str) -> None:
+    (outside / "link").symlink_to(outside.parent / "secret")
+    with pytest.raises(UsageError, match=says):
+        bridge.load(external(outside, **said))
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    for content, says in (
+        (b"", "no ONNX model"),
+        (b"hello, this is text" * 9, "no ONNX model"),
+        (classifier().SerializeToString()[:200], "ONNX model|not valid"),
+    ):
+        (tmp_path / "m.onnx").write_bytes(content)
+        with pytest.raises(UsageError, match=says):
+            bridge.load(tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="cannot read"):
+        bridge.load(tmp_path / "nothing.onnx")
+    proto = classifier()
+    proto.opset_import[0].version = 999
+    with pytest.raises(UsageError, match="needs opset 999"):
+        bridge.load(proto)
+
+
+def test_all_operators_that_are_missing_are_listed() -> None:
+    nodes = [helper.make_node("Mystery", ["x"], ["a"], name="one", domain="com.else"), helper.make_node("Mystery", ["a"], ["b"], domain="com.else"),
+             helper.make_node("StringNormalizer", ["t"], ["c"])]  # fmt: skip
+    proto = model_of(nodes, [value("x", [3]), value("t", [3], TensorProto.STRING)], [value("b", [3]), value("c", [3], TensorProto.STRING)])
+    with pytest.raises(UsageError, match=r"StringNormalizer \(c\); com\.else\.Mystery \(one, b\)"):
+        bridge.load(proto)
+
+
+def test_sizes_without_bounds_are_refused() -> None:
+    nodes = [
+        helper.make_node("ConstantOfShape", ["n"], ["a"]),
+        helper.make_node("ReduceSum", ["a"], ["b"], keepdims=0),
+        helper.make_node("Add", ["x", "b"], ["y"]),
+    ]
+    proto = model_of(nodes, [value("x", [3])], [value("y", [3])], {"n": np.array([2**40, 2**20])})
+    with pytest.raises(TilewrightError):
+        bridge.load(proto)(np.ones(3, np.float32))
+
+
+@pytest.mark.slow
+def test_damaged_models_are_errors(request: pytest.FixtureRequest) -> None:
+    r, whole = random.Random(5), classifier().SerializeToString()
+    refused = 0
+    for _ in range(amount(request, 150, 2000)):
+        b = bytearray(whole)
+        if r.random() < 0.3:
+            b = b[: r.randrange(len(b))]
+        for _ in range(r.randint(1, 6)):
+            b[r.randrange(len(b))] = r.randrange(256)
+        try:
+            bridge.load(bytes(b)).run(None, {"x": normal(1, 3, 8, 8)})
+        except TilewrightError:
+            refused += 1
+    assert refused > 50
+
+
+# tuning ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_tune_model_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    onnx.save(classifier(), tmp_path / "m.onnx")
+    arguments = [
+        "model",
+        str(tmp_path / "m.onnx"),
+        "--shape",
+        "batch=2",
+        "--budget",
+        "3s",
+        "--threads",
+        "1",
+        "--json",
+        str(tmp_path / "r.json"),
+    ]
+    assert main(arguments) == 0
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["kernels"] == len(result["found"]) > 1 and result["after_s"] > 0
+    assert "kernels of" in capfd.readouterr().out
+    assert main([*arguments[:3], "breadth=2"]) == 2 and "no size 'breadth'" in capfd.readouterr().err
+    assert main([*arguments[:3], "batch=x"]) == 2 and "write --shape" in capfd.readouterr().err
+
+
+def test_public_name_and_onnx_itself_from_the_root() -> None:
+    code = "import onnx, tilewright.onnx as t; assert onnx.helper and t.load and t.OnnxModel; print(onnx.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "site-packages" in done.stdout
+
+
+def test_the_page_of_operators_is_of_today() -> None:
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import make_onnx
+    finally:
+        sys.path.pop(0)
+    page = (ROOT / "docs" / "onnx.md").read_text()
+    newest = onnx.defs.onnx_opset_version()
+    if newest != 28:
+        pytest.skip(f"the page is of opset 28, and this onnx knows {newest}")
+    assert make_onnx.made(page) == page, "run `python docs/make_onnx.py` and read the difference"
+
+
+def test_random_numbers_differ_from_run_to_run_and_have_their_moments() -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["a"], mean=3.0, scale=2.0),
+        helper.make_node("RandomUniform", [], ["b"], shape=[4000], low=-1.0, high=3.0, seed=7.0),
+        helper.make_node("RandomUniformLike", ["x"], ["c"]),
+        helper.make_node("Multinomial", ["p"], ["d"], sample_size=4000),
+    ]
+    outs = [value("a", [4000]), value("b", [4000]), value("c", [4000]), value("d", [1, 4000], TensorProto.INT32)]
+    model = bridge.load(model_of(nodes, [value("x", [4000])], outs, {"p": np.log(np.float32([[0.2, 0.5, 0.3]]))}))
+    x = np.zeros(4000, np.float32)
+    a, b, c, d = model(x)
+    again = model(x)
+    assert all(not np.array_equal(p, q) for p, q in zip((a, b, c, d), again))
+    assert abs(a.mean() - 3) < 0.2 and abs(a.std() - 2) < 0.2
+    assert abs(b.mean() - 1) < 0.2 and b.min() >= -1 and b.max() < 3 and abs(np.corrcoef(b, c)[0, 1]) < 0.1
+    assert np.allclose(np.bincount(d[0], minlength=3) / 4000, [0.2, 0.5, 0.3], atol=0.04)
