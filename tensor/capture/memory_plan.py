@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...ir.errors import KernelError
+from ...ir.kept_elements import without_kept
 from ...ir.rewriter import in_place
 from ..fusion.call_list import Call, CallList, KernelCall, Place
 from .capture import ArraySource, CapturedGraph, CapturedState
@@ -190,7 +191,7 @@ class _Places:
             self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
         spots = [self.spots[p] for p in range(len(self.made.nodes))]
         made = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
-        return made, self.calls
+        return made, [_without_kept(c) for c in self.calls]
 
     def _fresh(self, p: Place, fresh: list[Place]) -> int:
         if p not in fresh:
@@ -242,6 +243,16 @@ class _Places:
             return replace(call, kernel=in_place(kernel, {**aliases, out.name: source.name}))
         except KernelError:
             return None
+
+
+def _without_kept(call: Call) -> Call:
+    """The call, which writes over arrays, with a kernel that writes no element which stays as it is."""
+    if not isinstance(call, KernelCall) or not any(b.alias for b in call.kernel.outputs):
+        return call
+    kernel = without_kept(call.kernel)
+    read = {b.name for b in kernel.inputs}
+    inputs = tuple(p for b, p in zip(call.kernel.inputs, call.inputs, strict=True) if b.name in read)
+    return replace(call, kernel=kernel, inputs=inputs)
 
 
 def _key(s: ArraySource) -> tuple[str, int]:

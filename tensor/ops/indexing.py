@@ -298,7 +298,9 @@ def setitem(x: TensorNode, key: Any, value: TensorNode | Scalar) -> TensorNode:
     if at.flag is False:
         _value(value, indexed(x, at).shape, x)
         return x
-    return _loaded(x, at, value) if at.loaded else _sliced(x, at, value)
+    if any(i.shape for _, i in at.loaded) or at.flag is not None:
+        return _loaded(x, at, value)
+    return _sliced(x, at, value)
 
 
 def _value(value: TensorNode | Scalar, shape: Shape, x: TensorNode) -> TensorNode:
@@ -313,14 +315,21 @@ def _value(value: TensorNode | Scalar, shape: Shape, x: TensorNode) -> TensorNod
 
 
 def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorNode:
-    """Element i of a dimension comes from (i − start) / step where that is a whole number inside."""
-    lengths = tuple(n for _, _, n in key.picks)
+    """Element i of a dimension comes from (i − start) / step where that is a whole number inside, and from the one place that is written
+    where that is a tensor without dimensions."""
+    loaded = dict(key.loaded)
+    lengths = tuple(1 if d in loaded else n for d, (_, _, n) in enumerate(key.picks))
     node = _value(value, tuple(1 if d is None else lengths[d] for d in key.layout), x)
     if 0 in lengths:
         return x
     axes, mask, tests = maps.placeholder_axes(x.shape), node_const(True), []
     at: list[Node] = []
     for d, (i, (start, step, length)) in enumerate(zip(axes, key.picks)):
+        if d in loaded:
+            row = cast(along(x.shape[d], x.shape, d), int64)
+            tests.append(elementwise("eq", row, expand(_inside_of(loaded[d], x.shape[d]), x.shape)))
+            at.append(maps._ZERO)
+            continue
         backwards = step < 0
         if backwards:
             start, step = start + step * (length - 1), -step
@@ -338,6 +347,13 @@ def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
     by = maps.IndexMap(x.shape, lengths, axes, tuple(at), None if mask.op == "const" else mask)
     spread = view(reshape(node, lengths), by)
     return spread if inside is None else elementwise("where", inside, spread, x)
+
+
+def _inside_of(index: TensorNode, n: int) -> TensorNode:
+    """A place, counted from the front, that lies in a dimension of `n` elements whatever it is."""
+    place = cast(_wrapped(index, n), int64)
+    last = const(n, int64, place.shape) - 1
+    return elementwise("max", elementwise("min", place, last), const(0, int64, place.shape))
 
 
 def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> TensorNode:
