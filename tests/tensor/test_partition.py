@@ -189,8 +189,19 @@ def test_a_mean_of_a_whole_product_is_no_fold():
     x, w = array(64, 32), array(32, 48)
     calls = listed(((x @ w - 1.0) ** 2).mean()).calls
     assert [c.folded for c in calls] == [False, False]
-    (call,) = listed((x @ w).logsumexp(-1)).calls
-    assert call.folded
+
+
+@pytest.mark.parametrize(("steps", "rows", "folded"), [(16, 64, True), (128, 64, False), (128, 1 << 14, True)])
+def test_reductions_of_a_products_rows_run_in_its_tiles_where_sums_are_short_or_the_product_large(steps, rows, folded):
+    x, w = Tensor(np.zeros((rows, steps), np.float32)), Tensor(np.zeros((steps, 1 << 12), np.float32))
+    calls = listed((x @ w).logsumexp(-1)).calls
+    assert [c.folded for c in calls] == ([True] if folded else [False, False])
+
+
+def test_a_convolution_keeps_its_register_tile_where_its_channels_are_reduced():
+    x, w, b = array(2, 16, 12, 12), array(32, 16, 3, 3), array(32, 1, 1)
+    calls = listed((nn.conv(x, w) + b).min(1)).calls
+    assert [c.folded for c in calls] == [False, False]
 
 
 def test_an_update_that_reads_several_arrays_is_not_part_of_the_product():
