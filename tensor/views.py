@@ -7,7 +7,8 @@ parts from outside see its updates when it has run.
 
 A write is done in the tensor's own memory where nothing else reads that: no lazy result, no array of NumPy's, no user's array. Who holds
 what is known by CPython's counts of references, so each write costs as much as NumPy's. Else the values are copied before (once, since
-the copy is the tensor's alone), or, where they are a large graph, the write becomes a part of it."""
+the copy is the tensor's alone). Values that nobody asked for yet are computed then. A write of which a gradient may be asked for, or in
+a captured function, becomes a part of the graph."""
 
 from __future__ import annotations
 
@@ -17,20 +18,18 @@ import weakref
 from types import EllipsisType, NoneType
 from typing import Any
 
-from .graph.nodes import TensorNode, constant_of
+from ..ir.errors import UsageError
+from .graph.nodes import TensorNode
 from .leaves import leaf
 from .ops.indexing import getitem, setitem
 from .running import buffers
 from .running.assignment import assign, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current
-from .running.numpy_share import SMALL_GRAPH, work_of
 
 BASIC = (int, slice, NoneType, EllipsisType)
 MOST_WRITES = 32
 """Writes that become a part of a graph before it is computed: graphs do not grow without end."""
-MOST_FILLED = 1 << 22
-"""Elements of a constant that gets memory when it is written to."""
 _COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
@@ -119,16 +118,18 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     while root.links is not None and root.links.base is not None:
         chain.append(root.links.key)
         root = root.links.base
+    if not _ready(root):
+        return False
     try:
-        places = [_plain(k) for k in chain]
-        given = _plain(value)
-    except (ValueError, TypeError):
+        places, given = [_plain(k) for k in chain], _plain(value)
+        root.realise()
+    except UsageError:  # of arguments without values, as in `vmap`
         return False
     kind = tensor.dtype.np
     fits = np.can_cast(given.dtype, kind, "same_kind") if isinstance(given, (np.ndarray, np.generic)) else (
         type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is float and kind.kind == "f")
     )  # fmt: skip
-    if not fits or tensor.dtype.foreign or not _ready(root):
+    if not fits or tensor.dtype.foreign:
         return False
     array = _own(root)
     try:
@@ -167,28 +168,23 @@ def element(tensor: Any, key: Any) -> TensorNode | None:
 
 
 def _plain(x: Any) -> Any:
-    """Tensors in a key or a value as arrays. Raises ValueError where one is a large graph."""
+    """Tensors in a key or a value as arrays. Raises UsageError where a gradient may be asked for through one."""
     node = getattr(x, "node", None)
     if isinstance(node, TensorNode):
-        if node.data is None and (node.op == "slot" or work_of([node], SMALL_GRAPH) > SMALL_GRAPH):
-            raise ValueError
+        if node.tracked:
+            raise UsageError("a gradient may be asked for through it")
         return x.numpy()
     return tuple(map(_plain, x)) if type(x) is tuple else x
 
 
 def _ready(root: Any) -> bool:
-    """Whether a tensor's memory may be written to, or will be there soon."""
-    node, data = root.node, root.node.data
-    if data is not None:
-        return isinstance(data, TensorBuffer) and data.cell is None and data.range is None and not node.tracked
-    if node.tracked or root.requires_grad:
-        return False
-    return work_of([node], SMALL_GRAPH) <= SMALL_GRAPH or (constant_of(node) is not None and node.size <= MOST_FILLED)
+    """Whether a tensor's memory may be written to: no captured function reads it, and its numbers have no declared range."""
+    data = root.node.data
+    return not (root.node.tracked or root.requires_grad) and (data is None or (data.cell is None and data.range is None))
 
 
 def _own(root: Any) -> Any:
     """The array of a tensor's memory, of which nothing else reads."""
-    root.realise()
     node, data = root.node, root.node.data
     if node.op != "buffer" or data.foreign or not _COUNTED or not _alone(root, node, data):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)
