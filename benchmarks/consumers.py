@@ -148,11 +148,17 @@ def main() -> None:
         parts = []
         for library in args.libraries:
             row = found.get(library, {"error": "-"})
-            parts.append(row["error"][:60] if "error" in row else f"{row['first'] * 1e3:9.2f} {row['warm'] * 1e3:9.2f}{' ' if row['right'] else '!'}")
+            parts.append(
+                row["error"][:60] if "error" in row else f"{row['first'] * 1e3:9.2f} {row['warm'] * 1e3:9.2f}{' ' if row['right'] else '!'}"
+            )
         print(f"{name:30}", *(f"{p:20}" for p in parts), flush=True)
-    both = [r["numpy"]["warm"] / r["tilewright"]["warm"] for r in rows.values() if all("warm" in r.get(v, {}) for v in ("numpy", "tilewright"))]
+    both = [
+        r["numpy"]["warm"] / r["tilewright"]["warm"] for r in rows.values() if all("warm" in r.get(v, {}) for v in ("numpy", "tilewright"))
+    ]
     if both:
-        print(f"geometric mean of NumPy's time over ours, warm: {statistics.geometric_mean(both):.2f}; slower than 1.2: {sum(b < 1 / 1.2 for b in both)}")
+        print(
+            f"geometric mean of NumPy's time over ours, warm: {statistics.geometric_mean(both):.2f}; slower than 1.2: {sum(b < 1 / 1.2 for b in both)}"
+        )
     if args.output:
         import numpy as np
         import scipy
