@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 
 from ...ir import index as ix
@@ -22,8 +22,7 @@ from ..graph.primitives import as_typed, cast, const, expand, reduce, reshape, v
 from ..graph.promotion import promote
 from .creation import all_of, along
 from .elementwise import choose, like, to_floats
-from .joining import pad
-from .movement import flip, keep_dims, part
+from .movement import keep_dims
 from .movement import permute as _permute
 from .reduction import mean
 
@@ -114,16 +113,20 @@ def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
     return all_of(tests)
 
 
-def spaced(x: TensorNode, rank: int, stride: Shape) -> TensorNode:
-    """stride − 1 zeros between neighbours along the last `rank` dimensions."""
-    lead = len(x.shape) - rank
-    shape = (*x.shape[:lead], *(max(0, (n - 1) * s + 1) for n, s in zip(x.shape[lead:], stride)))
-    axes, mask = maps.placeholder_axes(shape), node_const(True)
-    at = list(axes[:lead])
-    for i, s in zip(axes[lead:], stride):
-        at.append(ix.floordiv(i, s))
-        if s > 1:
-            mask = mask & ix.mod(i, s).eq(0)
+def reached(x: TensorNode, w: WindowLayout) -> TensorNode:
+    """The transpose of `windows`: (…, windows) → (…, sizes, kernel): element (i, k) is x at (i + padding − k·dilation) / stride, 0 where
+    that is not whole or not inside."""
+    rank = len(w.sizes)
+    lead = x.shape[: len(x.shape) - rank]
+    shape = (*lead, *w.sizes, *w.kernel)
+    axes = maps.placeholder_axes(shape)
+    at, mask = list(axes[: len(lead)]), node_const(True)
+    for d, n in enumerate(x.shape[len(lead) :]):
+        i, k = axes[len(lead) + d], axes[len(lead) + rank + d]
+        moved = ix.add(ix.add(i, k, -w.dilation[d]), node_const(w.padding[d][0]))
+        place = ix.floordiv(moved, w.stride[d])
+        at.append(place)
+        mask = mask & ix.mod(moved, w.stride[d]).eq(0) & (place >= 0) & (place < n)
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
 
 
@@ -144,7 +147,8 @@ def conv(
     _check("conv", x, weight, bias, groups, weight.shape[0] if rank > 0 else 0, weight.shape[1] * groups if rank > 0 else 0)
     w = layout("conv", x.shape[2:], weight.shape[2:], stride, dilation, padding)
     kind = promote(x.dtype, weight.dtype)
-    out = _contracted(cast(x, kind), cast(weight, kind), w, groups)
+    x, weight = cast(x, kind), cast(weight, kind)
+    out = _ungrouped(with_gradient(_contracted(windows(x, w), weight, groups), (x, weight), _gradients(False, w, groups)))
     return out if bias is None else _biased(out, bias)
 
 
@@ -159,19 +163,73 @@ def _check(name: str, x: TensorNode, weight: TensorNode, bias: TensorNode | None
         raise UsageError(f"{shapes}: the bias has shape {list(bias.shape)}, not [{out}]")
 
 
-def _contracted(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int) -> TensorNode:
-    """Σ over channels and taps, for each group."""
-    rank, batch = len(w.sizes), x.shape[0]
-    outs, inner = weight.shape[0] // groups, weight.shape[1]
-    seen = windows(x, w)
-    seen = reshape(seen, (batch, groups, inner, *w.out, *w.kernel))
-    order = (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
-    seen = _permute(seen, order)
-    shape = (batch, groups, outs, *w.out, inner, *w.kernel)
-    left = reshape(seen, (batch, groups, 1, *w.out, inner, *w.kernel))
-    right = reshape(weight, (1, groups, outs, *(1 for _ in w.out), inner, *w.kernel))
+def _contracted(seen: TensorNode, weight: TensorNode, groups: int) -> TensorNode:
+    """Σ over channels and taps, for each group, of `seen` (batch, channels, space …, taps …): (batch, groups, channels, space …)."""
+    rank, batch = len(weight.shape) - 2, seen.shape[0]
+    outs, inner, kernel = weight.shape[0] // groups, weight.shape[1], weight.shape[2:]
+    space = seen.shape[2 : 2 + rank]
+    seen = reshape(seen, (batch, groups, inner, *space, *kernel))
+    seen = _permute(seen, (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank)))
+    shape = (batch, groups, outs, *space, inner, *kernel)
+    left = reshape(seen, (batch, groups, 1, *space, inner, *kernel))
+    right = reshape(weight, (1, groups, outs, *(1 for _ in space), inner, *kernel))
     product = expand(left, shape) * expand(right, shape)
-    return reshape(reduce("add", product, range(3 + rank, len(shape))), (batch, groups * outs, *w.out))
+    return reduce("add", product, range(3 + rank, len(shape)))
+
+
+def _ungrouped(x: TensorNode) -> TensorNode:
+    """(batch, groups, channels, space …) → (batch, channels, space …)."""
+    return reshape(x, (x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]))
+
+
+def _turned(weight: TensorNode, groups: int) -> TensorNode:
+    """Weights (groups · a, b, taps …) → (groups · b, a, taps …)."""
+    a, b, kernel = weight.shape[0] // groups, weight.shape[1], weight.shape[2:]
+    swapped = _permute(reshape(weight, (groups, a, b, *kernel)), (0, 2, 1, *range(3, 3 + len(kernel))))
+    return reshape(swapped, (groups * b, a, *kernel))
+
+
+def _of_weight(seen: TensorNode, y: TensorNode, rank: int, groups: int) -> TensorNode:
+    """Σ over images and windows of y (batch, groups · outs, windows …) · `seen` (batch, groups · inner, windows …, taps …) → (groups ·
+    outs, inner, taps …)."""
+    batch, space, kernel = y.shape[0], y.shape[2:], seen.shape[2 + rank :]
+    outs, inner = y.shape[1] // groups, seen.shape[1] // groups
+    shape = (batch, groups, outs, inner, *space, *kernel)
+    left = reshape(y, (batch, groups, outs, 1, *space, *(1 for _ in kernel)))
+    right = reshape(seen, (batch, groups, 1, inner, *space, *kernel))
+    product = expand(left, shape) * expand(right, shape)
+    return reshape(reduce("add", product, (0, *range(4, 4 + rank))), (groups * outs, inner, *kernel))
+
+
+def _merged(x: TensorNode, count: int) -> TensorNode:
+    """(… of `count` dimensions, batch, channels …) → (batch, … · channels …)."""
+    moved = _permute(x, (count, *range(count), *range(count + 1, len(x.shape))))
+    return reshape(moved, (moved.shape[0], prod(moved.shape[1 : count + 2]), *moved.shape[count + 2 :]))
+
+
+@lru_cache(1024)
+def _gradients(transposed: bool, w: WindowLayout, groups: int) -> Callable[..., tuple[TensorNode, TensorNode]]:
+    """The gradients of input and weight: a convolution's are its transpose and a sum over windows of the input, those of a transpose the
+    convolution and a sum over windows of the gradient."""
+
+    def convolution(dy: TensorNode, y: TensorNode, x: TensorNode, weight: TensorNode) -> tuple[TensorNode, TensorNode]:
+        rank = len(w.sizes)
+        lead = dy.shape[: len(dy.shape) - rank - 3]
+        if lead:  # (several convolutions, of `vmap`: more groups)
+            many, count = _gradients(transposed, w, groups * prod(lead)), len(lead)
+            shape = (prod(weight.shape[: count + 1]), *weight.shape[count + 1 :])
+            of_x, of_weight = many(_merged(dy, count), y, _merged(x, count), reshape(weight, shape))
+            back = reshape(of_x, (x.shape[count], *lead, *x.shape[count + 1 :]))
+            order = (*range(1, count + 1), 0, *range(count + 1, len(x.shape)))
+            return _permute(back, order), reshape(of_weight, weight.shape)
+        dy = _ungrouped(dy)
+        if transposed:
+            seen = windows(dy, w)
+            return _ungrouped(_contracted(seen, weight, groups)), _of_weight(seen, x, rank, groups)
+        of_x = _contracted(reached(dy, w), _turned(weight, groups), groups)
+        return _ungrouped(of_x), _of_weight(windows(x, w), dy, rank, groups)
+
+    return convolution
 
 
 def _biased(x: TensorNode, bias: TensorNode) -> TensorNode:
@@ -195,26 +253,16 @@ def conv_transpose(
     _check(name, x, weight, bias, groups, weight.shape[1] * groups if rank > 0 else 0, weight.shape[0])
     s, d = several(name, stride, rank, "stride"), several(name, dilation, rank, "dilation")
     p, more = several(name, padding, rank, "padding", 0), several(name, output_padding, rank, "output_padding", 0)
-    kernel = weight.shape[2:]
-    around = [(b * (k - 1) - a, b * (k - 1) - a + m) for k, a, b, m in zip(kernel, p, d, more)]
-    wide = spaced(x, rank, s)
-    for at, (a, b) in enumerate(around):
-        wide = _framed(wide, 2 + at, a, b)
-    outs, inner = weight.shape[1], weight.shape[0] // groups
-    turned = flip(weight, axis=tuple(range(2, 2 + rank)))
-    turned = reshape(turned, (groups, inner, outs, *kernel))
-    turned = reshape(_permute(turned, (0, 2, 1, *range(3, 3 + rank))), (groups * outs, inner, *kernel))
-    return conv(wide, turned, bias, dilation=d, groups=groups)
-
-
-def _framed(x: TensorNode, dim: int, before: int, after: int) -> TensorNode:
-    """Zeros added on both sides of a dimension; where negative, elements dropped."""
-    x = pad(x, [(max(before, 0), max(after, 0)) if d == dim else (0, 0) for d in range(len(x.shape))])
-    start = max(-before, 0)
-    length = x.shape[dim] - start - max(-after, 0)
-    if length < 1:
-        raise UsageError(f"conv_transpose: the padding leaves nothing along dimension {dim}")
-    return part(x, dim, start, length) if length < x.shape[dim] else x
+    kernel, space = weight.shape[2:], x.shape[2:]
+    sizes = tuple((n - 1) * a - 2 * q + b * (k - 1) + m + 1 for n, a, q, b, k, m in zip(space, s, p, d, kernel, more))
+    if min(sizes) < 1:
+        raise UsageError(f"conv_transpose: the padding leaves nothing along dimension {2 + sizes.index(min(sizes))}")
+    w = WindowLayout(sizes, kernel, s, d, tuple((q, q - m // a * a) for q, m, a in zip(p, more, s)))
+    kind = promote(x.dtype, weight.dtype)
+    x, weight = cast(x, kind), cast(weight, kind)
+    out = _contracted(reached(x, w), _turned(weight, groups), groups)
+    out = _ungrouped(with_gradient(out, (x, weight), _gradients(True, w, groups)))
+    return out if bias is None else _biased(out, bias)
 
 
 def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, dilation: Sizes = 1) -> TensorNode:

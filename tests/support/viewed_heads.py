@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 from tilewright import Tensor, nn, xp
+from tilewright.ir import index as ix
 from tilewright.ir.evaluation import evaluate
 from tilewright.tensor.fusion.call_list import KernelCall, call_list
+from tilewright.tensor.graph import index_maps
 from tilewright.tensor.graph.nodes import TensorNode
+from tilewright.tensor.graph.primitives import view
+from tilewright.tensor.ops.convolution import layout, windows
 from tilewright.tensor.running.realise import detached
 
 Array = np.ndarray[Any, Any]
@@ -140,6 +144,26 @@ def _conv_transpose(x: Array, w: Array, stride: int, padding: int = 0) -> Array:
     return out[..., padding : out.shape[-1] - padding]
 
 
+def _windowed(x: Tensor, w: Tensor) -> Any:
+    """A convolution of the first image whose gradients are those of its views."""
+    seen = Tensor.of(windows(x.node, layout("windows", x.shape[-1:], w.shape[-1:], 1, 1, 1)))
+    return xp.einsum("bcok,dck->bdo", seen, w)[0]
+
+
+def _gaps(x: Tensor, step: int) -> Any:
+    """Zeros between the neighbours of each row, by an index that is divided."""
+    shape = (*x.shape[:-1], (x.shape[-1] - 1) * step + 1)
+    axes = index_maps.placeholder_axes(shape)
+    at = (*axes[:-1], ix.floordiv(axes[-1], step))
+    return Tensor.of(view(x.node, index_maps.IndexMap(shape, x.shape, axes, at, ix.mod(axes[-1], step).eq(0))))
+
+
+def _zeros_between(x: Array, step: int) -> Array:
+    out = np.zeros((*x.shape[:-1], (x.shape[-1] - 1) * step + 1))
+    out[..., ::step] = x
+    return out
+
+
 def _scattered(x: Array, at: Sequence[int], rows: int) -> Array:
     out = np.zeros((rows, x.shape[1]))
     np.add.at(out, list(at), x)
@@ -166,6 +190,10 @@ HEADS: dict[str, Head] = {
     "conv_transpose": Head(lambda x, w: nn.conv_transpose(x, w, stride=2)[0], lambda x, w: _conv_transpose(x, w, 2)[0], ((1, 2, 4), (2, 3, 3))),
     "conv_transpose padded": Head(
         lambda x, w: nn.conv_transpose(x, w, stride=3, padding=1), lambda x, w: _conv_transpose(x, w, 3, 1), ((3, 2, 4), (2, 3, 2))
+    ),
+    "windows": Head(lambda x, w: _windowed(x, w), lambda x, w: _conv(x, w, 1, 1)[0], ((1, 2, 7), (4, 2, 3))),
+    "windows of gaps": Head(
+        lambda x, w: _windowed(_gaps(x, 2), w), lambda x, w: _conv(_zeros_between(x, 2), w, 1, 1)[0], ((1, 2, 4), (3, 2, 3))
     ),
     "layer_norm": Head(lambda x, g: nn.layer_norm(x, g), lambda x, g: _layer_norm(x) * g, (M, (7,))),
     "column norm": Head(lambda x: _columns(x), lambda x: _layer_norm(x, 0), (M,)),

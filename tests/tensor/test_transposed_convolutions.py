@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form import normalise
-from tilewright.tensor import Tensor, nn, vjp
+from tilewright.tensor import Tensor, grad, jit, nn, vjp, vmap
 from tilewright.tensor.fusion.call_list import call_list
 
 Shape = tuple[int, ...]
+
+
+@pytest.fixture(autouse=True)
+def kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy evaluates no small graph."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
 
 
 def oracle(x: np.ndarray, w: np.ndarray, stride: Shape, padding: Shape, extra: Shape, dilation: Shape, groups: int) -> np.ndarray:
@@ -136,5 +142,29 @@ def test_zeros_are_not_multiplied(n: int, kernel: int, stride: int, dilation: in
 def test_infinite_weights_meet_no_inserted_zeros() -> None:
     x, w = np.ones((1, 1, 40, 40), np.float32), np.ones((1, 1, 2, 2), np.float32)
     w[0, 0, 0, 1] = np.inf
-    y = nn.conv_transpose(Tensor(x), Tensor(w), stride=2).numpy()
+    y = jit(lambda x, w: nn.conv_transpose(x, w, stride=2))(Tensor(x), Tensor(w)).numpy()
     assert np.isinf(y[0, 0, 0::2, 1::2]).all() and np.isfinite(y).sum() == y.size * 3 // 4
+
+
+@pytest.mark.parametrize("transposed", (False, True))
+def test_gradients_of_a_vmap_and_second_ones(transposed: bool) -> None:
+    rng = np.random.default_rng(3)
+    x, w = (Tensor(rng.standard_normal(s).astype(np.float32)) for s in ((2, 3, 4, 6), (4, 2, 3)))
+
+    def made(x: Tensor, w: Tensor) -> Tensor:
+        if transposed:
+            return nn.conv_transpose(x, w, stride=2, padding=1, output_padding=1, groups=2)
+        return nn.conv(x, w, stride=2, padding=1, groups=2)
+
+    def loss(x: Tensor, w: Tensor) -> Tensor:
+        return (made(x, w) ** 2).sum()
+
+    whole = grad(lambda x, w: vmap(loss, (0, None))(x, w).sum(), (0, 1))(x, w)
+    apart = [grad(loss, (0, 1))(x[i], w) for i in range(2)]
+    for i in range(2):
+        close(whole[0][i], apart[i][0].numpy())
+    close(whole[1], apart[0][1].numpy() + apart[1][1].numpy())
+    # the loss is a square of what is linear in x: half its second derivative along a direction is its value there
+    along = Tensor(rng.standard_normal(x.shape[1:]).astype(np.float32))
+    twice = grad(lambda x: (grad(lambda x: loss(x, w))(x) * along).sum())(x[0])
+    assert abs((twice * along).sum().item() - 2 * loss(along, w).item()) < 1e-3 * abs(loss(along, w).item())
