@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ...ir.errors import OutOfTimeError
 from ...ir.rewriter import without_aliases
 from ...search.background import BackgroundTuner
-from ...search.parallel_builds import BuildPlace
+from ...search.parallel_builds import BuildHelpers, BuildPlace
 from ..fusion.call_list import CallList, KernelCall, call_list
 from ..graph.index_checks import check_of
-from ..graph.nodes import interned_in
+from ..graph.nodes import interned_in, walk
 from ..running.buffers import BufferSpec
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
@@ -117,11 +117,13 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
         sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
         return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True)
-    with timed("graph", name):
-        made = call_list(outs) if outs else CallList([], 0, [], ())
-    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
-    plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
-    by_call, kernels = looked_up(calls, graph.device, place, options)
+    with BuildHelpers(place) as helpers:
+        helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
+        with timed("graph", name):
+            made = call_list(outs) if outs else CallList([], 0, [], ())
+        by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
+        plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+        by_call, kernels = looked_up(calls, graph.device, place, options, helpers)
     if options.tune == "tune" and tune_now(kernels, place, options):
         changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
         by_call = {i: changed[id(k)] for i, k in by_call.items()}

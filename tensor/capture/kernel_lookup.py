@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
-from ...search.parallel_builds import BuildPlace, build_ahead
+from ...search.parallel_builds import BuildHelpers, BuildPlace
 from ..fusion.call_list import Call, KernelCall
 from ..partition.store_rules import Rule
 from ..running.compiled_kernels import ProgramKey, forget, keep, key_of_program, known
@@ -57,7 +58,7 @@ def weight(kernel: Kernel) -> tuple[int, int]:
 
 
 def looked_up(
-    calls: Sequence[Call], device: str, place: BuildPlace, options: JitOptions
+    calls: Sequence[Call], device: str, place: BuildPlace, options: JitOptions, helpers: BuildHelpers
 ) -> tuple[dict[int, FoundKernel], list[FoundKernel]]:
     """(by the position of a call its kernel, the distinct kernels, heaviest first). Raises CacheMiss with tune="require"."""
     keys: dict[int, ProgramKey] = {}
@@ -77,12 +78,18 @@ def looked_up(
     for k in order if options.checks else ():
         if (compiled := known(k)) is not None and not compiled.checked:
             forget(k)  # what answers unchecked elsewhere
-    missing = [k for k in order if known(k) is None]
-    build_ahead([distinct[k] for k in missing], place)
+    missing = {id(distinct[k]): k for k in order if known(k) is None}
+    made: dict[ProgramKey, CompiledKernel] = {}
+
+    def make(kernel: Kernel) -> None:
+        made[missing[id(kernel)]] = keep(missing[id(kernel)], _built(kernel, place, options.checks))
+
+    helpers.build([distinct[k] for k in missing.values()], make)
+    counts = Counter(keys.values())
     found: dict[ProgramKey, FoundKernel] = {}
     for k in order:
-        compiled = known(k) or keep(k, _built(distinct[k], place, options.checks))
-        found[k] = described(distinct[k], compiled, weights[k], sum(1 for v in keys.values() if v == k), place)
+        compiled = made.get(k) or known(k) or keep(k, _built(distinct[k], place, options.checks))
+        found[k] = described(distinct[k], compiled, weights[k], counts[k], place)
         if k not in tuned:
             found[k].origin = CHECKING
     return {i: found[k] for i, k in keys.items()}, [found[k] for k in order]
