@@ -12,7 +12,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .access import AccessPattern, accesses, deinterleavable
-from .analysis.structure import contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+from .analysis.structure import contiguous, extent, joins, lane_axis, nests, shared_axes, stageable_values
 from .analysis.write_order import scatter_ordered, scatters
 from .apply_options import apply
 from .nests import Nest
@@ -58,7 +58,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
         whole = [a for a in best if a.arg.family not in cut and a.arg.name not in cut]
-        if copies > 1 and whole and extent(whole[-1]) >= 4 * copies:
+        if copies > 1 and whole and extent(whole[-1]) >= 4 * copies and not joins(kernel, whole[-1]):
             out.append(opt("UPCAST", site_name(whole[-1]), copies))
         out += [opt("PARALLEL", site_name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
         if stage:

@@ -13,7 +13,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.access import LONGEST_GROUP, accesses
 from ...opts.analysis.interior import interior
-from ...opts.analysis.structure import contiguous, contractions, extent, lane_axis, nests
+from ...opts.analysis.structure import contiguous, contractions, extent, joins, lane_axis, nests
 from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
@@ -69,7 +69,8 @@ class TinyAxes(StartRule):
 
     def applies(self, f: StartFacts) -> Iterable[list[Node]]:
         tiny = tiny_axes(f.kernel)
-        return (tiny,) if tiny else ()
+        long = [a for a in f.shared if a not in tiny]
+        return (tiny,) if tiny and not (long and joins(f.kernel, long[-1])) else ()
 
     def parameters(self, f: StartFacts, where: list[Node]) -> dict[str, tuple[int, ...]]:
         return {"reduced": (0, 1), "vectors": (2, 4, 1)}

@@ -11,7 +11,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import accesses
 from ...opts.analysis.extremes import combine_of
-from ...opts.analysis.structure import extent, lane_axis, stageable_values
+from ...opts.analysis.structure import extent, joins, lane_axis, stageable_values
 from ...opts.analysis.write_order import scatter_ordered
 from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.memory_limits import buffer_bytes
@@ -225,7 +225,7 @@ class EachAxis(StartRule):
         found, kernel, lanes = f.nests, f.kernel, f.lanes
         if f.has("scan", "init"):
             return
-        spatial = {family_name(kernel, a): a for n in found for a in n.axes}
+        spatial = {family_name(kernel, a): a for n in found for a in n.axes if not joins(kernel, a)}
         summed = {family_name(kernel, a): a for n in found for a in n.reduce_axes if family_name(kernel, a) not in spatial}
         short = {family_name(kernel, n.reduce_axes[-1]) for n in found if n.reduce_axes and 1 < extent(n.reduce_axes[-1]) <= SHORT}
         fused = with_rows(kernel, f.target)
@@ -237,7 +237,7 @@ class EachAxis(StartRule):
             whole = 1 << (extent(a) - 1).bit_length()
             if name in spatial and extent(a) < whole <= lanes and waste(extent(a), whole) <= PADDED:
                 lane.append((opt("PADTO", name, whole), opt("UPCAST", name, whole)))
-            points = next((b for b in reversed(f.shared) if b is not a and extent(b) >= 2 * AT_ONCE), None)
+            points = next((b for b in reversed(f.shared) if b is not a and extent(b) >= 2 * AT_ONCE and not joins(kernel, b)), None)
             more: dict[Opts, None] = {(): None, few: None}
             if points is not None:  # (rows may share what they read or compute)
                 copies = AT_ONCE if name in summed or extent(a) <= lanes else ROWS

@@ -13,7 +13,7 @@ from ...ir.body import Fold, Scan
 from ...ir.buffer import Buffer, loads
 from ...ir.dtypes import index
 from ...ir.kernel import Kernel
-from ...ir.node import COSTLY_FLOATS, Node, axes_of, walk
+from ...ir.node import COSTLY_FLOATS, Node, axes_of, reads_data, walk
 from ..access import accesses, strides_of
 from ..nests import Nest, flat, plain
 from .write_order import kernel_ordered
@@ -152,6 +152,14 @@ def _shared_axes(kernel: Kernel) -> tuple[Node, ...]:
     ordered = kernel_ordered(kernel)
     scanned = scanned_axes(kernel)
     return tuple(a for a in out if a not in ordered and a not in scanned and extent(a) > 1)
+
+
+@lru_cache(maxsize=64)
+def joins(kernel: Kernel, a: Node) -> bool:
+    """Whether arrays are joined along an axis: its places choose what is read. One place at a time branches to its array; copies along
+    the axis would read all of them under masks."""
+    chosen = (x.src for n in nests(kernel) for x in n.nodes if x.op == "where" and a in axes_of(x.src[0]) and not reads_data(x.src[0]))
+    return any(reads_data(one) and reads_data(other) for _, one, other in chosen)
 
 
 @lru_cache(maxsize=64)

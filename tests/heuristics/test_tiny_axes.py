@@ -8,7 +8,7 @@ from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import TinyAxes, tiny_axes
 from tilewright.heuristics.start.scatters import thread_copies
-from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt
+from tilewright.ir import KernelBuilder, exp, float32, int32, sqrt, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.ir.normal_form import normalise
@@ -92,3 +92,30 @@ def test_a_copy_for_each_thread_of_a_gpu() -> None:
     assert starts(kernel, GPU)[0][0].op == "SPLIT"
     table = named_kernels.make("embedding_grad")  # its rows are long enough to share
     assert not any(o.op == "SPLIT" for o in starts(table, GPU)[0])
+
+
+def joined(sizes: tuple[int, ...], width: int, outputs: int = 1) -> Kernel:
+    """Arrays one below the other; with two outputs, the second one holds the squares."""
+    kb = KernelBuilder("joined")
+    rows = sum(sizes)
+    i, c = kb.axis("i", rows), kb.axis("c", width)
+    found, at = const(0.0, float32), rows
+    for k, size in reversed(list(enumerate(sizes))):
+        at -= size
+        part = kb.input(f"p{k}", (size, width), float32).masked((i >= at) & (i < at + size), i - at, c)
+        found = part if k == len(sizes) - 1 else where(i < at + size, part, found)
+    kb.store("y", float32, (rows, width), (i, c), found)
+    if outputs == 2:
+        kb.store("z", float32, (rows, width), (i, c), found * found)
+    return normalise(kb.build())
+
+
+def test_arrays_are_joined_one_place_at_a_time() -> None:
+    """Copies along the axis that arrays are joined along would read all of them under masks."""
+    for width, outputs in ((4, 1), (4, 2), (64, 2), (7, 2)):
+        kernel = joined((32, 16, 40, 33), width, outputs)
+        (rows,) = {str(kernel.stores[0].axes[0].arg.name)}
+        for found in (starts(kernel, AVX2)[0], quick_starts(kernel, AVX2)[0], quick_starts(kernel, AVX2, 2)[0]):
+            assert not any(o.op == "UPCAST" and o.on == rows for o in found), (width, outputs, found)
+            check_twin(kernel, found, AVX2)
+            check_floats(kernel, found, AVX2)
