@@ -174,6 +174,12 @@ class Cache:
         return str([[*row.values()] for rows in found for row in rows or [{}]])
 
     # reading --------------------------------------------------------------------------------------------------------
+    def is_empty(self) -> bool:
+        """Whether no layer has a measurement: then nothing needs to be computed in order to ask."""
+        query = "SELECT 1 AS one FROM measurement LIMIT 1"
+        below = (self._read_below(r, lambda s: s.table(query)) for r in self.below)
+        return not (self._read(lambda s: s.table(query)) or any(below))
+
     def best(self, key: Key) -> Row | None:
         """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its
         options still apply and mean the same code is for whoever uses it to find out: `answers` has those that come

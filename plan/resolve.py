@@ -222,6 +222,8 @@ def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | Non
     from ..ir.cost import cost
     from ..ir.normal_form import loose
 
+    if cache.is_empty():
+        return None
     kernel, device, key = start.kernel, start.device, start.key
     keys = loose(kernel)
     flops = cost(kernel).flops if not kernel.symbols else None
