@@ -83,10 +83,11 @@ def concat(arrays: Sequence[TensorNode], /, *, axis: int | None = 0) -> TensorNo
 
 
 def joined(parts: Sequence[TensorNode], d: int) -> TensorNode:
-    """`concat` of checked parts: a choice between padded ones, as a tree of few levels."""
+    """`concat` of checked parts: a choice between padded ones, as a tree of few levels. Its left half has a power of two of them, so that
+    joins which begin with the same parts, as those of a network that joins each layer's result to all before, share most of it."""
     if len(parts) == 1:
         return parts[0]
-    half = len(parts) // 2
+    half = 1 << (len(parts) - 1).bit_length() - 1
     a, b = joined(parts[:half], d), joined(parts[half:], d)
     before, after = a.shape[d], b.shape[d]
     rank = range(len(a.shape))
