@@ -21,7 +21,7 @@ from .compile import build, render
 from .compiled_kernel import BucketedKernel, CompiledKernel, divided
 from .copying_executable import Copying
 from .first_use_check import FirstUse, passed, wanted
-from .resolve import UNPIN, Choice, plan_of_opts, resolve
+from .resolve import UNPIN, Choice, Plan, halved, plan_of_opts, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..ir.buffer import Extent
     from ..ir.dtypes import DTypeLike
     from ..opts import Opt
-    from ..targets import Target
     from .artefacts import Built, Rendered
 
 log = logger("plan")
@@ -56,18 +55,13 @@ def with_fewer_copies(kernel: Kernel, code: Rendered, device: Device, store: Art
     return code
 
 
-def halved(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...] | None:
-    """The options with half of the copies along the axis that has most; None where none has more than a vector's."""
-    from ..opts.registry import OPTIONS
-
-    lanes = max(target.lanes(b.dtype.compute) for b in kernel.outputs)
-    wide = [o for o in opts if OPTIONS[o.op].kind == "upcast" and isinstance(o.arg, int) and o.arg % 2 == 0 and o.arg // 2 >= lanes]
-    if target.kind != "cpu" or not wide:
-        return None
-    most = max(wide, key=lambda o: o.arg if isinstance(o.arg, int) else 0)
-    assert isinstance(most.arg, int)
-    half = most.arg // 2
-    return tuple(replace(o, arg=half) if o is most else o for o in opts)
+def code_of(kernel: Kernel, plan: Plan, device: Device, store: Artefacts) -> tuple[Plan, Rendered]:
+    """The source of a plan for `kernel`, whose outputs may be in place. A start schedule that turns out too long has fewer copies then."""
+    code = render(normalise(kernel), plan.opts, device, store)
+    if plan.origin == "start":
+        code = with_fewer_copies(normalise(kernel), code, device, store)
+        plan = replace(plan, opts=code.opts)
+    return plan, code
 
 
 def best(
@@ -160,10 +154,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
         plan = resolve(known, place, ask.threads, ask.cache, exact_only, excluded=failed, **about)
         try:
             rendered = plan.rendered if known is kernel else None
-            code = rendered or render(normalise(kernel), plan.opts, place, ask.store)
-            if plan.origin == "start":
-                code = with_fewer_copies(normalise(kernel), code, place, ask.store)
-                plan = replace(plan, opts=code.opts)
+            plan, code = (plan, rendered) if rendered is not None else code_of(kernel, plan, place, ask.store)
             needs = code.signature.bytes_beside(ask.threads)
             if ask.scratch_limit is not None and needs > ask.scratch_limit:
                 least = needs if least is None else min(least, needs)

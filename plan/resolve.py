@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
     from ..opts import Opt, Scheduled
+    from ..targets import Target
     from .artefacts import Artefacts, Rendered
 
 
@@ -70,6 +71,9 @@ Origin = Literal["exact", "nearest", "start", "stale", "given"]
 Choice = Literal["ranked", "quick"]
 """How a start schedule is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
 UNPIN = "pin another, or let go of it with `tune unpin`"
+MOST_INSTRUCTIONS = 8000
+"""Instructions of bodies that a start schedule may have (`heuristics.code_size`): LLVM takes a second for three times as many. One that was
+measured may have more."""
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
 OWN = 8
@@ -247,6 +251,32 @@ def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | Non
     return None
 
 
+def halved(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...] | None:
+    """The options with half of the copies along the axis that has most; None where none has more than a vector's, or more than one along
+    axes without lanes."""
+    from ..opts import apply
+    from ..opts.registry import OPTIONS
+
+    if target.kind != "cpu":
+        return None
+    lanes = max(target.lanes(b.dtype.compute) for b in kernel.outputs)
+    scheduled = apply(kernel, opts, target)
+    lane = [v.lane.axis.arg for s in (scheduled.phases or (scheduled,)) for n in s.nests if (v := s.lanes(n)).lane is not None]
+    along = {name for a in lane for name in (a.name, a.family)}
+
+    def copies(o: Opt) -> int:
+        if OPTIONS[o.op].kind != "upcast" or not isinstance(o.arg, int) or o.arg % 2:
+            return 1
+        return o.arg // lanes if o.on in along else o.arg
+
+    most = max(opts, key=copies, default=None)
+    if most is None or copies(most) < 2:
+        return None
+    assert isinstance(most.arg, int)
+    half = (replace(most, arg=most.arg // 2),) if most.arg > 2 else ()
+    return tuple(x for o in opts for x in (half if o is most else (o,)))
+
+
 @dataclass(frozen=True)
 class _StartSchedule:
     """What a start schedule is chosen for, and how."""
@@ -288,11 +318,22 @@ class _StartSchedule:
             if opts in self.excluded:
                 continue
             try:
-                _allowed(self.kernel, opts, self.device, self.key)
+                return self._with_fewer_copies(opts, _allowed(self.kernel, opts, self.device, self.key))
             except OptError:
                 continue
-            return opts
         return ()
+
+    def _with_fewer_copies(self, opts: tuple[Opt, ...], scheduled: Scheduled) -> tuple[Opt, ...]:
+        """The options, with fewer copies as long as they are too much code and copies can go."""
+        from ..heuristics import code_size
+
+        while code_size(scheduled) > MOST_INSTRUCTIONS and (fewer := halved(self.kernel, opts, self.device.target)) is not None:
+            try:
+                scheduled = _allowed(self.kernel, fewer, self.device, self.key)
+            except OptError:
+                break
+            opts = fewer
+        return opts
 
     def _guesses(self) -> Iterator[tuple[Opt, ...]]:
         """Start schedules, best first; all of them where none of the quick ones will do."""

@@ -187,12 +187,12 @@ def _built(kernel: Kernel, place: BuildPlace) -> bool:
 
 
 def _build(kernel: Kernel, place: BuildPlace) -> None:
-    from ..ir.normal_form import normalise
-    from ..plan import build, render, resolve
+    from ..plan import build, resolve
+    from ..plan.find import code_of
 
     try:
         plan = resolve(kernel, place.device, place.threads, place.cache, store=place.store, start="quick")
-        build(plan.rendered or render(normalise(kernel), plan.opts, place.device, place.store), place.device, place.store)
+        build(plan.rendered or code_of(kernel, plan, place.device, place.store)[1], place.device, place.store)
     except TilewrightError as e:  # whoever needs the kernel gets the error
         log.debug("%s was not built ahead: %s", kernel.name, e)
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tilewright as tw
+from tilewright.heuristics import code_size
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, sin
 from tilewright.ir.dtypes import DType
+from tilewright.opts import apply
 from tilewright.plan import Artefacts, find
-from tilewright.plan.find import halved
+from tilewright.plan.identity import source_key
+from tilewright.plan.resolve import halved
 from tilewright.targets import named
+
+# (the package's functions `compile` and `resolve` hide the modules of these names)
+compile, resolve = (import_module(f"tilewright.plan.{name}") for name in ("compile", "resolve"))
 
 
 def sines(n: int, dtype: DType) -> Kernel:
@@ -49,3 +56,14 @@ def test_copies_go_down_to_one_vector_and_no_further() -> None:
         amounts.append(next(o.arg for o in found if o.op == "UPCAST"))
         found = halved(kernel, found, target)
     assert amounts == [64, 32, 16, 8]
+
+
+def test_much_code_is_seen_before_it_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kernel, target, written = sines(4096, float32), tw.devices.get("cpu").target, []
+    usual = tw.best(kernel, threads=1, start="quick", store=Artefacts(tmp_path / "a"))
+    monkeypatch.setattr(resolve, "MOST_INSTRUCTIONS", code_size(apply(kernel, usual.plan.opts, target)) / 2)
+    monkeypatch.setattr(compile, "source_key", lambda kernel, opts, *rest: written.append(opts) or source_key(kernel, opts, *rest))
+    short = tw.best(kernel, threads=1, start="quick", store=Artefacts(tmp_path / "b"))
+    assert written == [short.plan.opts] and len(short.source) < len(usual.source)
+    x = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+    assert np.array_equal(short(x), usual(x))
