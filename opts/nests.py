@@ -12,9 +12,9 @@ from ..ir import index as ix
 from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
-from ..ir.node import Node, const, ref, walk
+from ..ir.node import Node, const, pending, ref, walk
 from ..ir.node import axis as make_axis
-from ..ir.operators import cast, substitute
+from ..ir.operators import cast, rebuild, substitute
 from .analysis.write_order import own_dimensions, scatters
 
 
@@ -164,14 +164,16 @@ class _Items:
         self.items: list[Item] = []
 
     def expand(self, expr: Node) -> Node:
-        """`expr` with inline values put in."""
-        inline = self.inline
-        for _ in range(len(inline) + 1):
-            refs = {n for n in walk(expr) if n.op == "ref" and n.arg in inline}
-            if not refs:
-                return expr
-            expr = substitute(expr, {r: substitute(inline[r.arg].body, dict(zip(inline[r.arg].axes, r.src))) for r in refs})
-        return expr
+        """`expr` with inline values put in. (Their own bodies hold none: long chains are written out once.)"""
+        found: dict[Node, Node] = {}
+        for n in pending(expr, found.__contains__):
+            src = tuple(found[s] for s in n.src)
+            v = self.inline.get(n.arg) if n.op == "ref" else None
+            if v is not None:
+                found[n] = v.body if src == v.axes else substitute(v.body, dict(zip(v.axes, src)))
+            else:
+                found[n] = rebuild(n, src)
+        return found[expr]
 
     def reader(self, nest: Nest) -> Nest:
         """`nest`, filling the staged values that it is the first to read: where it reads each place of one just once. Others
@@ -199,7 +201,7 @@ class _Items:
             kind = "reduce" if isinstance(v.expr, Reduce) else "scan"
             self.items.append(self.reader(Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v)))
         elif v.name not in self.staged:
-            self.inline[v.name] = v
+            self.inline[v.name] = Value(v.name, v.axes, expr, v.dtype)
         else:
             kept = Value(v.name, v.axes, expr, v.dtype)
             if self.staged[v.name]:

@@ -91,7 +91,9 @@ class Squeeze(nn.Module):
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.weights = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, inner, 1), nn.SiLU(), nn.Conv2d(inner, width, 1), nn.Sigmoid())
+        self.weights = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, inner, 1), nn.SiLU(), nn.Conv2d(inner, width, 1), nn.Sigmoid()
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`x` times its weights."""
@@ -118,7 +120,15 @@ def mobile(rows: Sequence[tuple[int, int, int, int, int]], first: int, last: int
     return nn.Sequential(*layers, conv(width, last, act=act), *classifier(last))
 
 
-MOBILENET_V2 = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3), (6, 96, 3, 1, 3), (6, 160, 3, 2, 3), (6, 320, 1, 1, 3)]
+MOBILENET_V2 = [
+    (1, 16, 1, 1, 3),
+    (6, 24, 2, 2, 3),
+    (6, 32, 3, 2, 3),
+    (6, 64, 4, 2, 3),
+    (6, 96, 3, 1, 3),
+    (6, 160, 3, 2, 3),
+    (6, 320, 1, 1, 3),
+]
 EFFICIENTNET_B0 = [
     (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
 ]  # fmt: skip
@@ -132,7 +142,9 @@ class Cell(nn.Module):
         self.left, self.right = conv(before, width, 1, shrink), conv(now, width)
 
         def apart(k: int, stride: int) -> nn.Sequential:
-            half = nn.Sequential(nn.ReLU(), nn.Conv2d(width, width, k, stride, k // 2, groups=width, bias=False), conv(width, width, act=None))
+            half = nn.Sequential(
+                nn.ReLU(), nn.Conv2d(width, width, k, stride, k // 2, groups=width, bias=False), conv(width, width, act=None)
+            )
             again = nn.Sequential(nn.ReLU(), nn.Conv2d(width, width, k, 1, k // 2, groups=width, bias=False), conv(width, width, act=None))
             return nn.Sequential(half, again)
 
