@@ -332,7 +332,7 @@ class Deciding:
         self.grace_s = min(GRACE_S + meter.share, meter.grace)
 
     def decide(self, quick: bool) -> Decision:
-        """The winner; `quick` trusts single measurements and starts no process."""
+        """The winner; `quick` takes the comparisons that were made and starts no process."""
         left = (lambda: -1e9) if quick else (lambda: min(self.meter.left, DECIDING_S))
         if not quick:
             self._time_again()
@@ -377,6 +377,7 @@ class Deciding:
                 grace_s=self.grace_s,
                 untuned=untuned if rival is not None and untuned in level else None,
                 checks=self.checks,
+                quick=so_far.quick_start(),
             )
             failed += decision.failed
             rest = [f for f in finalists if f not in level]

@@ -28,6 +28,8 @@ class SecondChecks:
         self._confirm, self._clock = confirm, clock
         self._made: dict[str, Measurement] = {}
         self.last_s = 0.0
+        self.duels: dict[tuple[str | None, str | None], Duel] = {}
+        """The last comparison in pairs of two sources: it still holds where there is no time for another."""
 
     def __bool__(self) -> bool:
         """Whether any was made."""
@@ -48,7 +50,12 @@ class SecondChecks:
 
 
 CLEAR = 3.0
-"""A finalist this many times faster than the start schedule needs no duel to prove it (and a duel would spend the time on the slow one)."""
+"""A finalist that measures so many times faster than the start schedule needs the fewest rounds of a duel to prove it."""
+APART = 5.0
+"""Where there is no time for a duel, a finalist must measure so many times faster than the start schedule. Calls that were disturbed look three
+times as slow as they are, on a machine with other work on all cores."""
+FEWEST = 3
+"""The fewest rounds that say anything."""
 GRACE_S = 1.0
 """Seconds past the budget in which the second check may still begin."""
 ROUND_S = 0.03
@@ -56,7 +63,7 @@ ROUND_S = 0.03
 ROUNDS, AGAIN = 9, 27
 """The most rounds of a duel, and of a second one with the start schedule where the first leaves doubt and there is time."""
 MARGIN = 1.05
-"""How many times faster a finalist's single measurement must be where there is no time for a duel."""
+"""How many times better a finalist must look in a duel that was not significant for a longer one, and by energy where there is no time for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +130,16 @@ def decide(
     grace_s: float = GRACE_S,
     untuned: Finalist | None = None,
     checks: SecondChecks | None = None,
+    quick: Finalist | None = None,
 ) -> Decision:
     """Choose between `finalists` (fastest first, the start schedule not among them) and `start`, the fastest one. `left()`: how
     many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
     long. `untuned`: the start schedule that is used without tuning, which `start` must beat to count. `checks`: what makes
-    second checks, and knows which were made."""
+    second checks, and knows which were made. `quick`: the start schedule that captured functions use without tuning, which nothing
+    that is slower takes the place of."""
     checks = SecondChecks(measurer.confirm) if checks is None else checks
     final = _Final(measurer, finalists, start, left, check_s, grace_s, checks)
+    final.quick = quick
     if untuned is not None and start is not None and untuned is not start:
         final.choose_start(untuned)
     return dataclasses.replace(final.decide(), start=final.start)
@@ -151,6 +161,7 @@ class _Final:
         self.measurer, self.left, self.check_s, self.grace_s, self.checks = measurer, left, check_s, grace_s, checks
         self.standing, self.start = list(finalists), start
         self.challenged = bool(finalists)
+        self.quick: Finalist | None = None
         self.failed: list[Measurement] = []
         self.torn: list[Finalist] = []
         """Those that were ahead of the start schedule in one place only: they stand again where the start schedule falls."""
@@ -162,13 +173,8 @@ class _Final:
         assert fastest is not None
         self.standing = [f for f in self.standing if f is not untuned]
         try:
-            if fastest.t * CLEAR < untuned.t:
-                better = True
-            elif n := rounds(fastest, untuned, self._spare() / 3):
-                duel = self._duel(fastest, untuned, n)
-                better = duel.significant and duel.ratio < 1
-            else:
-                better = fastest.t * MARGIN < untuned.t
+            duel = self._paired(fastest, untuned, self._spare() / 3)
+            better = _far_ahead(fastest, untuned) if duel is None else duel.significant and duel.ratio < 1
         except MeasureError as e:
             fell = self._fell(e, fastest, untuned)
             better = fell is untuned
@@ -235,6 +241,7 @@ class _Final:
         duel with the start schedule. None: all of them failed."""
         champion = self.standing[0]
         rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
+        rivals += [f for f in self.standing if f is self.quick and f not in rivals and f is not champion]
         for i, rival in enumerate(rivals):
             n = rounds(champion, rival, self._spare() / (len(rivals) - i + keep))
             if not n:
@@ -252,9 +259,15 @@ class _Final:
 
     def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
         """`n` rounds between two, about what is compared. Raises MeasureError."""
-        if a.instead is None:
-            return self.measurer.duel(a.built, b.built, rounds=n)
-        return self.measurer.duel(a.built, b.built, rounds=n, energy=True)
+        energy = {} if a.instead is None else {"energy": True}
+        duel = self.measurer.duel(a.built, b.built, rounds=n, **energy)
+        self.checks.duels[a.built.sha, b.built.sha] = duel
+        return duel
+
+    def _paired(self, a: Finalist, b: Finalist, budget_s: float) -> Duel | None:
+        """A duel between two that fits in some seconds, or the last one that there was; None where there was none. Raises MeasureError."""
+        n = rounds(a, b, budget_s, FEWEST if a.t * CLEAR < b.t else ROUNDS)
+        return self._duel(a, b, n) if n else self.checks.duels.get((a.built.sha, b.built.sha))
 
     def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
         """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""
@@ -270,16 +283,12 @@ class _Final:
         start = self.start
         if start is None:
             return True, None, False, "no start schedule could be measured" if not self.failed else "no start schedule is right"
-        if champion.t * CLEAR < start.t:
-            return True, champion.t / start.t, False, ""
-        n = rounds(champion, start, self._spare() + GRACE_S / 2)
-        if not n:
-            ratio = champion.t / start.t
-            return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
         try:
-            duel = self._duel(champion, start, n)
+            duel = self._paired(champion, start, self._spare() + GRACE_S / 2)
+            if duel is None:
+                return _far_ahead(champion, start), champion.t / start.t, False, "there was no time to compare the best candidate in pairs"
             again = rounds(champion, start, self._spare(), AGAIN) if _doubtful(duel) else 0
-            if again > n:
+            if again > duel.rounds:
                 duel = self._duel(champion, start, again)
         except MeasureError as e:
             fell = self._fell(e, champion, start)
@@ -301,6 +310,11 @@ class _Final:
             self._drop(champion, checked)
 
 
+def _far_ahead(a: Finalist, b: Finalist) -> bool:
+    """Whether one is faster than another by single measurements alone; of energy these are means of seconds already."""
+    return a.t * (APART if a.instead is None else MARGIN) < b.t
+
+
 def _wrong(f: Finalist, detail: str) -> Measurement:
     from ..measure.outcome import Outcome
 
@@ -312,13 +326,13 @@ def cost(a: Finalist, b: Finalist) -> float:
     after a rest; or a window of each, where the duel is about energy."""
     if a.window_s and b.window_s:
         return a.window_s + b.window_s + ROUND_S
-    return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
+    return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 2) for f in (a, b)) + ROUND_S
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float, most: int = ROUNDS) -> int:
     """Rounds of a duel that fit in `budget_s`, at most `most`, 0 when a meaningful number does not."""
     fit = int(budget_s / cost(a, b))
-    return min(fit, most) if fit >= 3 else 0
+    return min(fit, most) if fit >= FEWEST else 0
 
 
 def _doubtful(duel: Duel) -> bool:

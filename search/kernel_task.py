@@ -195,6 +195,7 @@ class KernelTask:
 
     def starts(self, cache: Cache, space: Space, job: Job) -> list[Start]:
         """The start schedules, and what the cache remembers of this kernel and its relatives. `job.start` says whether."""
+        from ..heuristics import quick_starts
         from ..ir.normal_form import loose
 
         if job.start == "none":
@@ -204,6 +205,9 @@ class KernelTask:
         fastest = min(g.estimate for g in guesses)
         # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
         out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
+        quick = quick_starts(self.kernel, self.device.target, self.threads, self.effects)[0]
+        if space.state(quick) is not None:
+            out[quick] = Start(quick, quick=True)
         if job.start != "auto":
             given = parse(job.start)
             if space.state(given) is None:

@@ -42,6 +42,8 @@ class RunState:
         """Seconds of the fastest candidate that was right, whatever is made small."""
         self.plain_s: float | None = None
         """Seconds of the kernel as written, without options."""
+        self.quick: Schedule | None = None
+        """The start schedule that captured functions use without tuning."""
         self.first: Schedule | None = None
         """The start schedule that is used without tuning."""
         self.first_hash = ""
@@ -115,10 +117,15 @@ class RunState:
         """The start schedule that is used without tuning, where it was measured and stands."""
         return None if self.first is None else self._starts.get(self.first)
 
+    def quick_start(self) -> Finalist | None:
+        """The start schedule that captured functions use without tuning, where it was measured and stands."""
+        return None if self.quick is None else self._starts.get(self.quick)
+
     def finalists(self) -> list[Finalist]:
         """Who may challenge the best start schedule, fastest first."""
-        start = self.start()
-        return self.aim.ranked([f for f in self.everybody() if f is not start])[:KEPT]
+        start, quick = self.start(), self.quick_start()
+        ranked = self.aim.ranked([f for f in self.everybody() if f is not start])
+        return [*ranked[:KEPT], *(f for f in ranked[KEPT:] if f is quick)]
 
     def everybody(self) -> list[Finalist]:
         """All that may win."""
@@ -130,8 +137,8 @@ class RunState:
         some = (None, None) if self.aim.front else (4, 3)
         kept = self.aim.ranked(list(self._kept.values()))[: some[0]]
         starts = self.aim.ranked(list(self._starts.values()))[: some[1]]
-        first = self.untuned()
-        starts += [first] if first is not None and first not in starts else []
+        for used in (self.untuned(), self.quick_start()):
+            starts += [used] if used is not None and used not in starts else []
         return [*kept, *starts] if kept and starts else []
 
     def settle(self, fresh: Sequence[Finalist]) -> None:
@@ -144,10 +151,11 @@ class RunState:
 @dataclass(frozen=True, slots=True)
 class Start:
     """A schedule measured before the search; `origin` is 'start' (what is used without tuning; the answer must beat
-    the best of these) or 'stored'."""
+    the best of these) or 'stored'. `quick`: captured functions use it without tuning."""
 
     opts: Schedule
     origin: str = "start"
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class TuningRun:
         self.known, self.earlier, self.remeasured = known, earlier or SearchEffort(), remeasured
         self.aim = SearchObjective(job.objective)
         self.so_far = RunState(self.aim)
+        self.so_far.quick = next((x.opts for x in self.starts if x.quick), None)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "start"), None)
         self._recalled = False
         self._deferred = DeferredBuilds(space, meter.budget.seconds)
@@ -209,7 +210,9 @@ class TuningRun:
                 self._asked[opts] = Asked(state, by)
                 self.so_far.first_hash = state.hash if opts == self.so_far.first else self.so_far.first_hash
                 fresh.append(state)
-        given = {o for o, by in origins.items() if by == "stored" or o == self.so_far.first}  # what is known to be good, whatever it takes
+        given = {
+            o for o, by in origins.items() if by == "stored" or o in (self.so_far.first, self.so_far.quick)
+        }  # what is known to be good, whatever it takes
         now = self._deferred.sift(fresh, given, None if self.so_far.best is None else self.so_far.best.opts)
         if not origins:
             now.sort(key=lambda s: s.estimate)
@@ -282,7 +285,7 @@ class TuningRun:
 
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
-        """The winner; `quick` trusts single measurements and starts no process."""
+        """The winner; `quick` takes the comparisons that were made and starts no process."""
         if not quick:
             self.progress.phase("deciding")
             Deadline.doing = "the best were being compared and checked a second time"

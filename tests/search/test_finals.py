@@ -20,7 +20,7 @@ from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, cre
 from tilewright.search import conclusion as checkpoints
 from tilewright.search.budget import Meter
 from tilewright.search.cache_recorder import CacheRecorder
-from tilewright.search.finals import Finalist, decide, rounds
+from tilewright.search.finals import Finalist, SecondChecks, decide, rounds
 from tilewright.search.run_state import RunState
 
 START = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
@@ -148,9 +148,9 @@ def test_a_start_schedule_that_is_wrong_in_a_duel_does_not_answer() -> None:
 
 
 def test_a_decision_says_what_was_checked() -> None:
-    m = judge({START: 1e-3, A: 0.7e-3})
-    m.confirm = lambda b: replace(measured(b.opts, 0.7e-3), checks=("whole", "random"))  # type: ignore[method-assign]
-    f = finalist(A, 0.7e-3)
+    m = judge({START: 1e-3, A: 0.1e-3})
+    m.confirm = lambda b: replace(measured(b.opts, 0.1e-3), checks=("whole", "random"))  # type: ignore[method-assign]
+    f = finalist(A, 0.1e-3)
     f = replace(f, measurement=replace(f.measurement, checks=("random",)))
     d = decide(m, [f], finalist(START, 1e-3), plenty)
     assert d.confirmed and d.checks == ("random", "whole")
@@ -170,21 +170,39 @@ def test_what_was_cleared_is_no_best_and_no_finalist() -> None:
     assert so_far.finalists() == []
 
 
-def test_no_duel_with_a_start_schedule_that_is_beaten_anyway() -> None:
+def test_a_start_schedule_that_is_far_behind_takes_few_rounds() -> None:
     m = judge({START: 1e-3, A: 1e-5})
     d = decide(m, [finalist(A, 1e-5)], finalist(START, 1e-3), plenty)
-    assert d.winner is not None and d.winner.measurement.opts == A
-    assert not [c for c in m.calls if c[0] == "duel"]
+    assert d.winner is not None and d.winner.measurement.opts == A and d.paired
+    assert [c[0] for c in m.calls] == ["duel", "confirm"]
+    lucky = decide(judge({START: 1e-3, A: 2e-3}), [finalist(A, 1e-5)], finalist(START, 1e-3), plenty)
+    assert lucky.winner is not None and lucky.winner.measurement.opts == START, "one measurement is none, however good"
 
 
-def test_without_time_single_measurements_need_a_margin() -> None:
-    m = judge({START: 1e-3, A: 1e-3})
-    close = decide(m, [finalist(A, 0.97e-3)], finalist(START, 1e-3), lambda: -2.0)
-    clear = decide(m, [finalist(A, 0.90e-3)], finalist(START, 1e-3), lambda: -2.0)
-    assert close.winner is not None and close.winner.measurement.opts == START
-    assert clear.winner is not None and clear.winner.measurement.opts == A
+@pytest.mark.parametrize(("t", "wins"), [(0.97e-3, False), (0.21e-3, False), (0.19e-3, True)])
+def test_without_time_for_a_duel_the_start_schedule_answers_unless_it_is_far_behind(t: float, wins: bool) -> None:
+    m = judge({START: 1e-3, A: t})
+    d = decide(m, [finalist(A, t)], finalist(START, 1e-3), lambda: -2.0)
+    assert d.winner is not None and (d.winner.measurement.opts == A) == wins == d.significant and not d.paired
     assert m.calls == []
-    assert "for want of time" in clear.message
+    assert "no time to compare" in d.message
+
+
+def test_a_duel_on_the_way_counts_where_there_is_no_time_for_another() -> None:
+    m = judge({START: 1e-3, A: 0.8e-3})
+    checks = SecondChecks(m.confirm)
+    one, start = finalist(A, 0.8e-3), finalist(START, 1e-3)
+    assert decide(m, [one], start, plenty, checks=checks).winner is one
+    later = decide(m, [one], start, lambda: -1e9, checks=checks)
+    assert later.winner is one and later.paired and later.significant
+
+
+def test_what_is_slower_than_the_quick_start_does_not_win() -> None:
+    """It looked slow once, and nothing else asked."""
+    m = judge({START: 1e-3, A: 0.8e-3, B: 0.6e-3})
+    quick = finalist(B, 5e-3)
+    d = decide(m, [finalist(A, 0.8e-3), quick], finalist(START, 1e-3), plenty, quick=quick)
+    assert d.winner is quick
 
 
 def test_the_second_check_is_made_even_a_little_late() -> None:
@@ -225,12 +243,10 @@ def test_a_candidate_must_beat_the_start_schedule_that_is_used_without_tuning() 
     assert d.winner is not None and d.winner.measurement.opts == B and d.ratio == pytest.approx(0.8)
 
 
-def test_without_time_for_a_duel_the_fastest_start_schedule_must_be_faster_by_a_margin() -> None:
-    first = finalist(START, 1e-3)
-    for t, wins in ((0.97e-3, False), (0.9e-3, True)):
-        other = finalist(A, t)
-        d = decide(judge({START: 1e-3, A: t}), [first], other, lambda: -1e9, untuned=first)
-        assert (d.winner is other) == wins
+def test_without_time_for_a_duel_the_start_schedule_that_is_used_without_tuning_answers() -> None:
+    first, other = finalist(START, 1e-3), finalist(A, 0.5e-3)
+    d = decide(judge({START: 1e-3, A: 0.5e-3}), [first], other, lambda: -1e9, untuned=first)
+    assert d.winner is first and d.start is first
 
 
 def test_the_start_schedule_that_is_used_without_tuning_stays_for_the_finals() -> None:
