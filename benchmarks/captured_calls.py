@@ -2,9 +2,9 @@
 
     python benchmarks/record.py benchmarks/captured_calls.py [--only tensor arguments tree sizes slices weights]
 
-`tensor`: microseconds of `Tensor(array)`. `arguments`: of a call with one NumPy array and with 16, and of one with
-1, 4 and 16 tensors, the kernel's own 16 elements included. `tree`: of a call whose arguments are a tree of 140 tensors, of which the function
-reads all, and of one that updates 24 of them. `sizes`: a function of 170 kernels and one symbolic size: microseconds of a call with
+`tensor`: microseconds of `Tensor(array)`. `arguments`: of a call with one NumPy array and with 16, with 1, 4 and 16 tensors, and with
+`out=`, the kernel's own 16 elements included. `tree`: of a call whose arguments are a tree of 140 tensors, of which the function reads
+all, and of one that updates 24 of them. `sizes`: a function of 170 kernels and one symbolic size: microseconds of a call with
 a value that was seen, and of one with a value never seen, and bytes that the process grew by a value. `slices`: microseconds of a
 captured `cache[:, at] = row` into caches of 512 to 32,768 rows. `weights`: of a product with weights that the function closes over,
 and with weights that are an argument. Times are the lowest of several rounds' averages, in processor time on one thread."""
@@ -58,7 +58,8 @@ def arguments() -> dict[str, Any]:
         "four_tensors_us": lowest(lambda: many(*tensors[:4]), 3000),
         "sixteen_tensors_us": lowest(lambda: many(*tensors), 2000),
     }
-    return row
+    out = np.empty(16, np.float32)
+    return row | {"one_array_with_out_us": lowest(lambda: one(array, out=out), 3000)}
 
 
 def tree() -> dict[str, Any]:

@@ -129,14 +129,19 @@ class CallSequence:
         """Whether a run is one call of a replay, which needs nothing but addresses."""
         return self._direct is not None and WATCH.observer is None
 
-    def run_direct(self, given: Sequence[int], values: tuple[int, ...]) -> list[TensorBuffer]:
-        """`run` where it is `direct`, with the addresses of what is given, on the host or handles, which somebody keeps alive."""
+    def fresh_specs(self, values: tuple[int, ...]) -> list[BufferSpec]:
+        """Of the fresh arrays, with these values of the symbols."""
+        return self._known.fresh(values)
+
+    def run_direct(self, given: Sequence[int], values: tuple[int, ...], into: Sequence[int] | None = None) -> list[TensorBuffer]:
+        """`run` where it is `direct`, with the addresses of what is given, on the host or handles, which somebody keeps alive. `into`: where
+        the fresh arrays are, if they have memory already."""
         assert self._direct is not None
         with self._lock:
-            fresh = [made(f) for f in self._known.fresh(values)]
+            fresh = [made(f) for f in self._known.fresh(values)] if into is None else []
             memory = self._take(given)
             try:
-                self._direct(*given, *[b._at or b.address for b in fresh], *values)
+                self._direct(*given, *([b._at or b.address for b in fresh] if into is None else into), *values)
             finally:
                 self._free.append(memory)
         return fresh

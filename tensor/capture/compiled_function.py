@@ -17,12 +17,14 @@ from ..graph.source_lines import Line, at, user_line, with_line
 from ..running import buffers
 from ..running.assignment import updating
 from ..running.buffers import MOVES, TensorBuffer, mb
+from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import unflatten
 from .bindings import Bindings
 from .call_arguments import Arguments, memory
 from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
+from .given_outputs import check_fits, copied_into, places_for, tensors_on
 from .kernel_lookup import FoundKernel
 from .memory_plan import PlacedCalls, StatePlan
 from .quick_calls import Found
@@ -55,6 +57,9 @@ class CompiledFunction:
         self._by_address = self._plain and not any(s.kind in ("argument", "number") for s in results)
         alone = self._by_address and self.graph.structure == ("leaf",) and results[0].kind == "out"
         self._single = self.plan.outs[results[0].place].at if alone else None
+        fresh = [self.plan.outs[s.place].at for s in results if s.kind == "out"]
+        apart = self._by_address and len(set(fresh)) == len(results) and rooms_of(self.device) is None
+        self._into = fresh if apart else []  # by result a fresh array of its own, on the host
         self._symbols = [sym(*s) for s in self.graph.symbols]
         self._apart: tuple[Any, list[int]] = (None, [])
         self._returned = {s.place for s in results if s.kind == "out"}
@@ -104,6 +109,24 @@ class CompiledFunction:
         if self._plain:
             return self._result(tensors, buffers, self.sequence.run(buffers, sizes))
         return self._updating(tensors, buffers, sizes)
+
+    def call_into(self, found: Found, arrays: Sequence[Any]) -> Any:
+        """`call_quick` with results in arrays: written there by the kernels where they may, else copied."""
+        _, sizes, addresses, _, held = found
+        if self._by_address and self.sequence.direct and self._into:
+            specs = self.sequence.fresh_specs(sizes)
+            wanted = [specs[at] for at in self._into]
+            check_fits(self.name, arrays, wanted)
+            places = places_for(arrays, wanted, [*held, *(c.buffer for c in self.sequence.cells)])
+            if places is not None:
+                if self.bindings is not None:
+                    self.bindings.check()
+                if self.graph.checks:
+                    self._check({s: v for s, v in zip(self._symbols, sizes, strict=True)})
+                into = dict(zip(self._into, places, strict=True))
+                self.sequence.run_direct(addresses, sizes, [into[at] for at in range(len(into))])
+                return tensors_on(arrays, self.graph.structure)
+        return copied_into(self.name, self.call_quick(found), arrays)
 
     def call(self, arguments: Arguments) -> Any:
         """A call, whatever its arguments are; its numbers are the values of the tape."""

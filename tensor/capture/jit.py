@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
+from inspect import Parameter, signature
 from typing import Any, Unpack, cast, overload
 
 from ...ir import index as ix
@@ -24,6 +25,7 @@ from .bindings import bindings_of
 from .call_arguments import Arguments, CallLayout, Static, read
 from .capture import CapturedGraph, capture
 from .compiled_function import CompiledFunction, report
+from .given_outputs import copied_into, given_arrays
 from .graph_compiler import compiled
 from .jit_options import JitOptions, JitSettings, collect
 from .quick_calls import MOST_PROGRAMS, MOST_READERS, QuickReader, pattern_of, reader
@@ -211,6 +213,8 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _current.capture is not None:
             return self._function(*args, **kwargs)
+        if "out" in kwargs and not self._takes_out:
+            return self._call_into(args, kwargs, kwargs.pop("out"))
         for r in self._readers:
             found = r.read(args, kwargs)
             if found is not None:
@@ -218,6 +222,25 @@ class Jitted:
                 if program is not None:
                     return program.call_quick(found)
         return self._call(args, kwargs)
+
+    def _call_into(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        """A call whose results go to arrays."""
+        if out is None:
+            return self(*args, **kwargs)
+        arrays = given_arrays(self.name, out)
+        for r in self._readers:
+            found = r.read(args, kwargs)
+            if found is not None:
+                program = r.programs.get(found[0])
+                if program is not None:
+                    return program.call_into(found, arrays)
+        return copied_into(self.name, self._call(args, kwargs), arrays)
+
+    @cached_property
+    def _takes_out(self) -> bool:
+        """Whether the function has an argument of the name `out` of its own."""
+        parameters = signature(self._function).parameters
+        return "out" in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method: the object is an argument that is no tensor."""
@@ -339,6 +362,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
     is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`;
     so is `check`: schedules that nobody measured are compared with the reference before the first call answers.
+
+    A call's `out=` names arrays that results go to, one or a tree of them with the results' shapes and types, unless the function has
+    an argument of that name. They may lie in the memory of arguments.
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
     check("jit", function=function)
