@@ -260,8 +260,8 @@ def _register_tile(p: _Plan) -> list[Opt]:
     if p.row and p.row_axis is not None and p.blocks.mr > 1:
         out.append(opt("UPCAST", p.row, min(p.blocks.mr, extent(p.row_axis))))
     width = extent(p.c.lane)
-    if waste(width, p.nr) > MAX_EXTRA_WORK - 1 and (p.fit is not None or width < p.nr):
-        out.append(opt("PADTO", p.lane, p.nr))
+    if waste(width, p.nr) > MAX_EXTRA_WORK - 1:
+        out.append(opt("PADTO", p.lane, -(-width // p.nr) * p.nr))
     if p.nr > 1:
         out.append(opt("UPCAST", p.lane, p.nr))
     if p.blocked:

@@ -1,0 +1,120 @@
+"""ONNX models beside ONNX Runtime: seconds of a call, in turns, in one process each.
+
+    python benchmarks/record.py benchmarks/onnx_vs.py MODEL.onnx … [--threads 1] [--rounds 9] [--size NAME=N …]
+
+Inputs are made up by the model's own shapes. Each runtime has a process that answers with the time of a burst of calls; results are
+compared first. A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BURST_S = 0.15
+
+
+def player(name: str, path: str, threads: int, sizes: dict[str, int]) -> None:
+    """Answer each line of standard input with the seconds of a call."""
+    begin = time.perf_counter()
+    from tilewright.bridges.onnx import load
+    from tilewright.bridges.onnx.tuning import made_up
+
+    model = load(path, threads=threads)
+    feeds = made_up(model, sizes)
+    if name == "ours":
+
+        def call() -> Any:
+            return model.run(None, feeds)
+    else:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        begin = time.perf_counter()
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+        def call() -> Any:
+            return session.run(None, feeds)
+
+    first = call()
+    print(json.dumps({"load_s": time.perf_counter() - begin, "digest": [digest(a) for a in first]}), flush=True)
+    call()
+    for _ in sys.stdin:
+        count, begin = 0, time.perf_counter()
+        while count < 3 or time.perf_counter() - begin < BURST_S:
+            call()
+            count += 1
+        print((time.perf_counter() - begin) / count, flush=True)
+
+
+def digest(a: Any) -> list[float]:
+    """A few numbers of an array: its first elements, and its mean size."""
+    flat = np.asarray(a, np.float64).reshape(-1)
+    return [*flat[:: max(1, flat.size // 7)].tolist(), float(abs(flat).mean())]
+
+
+def close(ours: list[list[float]], theirs: list[list[float]]) -> bool:
+    """Whether digests agree, by the size of the elements."""
+    return all(np.allclose(a, b, rtol=2e-3, atol=2e-3 * b[-1]) for a, b in zip(ours, theirs, strict=True))
+
+
+def main() -> int:
+    """Play every model."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("models", nargs="+")
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--size", action="append", default=[])
+    p.add_argument("--player", choices=["ours", "onnxruntime"])
+    a = p.parse_args()
+    sizes = {n: int(v) for n, _, v in (s.partition("=") for s in a.size)}
+    if a.player:
+        player(a.player, a.models[0], a.threads, sizes)
+        return 0
+    ratios, right = [], True
+    for path in a.models:
+        commands = [
+            [sys.executable, __file__, path, "--threads", str(a.threads), "--player", w, *(f"--size={s}" for s in a.size)]
+            for w in ("ours", "onnxruntime")
+        ]
+        players = [subprocess.Popen(c, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for c in commands]
+        told = [json.loads(play.stdout.readline()) for play in players]  # type: ignore[union-attr]
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(a.rounds):
+            for play, seconds in zip(players, times, strict=True):
+                assert play.stdin is not None and play.stdout is not None
+                print(file=play.stdin, flush=True)
+                seconds.append(float(play.stdout.readline()))
+        for play in players:
+            play.communicate()
+        ours, theirs = map(statistics.median, times)
+        agrees = close(told[0]["digest"], told[1]["digest"])
+        right, ratios = right and agrees, [*ratios, theirs / ours]
+        row = {
+            "model": Path(path).stem,
+            "threads": a.threads,
+            "ours_ms": 1e3 * ours,
+            "onnxruntime_ms": 1e3 * theirs,
+            "ratio": theirs / ours,
+        }
+        print(
+            json.dumps(
+                {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+                | {"agrees": agrees, "load_s": round(told[0]["load_s"], 2)}
+            ),
+            flush=True,
+        )
+    print(json.dumps({"summary": "geometric mean", "ratio": round(statistics.geometric_mean(ratios), 4)}))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
