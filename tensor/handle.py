@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
+from .exchange import exported
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
 from .graph.nodes import TensorNode, constant_of
@@ -248,12 +249,10 @@ class TensorHandle:
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        """The tensor's memory as a DLPack capsule, made by NumPy. `stream` is None: there are none here. Raises UsageError for
-        bfloat16 and 8-bit floats, which NumPy cannot export, and BufferError for what a consumer asks for and cannot have."""
-        if self.dtype.foreign:
-            raise UsageError(f"DLPack of a {self.dtype} tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
+        """The tensor's memory as a DLPack capsule, made by NumPy. `stream` is None: there are none here. Raises BufferError for what a
+        consumer asks for and cannot have."""
         wanted: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # which NumPy 2.0 does not know yet
-        return self.numpy().__dlpack__(stream=stream, **{k: v for k, v in wanted.items() if v is not None})
+        return exported(self.numpy(), self.dtype, stream=stream, **{k: v for k, v in wanted.items() if v is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0

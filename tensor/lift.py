@@ -162,6 +162,11 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
             if isinstance(other, list):
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):
+                if type(other).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):
+                    raise TypeError(
+                        f"{function.__name__} of a Tensor and a {type(other).__name__}: make both of one library, "
+                        "with tilewright.xp.from_dlpack(other), which shares its memory"
+                    )
                 return NotImplemented
         return call(other, self) if swapped else call(self, other)
 

@@ -8,6 +8,7 @@ from operator import mul
 from typing import Any
 
 from ..ir.dtypes import DType, DTypeLike
+from .einops_backend import register
 from .graph.nodes import Slot, make
 from .graph.primitives import rounded
 from .graph.promotion import dtype_of
@@ -249,5 +250,7 @@ def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> An
     """A tensor of a shape and a type that has no values, and never will."""
     return Tensor.of(make("slot", (), Slot.new(), shape, dtype), device)
 
+
+register()
 
 __all__ = ["Tensor", "as_node", "leaf", "placeholder"]

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from ..tensor import Tensor
+from ..tensor.exchange import imported
 from ..tensor.graph.promotion import dtype_of
 from ..tensor.leaves import from_numpy
 from ..tensor.lift import lifted
@@ -69,16 +70,14 @@ def _numbers(obj: Any) -> Any:
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, by DLPack."""
-    import numpy as np
-
     if isinstance(x, Tensor):
         return _of_tensor(x, None, device, copy)
-    array = np.from_dlpack(x)
+    array, kind = imported(x)
     if copy:
         array = array.copy()
     if copy is False and not array.flags.c_contiguous:
         raise BufferError("from_dlpack: the array is not contiguous in row-major order, which needs a copy")
-    return Tensor.of(from_numpy(array), device or "cpu")
+    return Tensor.of(from_numpy(array, kind), device or "cpu")
 
 
 def arange(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -220,3 +222,41 @@ def test_the_default_float_is_a_setting() -> None:
     assert Tensor([1.0]).dtype is xp.float32
     with pytest.raises(UsageError):
         tw.set_default_float("float16")
+
+
+PATTERNS = (
+    ("rearrange", "b h w c -> b c (h w)", {}), ("rearrange", "b (h p) w c -> b h w (p c)", {"p": 2}), ("reduce", "b (h 2) (w 2) c -> b h w c", {}),
+    ("repeat", "b h w c -> b h (w 2) c", {}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name, pattern, sizes", PATTERNS)
+def test_einops_takes_tensors(name: str, pattern: str, sizes: dict[str, int]) -> None:
+    einops = pytest.importorskip("einops")
+    a = RNG.standard_normal((2, 4, 6, 3))
+    more = ("mean",) if name == "reduce" else ()
+    same(getattr(einops, name)(Tensor(a), pattern, *more, **sizes), getattr(einops, name)(a, pattern, *more, **sizes))
+    same(einops.einsum(Tensor(a), Tensor(a), "b h w c, b h w d -> c d"), einops.einsum(a, a, "b h w c, b h w d -> c d"))
+    same(einops.rearrange([Tensor(a), Tensor(a)], "n b h w c -> (n b) h w c"), einops.rearrange([a, a], "n b h w c -> (n b) h w c"))
+
+
+def test_einops_may_be_imported_before_or_after() -> None:
+    pytest.importorskip("einops")
+    for imports in ("import einops, tilewright", "import tilewright; tilewright.Tensor; import einops"):
+        code = f"{imports}; assert einops.rearrange(tilewright.Tensor([[1.0, 2.0]]), 'a b -> (b a)').tolist() == [1, 2]"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_pytorch_and_tensors_meet_by_dlpack() -> None:
+    torch = pytest.importorskip("torch")
+    for kind in (torch.float32, torch.bfloat16, torch.int64):
+        there = torch.arange(6).reshape(2, 3).to(kind)
+        here = xp.from_dlpack(there)
+        back = torch.from_dlpack(here)
+        assert here.tolist() == there.tolist() and back.dtype is kind and torch.equal(back, there)
+        assert back.data_ptr() == there.data_ptr()
+    lasting = torch.from_dlpack(xp.from_dlpack(torch.ones(1000)) + 1)  # what it was made of is gone
+    assert lasting.sum() == 2000
+    for add in (lambda: torch.ones(2) + xp.ones(2), lambda: xp.ones(2) + torch.ones(2)):
+        with pytest.raises(TypeError, match="from_dlpack"):
+            add()
