@@ -36,7 +36,7 @@ class _Finder:
         """The module's spec, once; None for all others."""
         if name != MODULE:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
@@ -91,4 +91,4 @@ def _define(backends: ModuleType) -> None:
         def einsum(self, pattern: str, *x: Any) -> Any:
             return lifted(einsum)(pattern, *x)
 
-    backends.TilewrightBackend = TilewrightBackend  # (a class knows its subclasses weakly)
+    vars(backends)["TilewrightBackend"] = TilewrightBackend  # (a class knows its subclasses weakly)

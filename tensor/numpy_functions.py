@@ -84,7 +84,7 @@ def array_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     if name in WRITES and isinstance(args[0], TensorHandle):
         array = args[0].numpy().copy()
         function(array, *_arrays(args[1:]), **_arrays(dict(kwargs)))
-        args[0].assign(array)  # type: ignore[attr-defined]
+        args[0].assign(array)
         return None
     special = SPECIAL.get(name)
     try:
@@ -191,8 +191,7 @@ def into(out: Any, value: Any) -> Any:
             raise DTypeError(f"a result of {value.dtype} in an out of {out.dtype}: cast it first")
         if out.shape != value.shape:
             raise UsageError(f"a result of shape {list(value.shape)} in an out of {list(out.shape)}")
-        out[...] = value
-        return out
+        return out.assign(value)
     import numpy as np
 
     np.copyto(out, value.numpy(), casting="same_kind")

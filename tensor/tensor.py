@@ -163,7 +163,7 @@ class Tensor(TensorHandle):
         return out
 
     # reductions ---------------------------------------------------------------------------------------------------
-    sum, prod, max, min, mean = map(reduction, (R.sum, R.prod, R.max, R.min, R.mean))
+    sum, prod, max, min, mean = (reduction(R.sum), reduction(R.prod), reduction(R.max), reduction(R.min), reduction(R.mean))
     var, std, any, all, logsumexp = map(reduction, (R.var, R.std, R.any, R.all, R.logsumexp))
     argmax, argmin, count_nonzero = map(reduction, (R.argmax, R.argmin, R.count_nonzero))
     cumsum, cumprod = map(reduction, (R.cumsum, R.cumprod))
@@ -203,7 +203,7 @@ class Tensor(TensorHandle):
         return bool((self == value).any())
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.numpy())
+        return self.numpy().data
 
     def copy(self, order: str = "C") -> Tensor:
         """The same values in memory of their own."""

@@ -55,7 +55,7 @@ def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
             if n.data is not None:
                 done[id(n)] = _converted(n.data.array, n.dtype.compute)
             elif id(n) in products:
-                done[id(n)] = contracted(*given, n.arg[1])
+                done[id(n)] = contracted(given[0], given[1], n.arg[1])
             else:
                 done[id(n)] = EVALUATE[n.op](n, given)
             for s in sources[id(n)]:
@@ -96,7 +96,10 @@ def _combined(n: TensorNode, src: list[Array]) -> Array:
 def contracted(a: Array, b: Array, over: Sequence[int]) -> Array:
     """Σ a·b over dimensions, a product of matrices where each factor repeats its elements along some dimensions of the other."""
     here = [[x.strides[d] != 0 or x.shape[d] == 1 for d in range(x.ndim)] for x in (a, b)]
-    both, left, right, inner = [], [], [], []
+    both: list[int] = []
+    left: list[int] = []
+    right: list[int] = []
+    inner: list[int] = []
     for d in range(a.ndim):
         (both if d not in over and here[0][d] == here[1][d] else inner if d in over else left if here[0][d] else right).append(d)
     if not all(here[0][d] and here[1][d] for d in inner):
@@ -104,13 +107,14 @@ def contracted(a: Array, b: Array, over: Sequence[int]) -> Array:
     x = _matrices(a, (both, left, inner), right)
     y = _matrices(b, (both, inner, right), left)
     kept = [*both, *left, *right]
-    out = np.matmul(x, y).reshape([a.shape[d] for d in kept])
-    return out.transpose(np.argsort(np.asarray(kept, int)))
+    product = np.matmul(x, y).reshape([a.shape[d] for d in kept])
+    out: Array = product.transpose(np.argsort(np.asarray(kept, int)))
+    return out
 
 
 def _matrices(x: Array, groups: Sequence[Sequence[int]], repeated: Sequence[int]) -> Array:
     """Dimensions of an array in three groups, each as one; along `repeated` ones all elements are equal."""
-    picked = x[tuple(0 if d in repeated else slice(None) for d in range(x.ndim))]
+    picked: Array = x[tuple(0 if d in repeated else slice(None) for d in range(x.ndim))]
     left = [d for d in range(x.ndim) if d not in repeated]
     order = [left.index(d) for g in groups for d in g]
     return picked.transpose(order).reshape([prod(x.shape[d] for d in g) for g in groups])
