@@ -1,7 +1,7 @@
 """PyTorch's models: `torch.compile(backend="tilewright")` against eager PyTorch and Inductor, module by module.
 
     python benchmarks/models_vs.py [--only TEXT ...] [--groups operation pattern network transformers] [--threads 1 2]
-                                   [--rounds 5] [--without inductor] [--batch 8] [--quiet "COMMAND"]
+                                   [--rounds 5] [--without inductor] [--batch 8] [--quiet "COMMAND"] [--memory]
 
 A case is a module without a gradient, called as users call it. A process of its own for each case and number of threads
 prepares three players with the same weights: `eager`, `inductor` and `ours` (start schedules; the cache and the store
@@ -12,8 +12,10 @@ it starts, with Dynamo's and AOTAutograd's own, without imports.
 
 `error`: the largest difference from eager PyTorch in float64, relative to the largest element; `eager_error`: the same
 of eager PyTorch. A case is wrong where ours is above 1e-4 and above four times eager's, or whole numbers differ.
-`fallbacks`: nodes that PyTorch computes itself. `memory`: the process's peak in MB after ours and after Inductor, each
-above what the modules need in eager mode.
+`fallbacks`: nodes that PyTorch computes itself.
+
+--memory times nothing: a process for each player makes five calls, and `peak_mb` is the most memory that it ever had,
+with its compiler's (not the C++ compiler's of Inductor), above that of a process that has imported everything.
 
 --batch cases are prepared, then timed together; --quiet runs a command around the timing (it is given `cat`, which ends
 when the timing does), such as one that keeps others from the machine."""
@@ -59,6 +61,12 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+COMPILED: dict[str, Callable[[Any], Any]] = {
+    "inductor": lambda f: torch.compile(f),
+    "ours": lambda f: torch.compile(f, backend="tilewright"),
+}
+
+
 def cpu_seconds() -> float:
     """Processor time of this process and its children that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -85,8 +93,7 @@ def prepared(case: ModelCase, threads: int, without: Sequence[str]) -> tuple[dic
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     module, inputs = case.make()
-    compiled = {"inductor": lambda f: torch.compile(f), "ours": lambda f: torch.compile(f, backend="tilewright")}
-    row: dict[str, Any] = {"case": case.name, "group": case.group, "threads": threads, "seconds": {}, "memory": {}}
+    row: dict[str, Any] = {"case": case.name, "group": case.group, "threads": threads, "seconds": {}}
     exact = _leaves(copy.deepcopy(module).double(), tree_map(_double, inputs)) if isinstance(module, torch.nn.Module) else None
     exact = exact if exact is not None else _leaves(module, tree_map(_double, inputs))
     players: dict[str, Callable[[], Any]] = {}
@@ -95,8 +102,8 @@ def prepared(case: ModelCase, threads: int, without: Sequence[str]) -> tuple[dic
         if name in without:
             continue
         own = copy.deepcopy(module)
-        function = compiled[name](own) if name in compiled else own
-        before, begin = peak_mb(), cpu_seconds()
+        function = COMPILED[name](own) if name in COMPILED else own
+        begin = cpu_seconds()
         try:
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
@@ -111,7 +118,6 @@ def prepared(case: ModelCase, threads: int, without: Sequence[str]) -> tuple[dic
             row["warnings"] = sorted({str(w.message)[:200] for w in told if "ilewright" in str(w.message)})
             programs = [p for g in GRAPHS for p in g.programs.values()]
             row["nodes"], row["kernels"] = sum(p.nodes for p in programs), sum(len(f.calls) for p in programs for f in functions(p))
-        row["memory"][name] = round(peak_mb() - before)
         players[name] = _calls(function, inputs)
     row["error"] = {n: float(f"{_error(found[n], exact):.2g}") for n in found if n != "eager"}
     row["eager_error"] = float(f"{_error(found['eager'], exact):.2g}")
@@ -169,6 +175,33 @@ def serve(case: ModelCase, threads: int, args: argparse.Namespace, pipe: Any) ->
     if pipe.recv() != "play":
         return
     pipe.send(play(players, args.rounds, threads))
+
+
+def remembered(case: ModelCase, threads: int, name: str, pipe: Any) -> None:
+    """A player's process that tells its memory."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    before = peak_mb()
+    module, inputs = case.make()
+    function = _calls(COMPILED.get(name, lambda f: f)(module), inputs)
+    for _ in range(5):
+        function()
+    pipe.send(round(peak_mb() - before))
+
+
+def peaks(case: ModelCase, threads: int, args: argparse.Namespace) -> dict[str, Any]:
+    """A row of the players' memory."""
+    context = multiprocessing.get_context("fork")
+    found = {}
+    for name in ("eager", "inductor", "ours"):
+        if name not in args.without:
+            mine, theirs = context.Pipe()
+            process = context.Process(target=remembered, args=(case, threads, name, theirs))
+            process.start()
+            theirs.close()
+            found[name] = mine.recv()
+            process.join()
+    return {"case": case.name, "group": case.group, "threads": threads, "peak_mb": found}
 
 
 def play(players: dict[str, Callable[[], Any]], rounds: int, threads: int) -> list[dict[str, float]]:
@@ -267,12 +300,17 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--without", nargs="*", default=[], choices=["inductor"])
     p.add_argument("--batch", type=int, default=8)
+    p.add_argument("--memory", action="store_true")
     p.add_argument("--quiet", default="", metavar="COMMAND")
     p.add_argument("--patience", type=float, default=300, help="seconds after which a case that is not ready has failed")
     args = p.parse_args()
     chosen = [c for c in CASES if (not args.groups or c.group in args.groups) and (not args.only or any(t in c.name for t in args.only))]
     warm_up()
     jobs = [(c, t) for t in args.threads for c in chosen]
+    if args.memory:
+        for case, threads in jobs:
+            print(json.dumps(peaks(case, threads, args)), flush=True)
+        return
     rows: list[dict[str, Any]] = []
     print(f"{'case':52} thr {'ours ms':>9} {'eager':>6} {'induc':>6}  first s", file=sys.stderr)
     for at in range(0, len(jobs), args.batch):
