@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import runpy
 import subprocess
 import sys
 import threading
@@ -18,7 +19,10 @@ from tilewright.ir import UsageError
 
 torch = pytest.importorskip("torch")
 from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
+from tilewright.bridges.pytorch.graph import compile_graph, runner  # noqa: E402
 from tilewright.bridges.pytorch.operators import OPERATORS  # noqa: E402
+from tilewright.tensor.capture.jit_options import JitOptions  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 ROOT = Path(__file__).resolve().parents[2]
@@ -366,6 +370,37 @@ def test_encoder_layers_that_pytorch_keeps_whole_at_inference(act: str, first: b
     assert not bridge.fallbacks()
 
 
+PRIMS: dict[str, Callable[..., Any]] = {
+    "elementwise": lambda p, x, y, i: [
+        *(getattr(p, n)(y) for n in ("abs", "asinh", "ceil", "clone", "cosh", "erf", "exp2", "log1p", "neg", "rsqrt", "sign", "tanh", "isfinite")),
+        *(getattr(p, n)(x, y) for n in ("add", "atan2", "div", "fmax", "fmod", "ge", "hypot", "lt", "minimum", "mul", "ne", "remainder", "sub")),
+        *(getattr(p, n)(i, i.flip(1)) for n in ("bitwise_and", "bitwise_xor", "shift_left", "shift_right_arithmetic", "eq", "maximum")),
+        p.where(x > 0, x, y), p.bitwise_not(i), p.pow(y, x),
+    ],
+    "shapes": lambda p, x, y, i: [
+        p.transpose(x, [1, 0]), p.rev(x, [0]), p.reshape(x, [4, 3]), p.split_dim(x, 1, 2), p.squeeze(x[None], [0]), p.cat([x, y], 1),
+        p.broadcast_in_dim(x, [3, 2, 4], [0, 2]), p.broadcast_in_dim(x[:1], [2, 3, 4], [1, 2]),
+    ],
+    "reductions": lambda p, x, y, i: [p.sum(x, [0]), p.prod(x, [1]), p.amax(x, [0, 1]), p.amin(x, [1]), p.var(x, [1], 1.0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRIMS)
+def test_prims(name: str) -> None:
+    x, y, i = torch.randn(3, 4), torch.rand(3, 4) + 0.5, torch.randint(1, 9, (3, 4))
+    module = make_fx(lambda *given: PRIMS[name](torch.ops.prims, *given), tracing_mode="fake")(x, y, i)
+    program = compile_graph(module, "prims", JitOptions(threads=1))
+    close(runner(module, program)([x, y, i]), PRIMS[name](torch.ops.prims, x, y, i))
+    assert not program.fallbacks
+
+
+def test_the_page_of_operators_is_of_this_table() -> None:
+    if torch.__version__.partition("+")[0] not in (ROOT / "docs" / "pytorch-operators.md").read_text():
+        pytest.skip("the page is of another PyTorch")
+    made = runpy.run_path(str(ROOT / "docs" / "make_pytorch_operators.py"))["made"]()
+    assert made == (ROOT / "docs" / "pytorch-operators.md").read_text(), "run `python docs/make_pytorch_operators.py`"
+
+
 def _cut(x: Any, n: Any) -> Any:
     k = n.item()
     torch._check(k >= 0)
@@ -468,3 +503,19 @@ def test_the_public_name_and_the_entry_point() -> None:
     assert tilewright.torch.report is bridge.report and "tilewright" in torch._dynamo.list_backends()
     done = subprocess.run([sys.executable, "-c", "import torch; print(torch.__file__)"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.startswith(str(ROOT / "torch"))
+
+
+def _example(name: str) -> Callable[..., Any]:
+    main_of: Callable[..., Any] = runpy.run_path(str(ROOT / "examples" / "pytorch" / f"{name}.py"))["main"]
+    return main_of
+
+
+def test_examples() -> None:
+    said: list[str] = []
+    assert _example("inference")(say=said.append) < 1e-5 and any("0 nodes by PyTorch" in line for line in said)
+    losses = _example("training")(steps=40, say=said.append)
+    assert len(losses) == 40 and losses[-1] < losses[0] - 0.03
+    assert _example("dynamic_shapes")(lengths=(5, 8), say=said.append) < 1e-4
+    theirs, ours = _example("bfloat16")(say=said.append)
+    assert ours < 1.5 * theirs + 1e-3
+    assert not bridge.fallbacks()

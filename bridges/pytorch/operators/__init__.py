@@ -4,7 +4,9 @@ from . import elementwise as elementwise
 from . import indexing as indexing
 from . import movement as movement
 from . import normalisation as normalisation
+from . import prims as prims
 from . import products as products
 from . import reductions as reductions
+from .table import HOST as HOST
 from .table import OPERATORS as OPERATORS
 from .table import Operator as Operator

@@ -172,7 +172,7 @@ def log_softmax_backward(out: Any, /, grad: Tensor, y: Tensor, dim: int, input_d
     return as_result(grad - y.exp() * grad.sum(axis=dim, keepdims=True), out) if y.ndim else xp.zeros((), dtype=wanted(out))
 
 
-@operator("sort", "sort.stable")
+@operator("sort", "sort.stable", host=True)
 def sort(out: Any, /, x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """In order, and the places they come from; equal ones in their order."""
     if not x.ndim:
@@ -181,7 +181,7 @@ def sort(out: Any, /, x: Tensor, dim: int = -1, descending: bool = False, *, sta
     return x.take_along_axis(places, axis=dim), places
 
 
-@operator("topk")
+@operator("topk", host=True)
 def topk(out: Any, /, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest or least, and their places."""
     return x.topk(k, axis=dim) if largest and x.ndim else refuse("topk of the least")
