@@ -25,7 +25,7 @@ from .ops import movement as M
 from .ops import neural as A
 from .ops import reduction as R
 from .ops import sorting as S
-from .ops.creation import tril, triu
+from .ops.creation import tril, triu, zeros_like
 from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
@@ -164,7 +164,7 @@ class Tensor(TensorHandle):
 
     # reductions ---------------------------------------------------------------------------------------------------
     sum, prod, max, min, mean = (reduction(R.sum), reduction(R.prod), reduction(R.max), reduction(R.min), reduction(R.mean))
-    var, std, any, all, logsumexp = map(reduction, (R.var, R.std, R.any, R.all, R.logsumexp))
+    var, std, any, all, logsumexp = (reduction(R.var), reduction(R.std), reduction(R.any), reduction(R.all), reduction(R.logsumexp))
     argmax, argmin, count_nonzero = map(reduction, (R.argmax, R.argmin, R.count_nonzero))
     cumsum, cumprod = map(reduction, (R.cumsum, R.cumprod))
     softmax, log_softmax = lifted(A.softmax), lifted(A.log_softmax)
@@ -224,6 +224,20 @@ class Tensor(TensorHandle):
         """The sum of the diagonals of the last two dimensions."""
         out: Tensor = _trace(self, offset=offset)
         return out
+
+    def conj(self) -> Tensor:
+        """Itself: numbers are real."""
+        return self
+
+    @property
+    def real(self) -> Tensor:
+        """Itself: numbers are real."""
+        return self
+
+    @property
+    def imag(self) -> Tensor:
+        """Zeros: numbers are real."""
+        return Tensor.of(zeros_like(self.node), self.device)
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ floor_divide, remainder, pow = _lifted(_E.floor_divide), _lifted(_E.remainder), 
 negative, positive, abs, sign, square = _all(_E.negative, _E.positive, _E.absolute, _E.sign, _E.square)
 reciprocal, maximum, minimum, clip = _all(_E.reciprocal, _E.maximum, _E.minimum, _E.clip)
 floor, ceil, trunc, round = _all(_E.floor, _E.ceil, _E.trunc, _E.round)
+real, conj, imag = _lifted(_E.positive), _lifted(_E.positive), _lifted(_N.zeros_like)  # of real numbers: there are no others
 signbit, copysign, hypot, nextafter = _all(_E.signbit, _E.copysign, _E.hypot, _S.nextafter)
 exp, expm1, log, log1p, log2, log10 = _all(_E.exp, _E.expm1, _E.log, _E.log1p, _E.log2, _E.log10)
 sqrt, logaddexp = _lifted(_E.sqrt), _lifted(_E.logaddexp)
@@ -107,14 +108,14 @@ __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
     "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
-    "concat", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
+    "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
     "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
     "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal",
-    "hypot", "iinfo", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
+    "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
     "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
-    "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "reciprocal", "remainder", "repeat", "reshape",
+    "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "remainder", "repeat", "reshape",
     "result_type", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
     "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
     "triu", "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,28 @@ Array = np.ndarray[Any, Any]
 
 
 def compute(outs: Sequence[TensorNode], device: str = "cpu") -> None:
-    """Give every node of `outs` memory with its values."""
-    for n, value in zip(outs, evaluate(outs), strict=True):
+    """Give every node of `outs` memory with its values, and so every node behind them that somebody holds and will ask for."""
+    for n, value in zip(outs, evaluate(outs, _keep), strict=True):
         buffer = buffers.new(n.shape, n.dtype, device, n.line)
         with np.errstate(all="ignore"):
             np.copyto(buffer.array, value, casting="unsafe")
         n.data = buffer
 
 
-def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
-    """The values of nodes whose leaves have memory, each of its node's type."""
+KEPT = frozenset({"elementwise", "reduce", "scan", "gather", "scatter", "host"})
+"""Operations whose results are worth keeping."""
+
+
+def _keep(n: TensorNode, value: Array) -> None:
+    """Give a node memory that has its values."""
+    if not value.flags.owndata or not value.flags.c_contiguous or value.shape != n.shape:
+        value = np.array(np.broadcast_to(value, n.shape), order="C")
+    n.data = buffers.adopt(value, n.dtype, "cpu", n.line, None)
+
+
+def evaluate(outs: Sequence[TensorNode], keep: Callable[[TensorNode, Array], None] | None = None) -> list[Array]:
+    """The values of nodes whose leaves have memory, each of its node's type. `keep` is told the values of each node behind them that
+    is referred to from elsewhere (by a tensor, or another graph), as CPython counts it: without it they would be computed again."""
     done: dict[int, Array] = {}
     order = list(walk(outs))
     products = {id(n): p for n in order if n.data is None and (p := contraction(n)) is not None}
@@ -47,6 +60,8 @@ def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
     idle = {id(p) for p in products.values()} - {id(s) for n in order for s in sources[id(n)]} - wanted
     for p in (n for n in order if id(n) in idle):
         readers.subtract(map(id, p.src))
+    held = Counter(id(s) for n in order for s in n.src)
+    held.update(id(p) for p in products.values())
     with np.errstate(all="ignore"):
         for n in order:
             if id(n) in idle:
@@ -58,6 +73,16 @@ def evaluate(outs: Sequence[TensorNode]) -> list[Array]:
                 done[id(n)] = contracted(given[0], given[1], n.arg[1])
             else:
                 done[id(n)] = EVALUATE[n.op](n, given)
+            # (held as well by the list, this loop and the call)
+            if (
+                keep is not None
+                and n.op in KEPT
+                and n.data is None
+                and getrefcount(n) > held[id(n)] + 3
+                and not n.dtype.narrow
+                and id(n) not in wanted
+            ):
+                keep(n, done[id(n)])
             for s in sources[id(n)]:
                 readers[id(s)] -= 1
                 if not readers[id(s)] and id(s) not in wanted:

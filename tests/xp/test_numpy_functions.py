@@ -190,6 +190,9 @@ def test_pythons_protocols() -> None:
     assert x.strides == A.strides and x.tobytes() == A.tobytes() and x.itemsize == 8 and one.strides == ()
     same(round(x, 1), np.round(A, 1))
     same(x[:, :5].trace(), A[:, :5].trace())
+    same(x.real, A)
+    same(xp.real(x) + xp.imag(x) + x.imag, A)
+    same(xp.conj(x.conj()), A)
     copied = x.copy()
     assert not np.shares_memory(copied.numpy(), A) and (copied.numpy() == A).all() and x.ravel().shape == (35,)
 

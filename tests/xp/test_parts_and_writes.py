@@ -142,3 +142,15 @@ def test_gaussian_mixture_keeps_its_regularisation(monkeypatch: pytest.MonkeyPat
     given = [Tensor(v) for v in (weights, a, weights.sum(0), np.zeros((2, 3)))]
     found = gm._estimate_gaussian_covariances_full(*given, 10.0, xp=xp)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+
+
+def test_what_somebody_holds_is_computed_once_by_numpy() -> None:
+    x = Tensor(np.ones((30, 3)))
+    held = x * 2 + 1
+    total, hidden = held.sum(0), (x + 7).sum(0)
+    assert (total + hidden).tolist() == [330.0] * 3
+    assert held.node.data is not None and total.node.data is not None
+    found = xp.linalg.svd(x)
+    found.S.numpy()
+    held *= 2  # what is kept of it is nobody else's
+    assert total.tolist() == [90.0] * 3 and held.tolist() == [[6.0] * 3] * 30
