@@ -182,6 +182,9 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
+                    apiece = mr <= mc < tall and nr <= nb < width
+                    if rows_ and not apiece and depth * width * size > target.l2:
+                        continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
@@ -207,7 +210,7 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[B
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
     whole = [(tall, nv) for nv in (4, 3, 2, 1) if tall * nv + nv < registers][:1]  # all rows at once
-    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), (8, 2), (16, 1)]):
+    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), (4, 3), (8, 2), (16, 1)]):
         if mr * nv + nv >= registers or mr > max(1, tall) or 4 * mr < min(tall, 16):
             continue
         nr = nv * lanes
