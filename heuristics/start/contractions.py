@@ -210,7 +210,7 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[B
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
     whole = [(tall, nv) for nv in (4, 3, 2, 1) if tall * nv + nv < registers][:1]  # all rows at once
-    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), (4, 3), (8, 2), (16, 1)]):
+    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), *([] if whole else [(4, 3)]), (8, 2), (16, 1)]):
         if mr * nv + nv >= registers or mr > max(1, tall) or 4 * mr < min(tall, 16):
             continue
         nr = nv * lanes
