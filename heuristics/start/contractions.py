@@ -112,7 +112,8 @@ def best_contractions(trials: Trials, c: Contraction, keep: int = 8) -> list[Opt
     blocks = contraction_guesses(c, target, threads)
     blocks += [replace(p, along=place) for place in range(1, len(row_axes(c))) for p in blocks if not p.rows]
     guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in blocks]
-    guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
+    slid = (*short_window_guesses(kernel, target, threads, c), *window_guesses(kernel, target, threads, c))
+    guesses += [(opts, (0, i)) for i, opts in enumerate(slid)]
     for wish, tile in guesses:
         opts = trials.legal(wish)
         if opts is None:
@@ -373,6 +374,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
     windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    if any(ask(wish) is not None for wish in islice(short_window_guesses(kernel, target, threads, c), 1)):
+        return
     windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
     for wish in windows:
         ask(wish)
@@ -476,17 +479,30 @@ def _few(at: Blocks, left: list[Blocks]) -> Blocks | None:
 
 UNROLLED = 4
 """Steps of a window that are unrolled."""
+SHORT_WINDOW = 7
+"""Elements of an axis that slides which are no register tile alone."""
+NEAR = 0.1
+"""The share of the second cache that the panel of a worker's lanes may take without blocks of what slides beside it."""
+SUMS, SPARED = 0.75, 0.15
+"""The share of the registers for accumulators beside such an axis, and the work that its tile may waste."""
+
+
+def _lanes_along_rows(kernel: Kernel, target: Target, c: Contraction) -> tuple[Node, list[Node]] | None:
+    """(the rows, along which lanes go, the axes beside them and the window's); None where nothing slides."""
+    rows = max(c.rows, key=extent, default=None)
+    if c.plain or rows is None or extent(rows) < target.lanes(c.nest.expr.dtype) or target.kind == "gpu":
+        return None
+    return rows, [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
 
 
 def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
     """Schedules, perhaps illegal ones; none where nothing slides."""
-    rows = max(c.rows, key=extent, default=None)
-    lanes = target.lanes(c.nest.expr.dtype)
-    if c.plain or rows is None or extent(rows) < lanes or target.kind == "gpu":
+    found = _lanes_along_rows(kernel, target, c)
+    if found is None:
         return
+    (rows, free), lanes = found, target.lanes(c.nest.expr.dtype)
     width = extent(c.lane)
     steps = [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
-    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
     for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
         if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
             continue  # (unrolled steps take some registers more)
@@ -497,6 +513,31 @@ def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction)
         yield (*out, *_window_grid(free, threads, rows.arg.name, c))
         if _elements(c.tall) > _elements(c.wide):
             yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
+
+
+def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
+    """Where what slides is as short as a window, as in the gradient of a convolution's weight, it makes no register tile alone: the longest
+    axis beside it, whose results read the same panel, is in registers too."""
+    found = _lanes_along_rows(kernel, target, c)
+    if found is None or extent(c.lane) > SHORT_WINDOW or not c.stages or c.wide_value:
+        return
+    (rows, free), lanes, width = found, target.lanes(c.nest.expr.dtype), extent(c.lane)
+    beside = max(free, key=extent, default=None)
+    if beside is None:
+        return
+    vectors = 2 if target.registers >= 32 and extent(rows) >= 2 * lanes and waste(extent(rows), 2 * lanes) <= SPARED else 1
+    whole = (8, 4, 2) if len(free) == 1 else (8, 6, 4, 3, 2)  # (one axis is cut in blocks)
+    fit = (n for n in whole if vectors * width * n <= SUMS * target.registers and waste(extent(beside), n) <= SPARED)
+    copies = next(fit, 1)
+    if copies == 1 or waste(extent(rows), vectors * lanes) > 0.25:
+        return
+    name = str(beside.arg.name)
+    tile = [opt("UPCAST", rows.arg.name, vectors * lanes), opt("UPCAST", name, copies), opt("UPCAST", c.lane.arg.name, width)]
+    plain = (*tile, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name))
+    panel = _depth(c) * vectors * lanes * c.tall.dtype.size
+    if len(free) > 1 or panel > NEAR * target.l2:
+        yield (*tile, *_window_grid(free, threads, rows.arg.name, c))
+    yield plain
 
 
 def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
