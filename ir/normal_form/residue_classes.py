@@ -149,7 +149,9 @@ class _ByClasses(Rewriter):
         self.out, self.mine = ix.add(group, self.idle), ix.add(group, const(self.alive))
         self.inside, self.mine_inside = (o < size if blocks * step > size else const(True) for o in (self.out, self.mine))
         shifted = ix.add(ix.mul(rest, const(common)), const(self.alive + s.offset))  # a multiple of what is common
-        self.tap, self.taps, self.there, first = s.tap, (), const(True), ix.floordiv(shifted, step)
+        self.tap: Node | None = s.tap
+        self.taps: tuple[Node, ...] = ()
+        self.there, first = const(True), ix.floordiv(shifted, step)
         self.quotient = ix.add(whole, first)
         if s.tap is not None:
             inner = s.factor // common
