@@ -1,6 +1,6 @@
 """Convolutions, transposed and ordinary, of one to three dimensions beside eager PyTorch: our start schedules, forward and gradients.
 
-    python benchmarks/conv_vs.py [--only NAME ...] [--threads 1 2] [--rounds 7] [--what forward gradients]
+    python benchmarks/conv_vs.py [--only NAME ...] [--threads 1 2] [--rounds 7] [--what forward gradients] [--show]
 
 Both run in this process, in turns: bursts of calls of at least `BURST` seconds, of which the median counts, after `PAUSE` seconds in
 which the other's threads go to sleep. `ratio` is the median over rounds of PyTorch's time over ours: above 1 ours is faster. Nothing is
@@ -87,12 +87,12 @@ FORMS = (
     form("3d k3x5x7 g4", (1, 32, 32), (8, 16, 18), (3, 5, 7), 1, (1, 2, 3), groups=4),
     form("3d k5x3x3 s2", (2, 12, 20), (11, 17, 19), (5, 3, 3), 2, (2, 1, 1)),
 )
-"""The first seventeen are the transposed ones of the target in docs; the others are what their gradients are, and odd windows."""
+"""Seventeen transposed ones, and ordinary ones with strides, groups and odd windows."""
 
 Call = Callable[[], Any]
 
 
-def calls(f: Convolution, what: str, threads: int, cache: str) -> tuple[Call, Call, dict[str, Any]]:
+def calls(f: Convolution, what: str, threads: int, cache: str, show: bool) -> tuple[Call, Call, dict[str, Any]]:
     """(ours, PyTorch's, what is told of ours)."""
     import numpy as np
     import tilewright as tw
@@ -131,7 +131,7 @@ def calls(f: Convolution, what: str, threads: int, cache: str) -> tuple[Call, Ca
     told: dict[str, Any] = {"first_seconds": round(time.perf_counter() - begin, 3)}
     off = (float(np.abs(a.numpy() - b.numpy()).max() / np.abs(b.numpy()).max()) for a, b in zip(first, wanted, strict=True))
     told |= {"error": float(f"{max(off):.2g}"), "kernels": int(made.report().partition(": ")[2].split()[0])}
-    if os.environ.get("SHOW"):
+    if show:
         print(made.report())
     return lambda: made(*given), theirs, told
 
@@ -157,6 +157,7 @@ def main() -> None:
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--what", nargs="+", choices=("forward", "gradients"), default=["forward", "gradients"])
+    p.add_argument("--show", action="store_true", help="the schedules, too")
     args = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
@@ -168,7 +169,7 @@ def main() -> None:
             for threads in args.threads:
                 torch.set_num_threads(threads)
                 for what in args.what:
-                    ours, theirs, told = calls(f, what, threads, f"{folder}/cache.db")
+                    ours, theirs, told = calls(f, what, threads, f"{folder}/cache.db", args.show)
                     ours(), theirs()
                     pairs = [(burst(ours), burst(theirs)) for _ in range(args.rounds)]
                     row = {"form": f.name, "what": what, "threads": threads}
