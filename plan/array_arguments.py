@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import addressof, c_char
+from itertools import count
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,12 @@ SMALL = 1 << 14
 """Bytes below which it does not matter, and NumPy alone is quicker."""
 
 
+PAGE = 4096
+_PLACES = count(step=17 * LINE)
+"""Where arrays begin in a page, one after the other. Processors compare accesses by their places in a page first, and an allocator places all
+large arrays alike."""
+
+
 def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """An uninitialised row-major array that begins at a multiple of 64 bytes. NumPy's own large arrays begin 16 bytes
     into a line: every whole vector of them lies on two, and stores past the caches are not possible. That costs
@@ -43,8 +50,8 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     if size < SMALL or min(shape) < 0:
         return np.empty(shape, kind)
     require_room(size, f"an array of {size} bytes")
-    room = np.empty(size + LINE, np.uint8)
-    start = -room.__array_interface__["data"][0] % LINE
+    room = np.empty(size + LINE + PAGE, np.uint8)
+    start = -room.__array_interface__["data"][0] % LINE + next(_PLACES) % PAGE
     return room[start : start + size].view(kind).reshape(shape)
 
 

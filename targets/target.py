@@ -103,6 +103,11 @@ class Target:
         return "selects_at_once" in self.traits
 
     @property
+    def streams_anywhere(self) -> bool:
+        """Whether stores past the caches do not mind where an output lies in a page beside what is loaded."""
+        return "streams_anywhere" in self.traits
+
+    @property
     def key(self) -> str:
         """The identity used by caches: the code that this target gets, not the core count or the cache sizes; but a GPU's
         multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""

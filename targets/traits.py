@@ -45,6 +45,9 @@ TRAITS = (
     ),
     # A selection between vectors by a vector (blendv) is one step, and not two or three.
     Trait("selects_at_once", "znver*", _FOG, needs=_AVX2),
+    # Stores past the caches take the same time wherever an output lies in a page beside what is loaded. (On a Zen 3 they took up to twelve
+    # times as long: decision 91.)
+    Trait("streams_anywhere", "znver5", "measured: a stencil of one, two and four rows, and one to three outputs, at 10 offsets in a page"),
 )
 
 

@@ -13,6 +13,7 @@ from ...ir.dtypes import DType, bool_, index
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.skipped_tiles import conjuncts
 from ...opts.access import stride
+from ...opts.analysis.interior import interior
 from ...opts.analysis.ragged import keeps_old
 from ...opts.analysis.write_order import in_vectors, scatter_ordered
 from ...opts.lanes import Vectors
@@ -44,8 +45,11 @@ MOST = PAGE // 2
 
 
 def unaliased(low: Lowering, nests: Sequence[Nest]) -> Val | None:
-    """Whether no load of some nests comes to where stores of theirs wait, which is known once the parameters are; None where none can.
+    """Whether no load of some nests comes to where stores of theirs wait, which is known once the parameters are; None where none can, or
+    the processor does not mind.
     Loads that move otherwise than the stores meet them seldom."""
+    if low.sched.target.streams_anywhere:
+        return None
     b, out = low.b, None
     size = SEVERAL if sum(_rows(low, n) for n in nests) > 1 else ALONE
     for (param, other), places in _distances(low, nests).items():
@@ -69,7 +73,8 @@ def _distances(low: Lowering, nests: Sequence[Nest]) -> dict[tuple[int, int], se
         for source, indices, _ in map(load_parts, loads):
             if source.name not in low.ctx.params or source.name in low.sched.stages or source.dtype.size != buffer.dtype.size:
                 continue
-            ahead = ix.add(low.ctx.address(source.name, indices), at, -1)
+            # (what is read at a border is read elsewhere in nearly all steps)
+            ahead = ix.add(low.ctx.address(source.name, tuple(map(interior, indices))), at, -1)
             if ahead.op == "const":
                 pair = (low.ctx.params[buffer.name], low.ctx.params[source.name])
                 found.setdefault(pair, set()).add(ahead.arg * source.dtype.size % PAGE)

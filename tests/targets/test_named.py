@@ -106,7 +106,7 @@ def test_llvm_knows_every_processor(capfd: pytest.CaptureFixture[str]) -> None:
         ("neon", set()),
         ("znver3", {"gathers_slowly", "compares_in_adders", "stores_slowly_by_masks", "selects_at_once"}),
         ("znver4", {"gathers_slowly", "compares_in_adders", "guesses_by_registers", "selects_at_once"}),
-        ("znver5", {"gathers_slowly", "compares_in_adders", "selects_at_once"}),
+        ("znver5", {"gathers_slowly", "compares_in_adders", "selects_at_once", "streams_anywhere"}),
     ],
 )
 def test_traits_are_rows_of_one_table(name: str, expected: set[str]) -> None:

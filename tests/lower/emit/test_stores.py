@@ -18,7 +18,7 @@ from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.interp import run
 from tilewright.interp import run as interpret
-from tilewright.ir import Kernel, KernelBuilder, Node, OptError, bfloat16, cast, clip, exp, float16, float32, int32, where
+from tilewright.ir import Kernel, KernelBuilder, Node, OptError, bfloat16, cast, clip, exp, float16, float32, int32, maximum, where
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import InternalError
 from tilewright.lower import lower
@@ -107,6 +107,18 @@ def test_several_rows_at_once_keep_a_longer_distance() -> None:
 
 def test_loads_beside_each_other_have_one_window() -> None:
     assert windows(lower(apply(outputs(2, 4), parse(past(2)), AVX2))) == [(k, 0, 1, SEVERAL - 1 + 16) for k in (1, 2)]
+
+
+def test_what_is_read_at_borders_counts_as_inside() -> None:
+    """A stencil whose neighbours are clamped loads the element before each, so an output at the same place in a page is too near."""
+    kb = KernelBuilder("clamped")
+    i, j = kb.axis("h", 64), kb.axis("w", 1024)
+    x = kb.input("x", (64, 1024), float32)
+    kb.store("y", float32, (64, 1024), (i, j), x[i, j] + x[i, maximum(j - 1, 0)])
+    kernel = kb.build()
+    found = windows(lower(apply(kernel, parse("Uw8 Uh2 NTy"), AVX2)))
+    assert any((0 - first) % PAGE < size for _, _, first, size in found)
+    assert not windows(lower(apply(kernel, parse("Uw16 Uh2 NTy"), targets.named("znver5")))), "there it does not matter"
 
 
 def test_rows_that_forbid_most_of_a_page_leave_no_place() -> None:
