@@ -1,12 +1,13 @@
 """What the first call of a model takes: from an empty store, and in a second process that finds all that the first one kept.
 
-    python benchmarks/compile_time.py [--network NAME ...] [--training] [--stages] [--profile FILE]
+    python benchmarks/compile_time.py [--network NAME ...] [--training] [--stages] [--profile FILE] [--before FILE]
 
 Networks are those of parts/torch_networks.py, compiled by `torch.compile(model, backend="tilewright")`; `100 kernels` are distinct
 kernels of a captured function. Each runs in a process of its own with a cache folder of its own, then again with that folder. One
 JSON line for each: `cold_s` and `warm_s`, the seconds of our part (without Dynamo's and AOTAutograd's, which are `torch_s`), the
 operators of the graph and the distinct kernels. `--stages` keeps everything in one process, on one core, and tells what each stage
-takes, in seconds of the processor. `--profile FILE` does the same under cProfile."""
+takes, in seconds of the processor. `--profile FILE` does the same under cProfile. `--before FILE` adds, as `cold_before_s` and
+`warm_before_s`, what an older version of the package printed."""
 
 from __future__ import annotations
 
@@ -188,11 +189,14 @@ def main() -> None:
     p.add_argument("--training", action="store_true")
     p.add_argument("--stages", action="store_true")
     p.add_argument("--profile", type=Path)
+    p.add_argument("--before", type=Path)
     p.add_argument("--child", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.child:
         child(args)
         return
+    lines = args.before.read_text().splitlines() if args.before else []
+    before = {(r["network"], r["training"]): r for r in map(json.loads, (x for x in lines if x.startswith("{")))}
     compiled = Path(tempfile.gettempdir()) / "tilewright-compile-time"  # an installed package has its modules compiled
     for name in args.network:
         row: dict[str, Any] = {"network": name, "training": args.training, "device": "cpu"}
@@ -208,6 +212,8 @@ def main() -> None:
                 row |= {"nodes": found["nodes"], "kernels": found["kernels"]}
                 if "stages_s" in found:
                     row[f"{kind}_stages_s"] = found["stages_s"]
+                if (name, args.training) in before:
+                    row[f"{kind}_before_s"] = before[name, args.training][f"{kind}_s"]
         print(json.dumps(row), flush=True)
 
 

@@ -3,8 +3,10 @@ tuned, now or in the background."""
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...ir.errors import OutOfTimeError
@@ -104,20 +106,33 @@ COLD = ("require", "tune", "background", "record")
 """Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
 
 
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """No search for cycles of garbage inside: beside a large library's modules, such as PyTorch's, each takes a quarter of a second."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> CompiledFunction:
     """The program of a captured graph. Raises CacheMiss with tune="require", and what building kernels raises."""
     place = build_place(graph.device, options)
-    with interned_in({}):  # nodes of its own: the constants of others may have memory
-        outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
-    sources = [graph.leaves[id(n)] for n in leaves]
-    key = warm.key_of_graph(outs, graph, sources, donated, place)
-    found = None if options.checks else warm.load(key, place, outs, graph)
+    with without_collections():
+        with interned_in({}):  # nodes of its own: the constants of others may have memory
+            outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
+        sources = [graph.leaves[id(n)] for n in leaves]
+        key = warm.key_of_graph(outs, graph, sources, donated, place)
+        found = None if options.checks else warm.load(key, place, outs, graph)
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes = found
         specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
         sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
         return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True)
-    with BuildHelpers(place) as helpers:
+    with BuildHelpers(place) as helpers, without_collections():
         helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
         with timed("graph", name):
             made = call_list(outs) if outs else CallList([], 0, [], ())
