@@ -28,7 +28,8 @@ def calls(to: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
     """The calls by name, on data of a library that `to` makes of NumPy's."""
     import einops
     import numpy as np
-    from scipy import cluster, integrate, optimize, signal, special, stats
+    from scipy import cluster, integrate, signal, special, stats
+    from scipy.optimize import elementwise
     from sklearn import decomposition, linear_model, metrics, mixture, preprocessing
 
     rng = np.random.default_rng(0)
@@ -56,7 +57,7 @@ def calls(to: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
         "signal.detrend 200k": lambda: signal.detrend(vector),
         "integrate.trapezoid 200k": lambda: integrate.trapezoid(vector),
         "integrate.simpson 20k x 10": lambda: integrate.simpson(X, axis=0),
-        "optimize.chandrupatla 100": lambda: optimize.elementwise.find_root(
+        "optimize.find_root 100": lambda: elementwise.find_root(
             lambda t: t**3 - 2 * t - 5, (to(np.full(100, 1.0)), to(np.full(100, 4.0)))
         ).x,
         "cluster.vq.whiten 20k x 10": lambda: cluster.vq.whiten(X),
