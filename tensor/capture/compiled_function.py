@@ -14,6 +14,7 @@ from ...ir.node import Node, sym
 from ...search.background import BackgroundTuner
 from ..graph.nodes import leaf
 from ..graph.source_lines import Line, at, user_line, with_line
+from ..graph.symbolic_sizes import symbolic
 from ..running import buffers
 from ..running.assignment import updating
 from ..running.buffers import MOVES, TensorBuffer, mb
@@ -62,6 +63,7 @@ class CompiledFunction:
         self._into = fresh if apart else []  # by result a fresh array of its own, on the host
         self._symbols = [sym(*s) for s in self.graph.symbols]
         self._apart: tuple[Any, list[int]] = (None, [])
+        self._varying = any(symbolic(n.shape) for n in self.graph.slots)
         self._returned = {s.place for s in results if s.kind == "out"}
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
@@ -210,7 +212,7 @@ class CompiledFunction:
         written = self._written(given)
         if not written:
             return
-        lies = sizes, [b.address for _, b in written]
+        lies = sizes if self._varying else (), [b._at or b.address for _, b in written]
         addresses = [b._at or b.address for b in given]
         before = self._apart[1] if self._apart[0] == lies else None
         if before == addresses:
