@@ -3,6 +3,8 @@
 # make test-quick  the tests that take little time, some from every folder: for use between two edits
 # make test-thorough  every case of every test, and more random examples: takes twice as long, for a night or before a release
 # make lint        ruff and mypy
+# make bench       measure again what README and docs quote, into results/ (hours; on a quiet machine)
+# make bench-check say which of these figures the code has changed since, and where they were measured
 # make man         write docs/tune.1, the manual page, from the grammar
 # make docs        build the documentation into build/site; warnings are errors
 #
@@ -19,7 +21,7 @@ BIN := .venv/bin
 # Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-quick test-thorough lint docs man clean help
+.PHONY: run test test-quick test-thorough lint docs man bench bench-check clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -49,6 +51,12 @@ lint: .venv/.installed-dev
 man: .venv/.installed-dev
 	SOURCE_DATE_EPOCH=1735689600 COLUMNS=80 $(BIN)/argparse-manpage --module tilewright.cli.commands --function build_parser --prog tune \
 	  --project-name tilewright --manual-title Tilewright --description "find the fastest way to run a kernel" --output docs/tune.1
+
+bench: .venv/.installed-dev
+	$(BIN)/python benchmarks/rerecord.py
+
+bench-check: .venv/.installed-dev
+	$(BIN)/python benchmarks/rerecord.py --check
 
 docs: .venv/.installed-docs
 	@mkdir -p build/api  # mkdocstrings looks only into folders that are there when it begins

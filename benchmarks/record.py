@@ -1,4 +1,4 @@
-"""Run a benchmark and keep what it prints under results/, with the machine, versions, date and command.
+"""Run a benchmark and keep what it prints under results/, with the machine, versions, date, commit and command.
 
     python benchmarks/record.py benchmarks/matmul_vs_openblas.py [its arguments]
 
@@ -41,6 +41,16 @@ def main() -> int:
     return 0
 
 
+def commit() -> str:
+    """The commit of the code, with a + where files differ from it; empty outside of a checkout."""
+
+    def said(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
+
+    changed = said("status", "--porcelain", "--untracked-files=no", "--", ":!results")
+    return said("rev-parse", "HEAD") + "+" * bool(changed)
+
+
 def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
     """Write results/NAME.json: the rows, and where, when and by which command they were measured."""
     from parts import rivals
@@ -57,6 +67,7 @@ def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
         "benchmark": name,
         "command": command,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
         "device": shown,
         "limits": None if limits is None else json.loads(json.dumps(limits, default=lambda o: getattr(o, "__dict__", None) or str(o))),
         "load_average_at_end": os.getloadavg(),
