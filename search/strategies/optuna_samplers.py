@@ -50,8 +50,9 @@ def _tpe(seed: int, startup: int) -> Any:
 
 def _gp(seed: int, startup: int) -> Any:
     """A Gaussian process with a Matern 5/2 kernel and log expected improvement."""
-    import torch
     from optuna.samplers import GPSampler
+
+    import torch
 
     # its matrices are small, and the threads of a pool would spin beside what is being timed
     torch.set_num_threads(1)
