@@ -50,9 +50,8 @@ def _tpe(seed: int, startup: int) -> Any:
 
 def _gp(seed: int, startup: int) -> Any:
     """A Gaussian process with a Matern 5/2 kernel and log expected improvement."""
-    from optuna.samplers import GPSampler
-
     import torch
+    from optuna.samplers import GPSampler
 
     # its matrices are small, and the threads of a pool would spin beside what is being timed
     torch.set_num_threads(1)
