@@ -81,6 +81,16 @@ COMMANDS = (
         "tuning.model:run",
     ),
     Command(
+        "export",
+        "a kernel, a function or an ONNX model as a library of C",
+        "Writes C sources, a header, weights and build files: a program with the schedules that are in the cache, which needs nothing of "
+        "Python. gcc or clang builds it; a test in it compares a recorded call bit by bit.\n\n"
+        "  tune export model.onnx --out lib/ --check\n  tune export my.py:step --shape x=33x20,w=20x17 --out lib/\n"
+        "  tune export --kernel matmul --shape m=64,n=64,k=64 --out lib/",
+        tuning.export,
+        "functions.export_command:run",
+    ),
+    Command(
         "show",
         "a schedule: its options, loop nest and source",
         "Prints a schedule as options, as a loop nest and as rendered source. It is the cache's best schedule, else the nearest one, else "

@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,6 +169,26 @@ class OnnxModel:
 
     def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, dict[int, Any]]]:
         """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
+        function, constants = self._bare(baked, names)
+        return jit(function, **self._options), constants
+
+    def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, list[str]]:
+        """For inputs like these: a function of tensors, its arguments by name, and the names of what it returns. Inputs that sizes hang on,
+        and outputs that are known, are no part of it. Raises UsageError where the model is run node by node."""
+        values = {v.name: self._checked(v, feeds) for v in self.inputs}
+        self.run(None, feeds)
+        if self._by_node or not self._functions:
+            raise UsageError("the model is run node by node, since sizes in it hang on data")
+        baked = {name: _host(x) for name, x in values.items() if name in self._need}
+        free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
+        if self._random:
+            free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
+        function, _ = self._bare(baked, list(free))
+        (_, known) = next(reversed(self._functions.values()))
+        constant = known[tuple(tuple(x.shape) for x in free.values())]
+        return function, free, [v.name for i, v in enumerate(self.outputs) if i not in constant]
+
+    def _bare(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]]]:
         constants: dict[Any, dict[int, Any]] = {}
 
         def onnx_model(*tensors: Tensor) -> tuple[Any, ...]:
@@ -178,7 +198,7 @@ class OnnxModel:
             constants[tuple(tuple(t.shape) for t in tensors)] = {i: o for i, o in enumerate(outs) if not isinstance(o, Tensor)}
             return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs if isinstance(o, Tensor))
 
-        return jit(onnx_model, **self._options), constants
+        return onnx_model, constants
 
 
 def load(source: str | os.PathLike[str] | bytes | ModelProto, **options: Any) -> OnnxModel:

@@ -6,6 +6,7 @@ from argparse import SUPPRESS, ArgumentParser
 
 from .fleet_arguments import add_tls
 from .parser import (
+    DTYPES,
     JSON,
     KERNEL,
     READS,
@@ -197,3 +198,21 @@ def model(p: Grammar) -> None:
     p.add_argument("--threads", type=at_least(1), metavar="N", help="threads used; default: as many as PyTorch uses, or all")
     add_cache(p)
     p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output)")
+
+
+def export(p: Grammar) -> None:
+    """`tune export`."""
+    p.add_path(
+        "source", use=READS, nargs="?", metavar="SOURCE", help="FILE.onnx, or FILE.py:FUNCTION of tensors or one that returns a Kernel"
+    )
+    p.add_path("--kernel", use=READS, metavar="NAME", help="one kernel (`tune kernels`) in the place of SOURCE")
+    p.add_argument("--out", required=True, metavar="FOLDER", help="where to write; an earlier export there is replaced, other files never")
+    p.add_argument(
+        "--shape", metavar="SHAPE", help="m=64,n=64 of a kernel or a model's sizes; x=33x20,w=20x17,float32 of a function's tensors"
+    )
+    p.add_argument("--dtype", help=DTYPES)
+    p.add_argument("--name", metavar="NAME", help="of the library; default: the source's")
+    p.add_argument("--target", metavar="NAME", help="a processor that need not be here, such as x86-64-v3; default: this one")
+    p.add_argument("--threads", type=at_least(1), metavar="N", help="threads that schedules are chosen for; default: all")
+    p.add_argument("--check", action="store_true", help="build it, and compare a recorded call bit by bit")
+    add_cache(p)

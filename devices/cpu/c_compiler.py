@@ -128,6 +128,11 @@ def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
     return (*_FLAGS, *(_GCC_FLAGS if compiler.kind == "gcc" else _CLANG_FLAGS), *instructions(target, compiler))
 
 
+def portable_flags(target: Target) -> tuple[str, ...]:
+    """The same for a build file, whichever of gcc and clang reads it: clang passes over gcc's names of passes."""
+    return (*_FLAGS, *_GCC_FLAGS, *instructions(target, Compiler(("cc",), "gcc", "")))
+
+
 def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:
     """The flags that say which instructions code for `target` may use."""
     if target.arch != "x86_64":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
-from ...ir.errors import OutOfRangeError
+from ...ir.errors import OutOfRangeError, UsageError
 from .nodes import HostCall, TensorNode, walk
 from .primitives import cast, const, elementwise, host, marked, reduce
 from .source_lines import Line, at, user_line
@@ -135,6 +135,13 @@ class _Row:
         bits = 8 * self.plain.size
         value = (away + first) % (1 << bits)
         raise self.by.error(value - (1 << bits) if self.signed and value >> (bits - 1) else value, size, self.line)
+
+
+def limits_of(call: HostCall) -> list[tuple[DType, int]]:
+    """What a check compares: of each number that it gets, its type and the least one that is outside. Sizes are numbers."""
+    if call.name != CHECK or not isinstance(call.function, _Look) or any(row.symbolic for row in call.function.rows):
+        raise UsageError(f"{call.name}: its sizes differ from call to call")
+    return [(row.plain, int(row.by.size) * (2 if row.by.negative and row.signed else 1)) for row in call.function.rows]
 
 
 class _Look:

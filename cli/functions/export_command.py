@@ -1,0 +1,93 @@
+"""`tune export`: a kernel, a function of tensors or an ONNX model as a library of C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from ...ir.errors import UsageError
+from ..terminal.style import bytes_text, console, soft_wrapped
+from .tracing import is_tensor_function
+
+BUILD = "make -C {folder} test"
+
+
+def run(args: Namespace) -> int:
+    """Write the library, and say what it is."""
+    if (args.source is None) == (args.kernel is None):
+        raise UsageError("give one source: FILE.onnx, FILE.py:FUNCTION, or --kernel NAME")
+    source, folder = args.source or args.kernel, Path(args.out)
+    settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name}
+    options = {key: value for key, value in settings.items() if value is not None}
+    if args.source is not None and source.endswith(".onnx"):
+        _onnx(source, args.shape, folder, options)
+    elif args.source is not None and is_tensor_function(source, args.shape):
+        _function(source, args.shape, args.dtype, folder, options)
+    else:
+        _kernel(source, args, folder, options)
+    _say(folder, args)
+    return 0
+
+
+def _onnx(source: str, shape: str | None, folder: Path, options: dict[str, Any]) -> None:
+    from ...bridges.onnx import export
+    from ..tuning.model import sizes_by_name
+
+    if not Path(source).is_file():
+        raise UsageError(f"there is no file {source}")
+    export(folder, source, sizes=sizes_by_name(shape), **options)
+
+
+def _kernel(source: str, args: Namespace, folder: Path, options: dict[str, Any]) -> None:
+    from ...export import of_kernel, write_program
+    from ...named_kernels import parse_shape
+
+    name = options.pop("name", None)
+    program = of_kernel(source, parse_shape(args.shape) if args.shape else None, args.dtype, **options)
+    if name is not None:
+        from ...export import c_name
+
+        program.name = c_name(name)
+    write_program(folder, program)
+
+
+def _function(source: str, shape: str | None, dtype: str | None, folder: Path, options: dict[str, Any]) -> None:
+    """The file runs in a process of its own, as those of `tune run` do."""
+    asked = json.dumps({"path": source, "shape": shape, "dtype": dtype, "folder": str(folder.absolute()), "options": options})
+    command = [sys.executable, "-m", "tilewright.cli.functions.export_process", asked]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    answer = done.stdout.strip().splitlines()[-1:] or [""]
+    try:
+        said = json.loads(answer[0])
+    except ValueError:
+        raise UsageError(f"the process that runs {source} ended with {done.returncode}; what it said stands above") from None
+    if said["error"]:
+        raise UsageError(said["error"])
+
+
+def _say(folder: Path, args: Namespace) -> None:
+    from ...export import check, facts
+
+    found, out = facts(folder), console()
+    name = found["name"]
+    weights = (folder / f"{name}.weights").stat().st_size
+    kernels = [k for k in found["kernels"] if k["schedule"] or k["from"]]
+    exact = sum(k["from"] == "exact" for k in kernels)
+    text = f"{folder}: {name} for {found['target']}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
+    out.print(text, markup=False, soft_wrap=soft_wrapped(out))
+    takes = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in found["arrays"] if a["role"] != "output")
+    gives = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in found["arrays"] if a["role"] == "output")
+    out.print(f"takes {takes or 'nothing'}; gives {gives or 'nothing'}", markup=False, soft_wrap=soft_wrapped(out))
+    if args.check:
+        check(folder, args.threads or 1)
+        out.print("built, and a recorded call gives equal bits", markup=False)
+    elif shutil.which("make") is None:
+        out.print("there is no make here: the sources are written, and building is left to you", markup=False)
+    else:
+        out.print(f"build and test it:  {BUILD.format(folder=folder)}", markup=False, soft_wrap=soft_wrapped(out))

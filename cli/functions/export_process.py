@@ -1,0 +1,83 @@
+"""The process that calls a user's function of tensors for `tune export`: `python -m tilewright.cli.functions.export_process JSON`.
+
+Its arguments get values here: normal numbers, 0 and 1 for integers, which are most often places, and what `NAME_inputs()` or a default value
+has. The last line of standard output is a JSON object with the key `error`, null where the library was written."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...export import write
+from ...ir.errors import TilewrightError, UsageError
+from ...named_kernels import split_path
+from ...named_kernels.user_process import function_of, namespace_of
+from ...tensor import Tensor
+from .tracing_process import Placeholders, parse_specs
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the library; 0, or 2 where something is not as it must be."""
+    asked = json.loads(arguments[0])
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the file prints is no answer
+    error = None
+    try:
+        _export(asked)
+    except TilewrightError as e:
+        error = str(e)
+    except Exception as e:
+        error = f"{asked['path']} failed: {type(e).__name__}: {e}"
+    print(json.dumps({"error": error}), file=answer, flush=True)
+    return 2 if error else 0
+
+
+def _export(asked: dict[str, Any]) -> None:
+    path = asked["path"]
+    names = namespace_of(path)
+    function = inspect.unwrap(function_of(path, names))
+    offered = names.get(f"{split_path(path)[1]}_inputs")
+    made = offered() if callable(offered) and not asked["shape"] else None
+    if made is not None:
+        several = made if isinstance(made, tuple) else tuple(made.values()) if isinstance(made, dict) else (made,)
+        args: tuple[Any, ...] = tuple(_tensors(a) for a in several)
+    else:
+        specs = parse_specs(asked["shape"]) if asked["shape"] else {}
+        found = Placeholders(path, asked["dtype"]).arguments(function, offered if callable(offered) else None, specs)
+        random = np.random.default_rng(0)
+        args = tuple(_valued(a, random) for a in (found.values() if isinstance(found, dict) else found))
+    if any(type(a).__module__.startswith("torch") for a in args):
+        raise UsageError(f"{path} takes PyTorch's tensors: write the model with torch.onnx.export, and export that file")
+    write(asked["folder"], function, *args, **asked["options"])
+
+
+def _tensors(tree: Any) -> Any:
+    """What `NAME_inputs()` returned, with arrays as tensors."""
+    if isinstance(tree, dict):
+        return {k: _tensors(v) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_tensors(v) for v in tree)
+    return Tensor(tree) if isinstance(tree, np.ndarray) else tree
+
+
+def _valued(tree: Any, random: np.random.Generator) -> Any:
+    """A tree with values for its tensors without."""
+    if isinstance(tree, dict):
+        return {k: _valued(v, random) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_valued(v, random) for v in tree)
+    if not isinstance(tree, Tensor):
+        return tree
+    if tree.dtype.is_float:
+        return Tensor(random.standard_normal(tree.shape).astype(np.float32).astype(tree.dtype.np))
+    return Tensor(random.integers(0, 2, tree.shape).astype(tree.dtype.np))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,415 @@
+"""The files of an exported library: C text, a header, weights, a test with a recorded call, and what builds them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..devices.cpu.c_compiler import portable_flags
+from ..ir.errors import UsageError
+from ..program.program import Signature
+from .program import ALIGN, ExportedArray, ExportedCall, ExportedProgram
+
+MARK = "tilewright-export.json"
+"""The file by which a folder is known as one that an export made."""
+C_TYPES = {
+    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "bool": "uint8_t",
+    "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t", "uint8": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t",
+    "float8_e4m3": "uint8_t", "float8_e5m2": "uint8_t",
+}  # fmt: skip
+SUPPORTS = {
+    "sse41": ("sse4.1", "popcnt"), "avx2": ("avx2",), "fma": ("fma",), "f16c": ("f16c",),
+    "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"), "avx512vnni": ("avx512vnni",), "avx512bf16": ("avx512bf16",),
+    "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
+}  # fmt: skip
+"""What `__builtin_cpu_supports` calls the features of a target; gcc 12 cannot ask for others."""
+
+
+def write(program: ExportedProgram, folder: Path) -> list[str]:
+    """Write the library; returns the files' names. Raises UsageError where the folder has files that no export made."""
+    _claim(folder)
+    texts = list(dict.fromkeys(c.text for c in program.calls if c.signature is not None))
+    n, files = program.name, {}
+    for i, text in enumerate(texts):
+        files[f"{n}_k{i}.c"] = _kernel(program, i, text)
+    files[f"{n}.h"] = _header(program)
+    files[f"{n}.c"] = _source(program, texts)
+    files[f"{n}_weights.S"] = _weights(n)
+    files[f"{n}_test.c"] = _test(program)
+    sources = [f"{n}.c", *(f"{n}_k{i}.c" for i in range(len(texts))), f"{n}_weights.S"]
+    files["Makefile"] = _makefile(program, sources)
+    files["CMakeLists.txt"] = _cmake(program, sources)
+    files[f"{n}.pc.in"] = (
+        f"Name: {n}\nDescription: {n}, exported by Tilewright\nVersion: 1\nLibs: -L${{pcfiledir}} -l{n} -lpthread\nCflags: -I${{pcfiledir}}\n"
+    )
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    (folder / f"{n}.weights").write_bytes(bytes(program.weights) or bytes(ALIGN))
+    (folder / f"{n}_test.bin").write_bytes(
+        b"".join(_padded(a.before or a.data) + (_padded(a.data) if a.role == "update" else b"") for a in program.arrays)
+    )
+    shutil.copyfile(Path(__file__).with_name("tilewright_runtime.h"), folder / "tilewright_runtime.h")
+    written = [*files, f"{n}.weights", f"{n}_test.bin", "tilewright_runtime.h", MARK]
+    (folder / MARK).write_text(json.dumps(_facts(program, written), indent=1) + "\n")
+    return written
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder, or take away what an earlier export wrote there."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file: give a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        try:
+            before = json.loads((folder / MARK).read_text())["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UsageError(f"{folder} has files that no export made: give an empty or a new folder") from None
+        for name in before:
+            if isinstance(name, str) and Path(name).name == name:
+                (folder / name).unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(f"cannot make {folder}: {e.strerror}") from e
+
+
+def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
+    arrays = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in program.arrays]
+    kernels = [{"name": c.name, "schedule": c.opts, "from": c.origin} for c in program.calls]
+    return {"schema": 1, "name": program.name, "target": program.target.name, "arrays": arrays, "kernels": kernels, "files": list(files)}
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % ALIGN)
+
+
+# C ------------------------------------------------------------------------------------------------------------------
+def _symbol(program: ExportedProgram, number: int, phase: int) -> str:
+    return f"{program.name}_k{number}_p{phase}"
+
+
+def _kernel(program: ExportedProgram, number: int, text: str) -> str:
+    """A kernel's text, with names of this library."""
+    for entry, phase in re.findall(r"^void (\w+_p(\d+))\(", text, re.MULTILINE):
+        text = re.sub(rf"\b{entry}\b", _symbol(program, number, int(phase)), text)
+    return text
+
+
+def _parameters(program: ExportedProgram) -> str:
+    return ", ".join(f"{'const ' if a.role == 'input' else ''}{C_TYPES[a.dtype.name]} *{a.name}" for a in program.arrays)
+
+
+def _described(a: ExportedArray) -> str:
+    what = {"input": "read", "output": "written", "update": "read and written"}[a.role]
+    bits = f" (the bits of {a.dtype.name})" if a.dtype.name in ("float16", "bfloat16", "float8_e4m3", "float8_e5m2") else ""
+    return f" *   {a.name}: {a.dtype.name}[{', '.join(map(str, a.shape))}]{bits}, row-major, {what}"
+
+
+def _header(program: ExportedProgram) -> str:
+    n, upper = program.name, program.name.upper()
+    lines = "\n".join(map(_described, program.arrays))
+    return f"""/* {n}: exported by Tilewright for {program.target.name}.
+ *
+ *   void *memory = aligned_alloc({ALIGN}, {upper}_MEMORY(1));
+ *   {n}_instance *it;
+ *   int error = {n}_open(&it, memory, {upper}_MEMORY(1), {n}_weights, 1);
+ *   error = {n}_run(it, …);
+ *   {n}_close(it);
+ *
+{lines}
+ *
+ * Arrays that are written overlap no other one. An instance serves one call at a time; several instances, each with its own memory, may run
+ * at once and share the weights. Nothing is allocated, and no call ends the process. */
+#ifndef TILEWRIGHT_{upper}_H
+#define TILEWRIGHT_{upper}_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {n}_instance {n}_instance;
+
+enum {n}_error {{
+    {upper}_OK = 0,
+    {upper}_NO_MEMORY = 1,  /* less than {upper}_MEMORY(threads), or not aligned to {ALIGN} bytes */
+    {upper}_THREADS = 2,    /* fewer than 1, or more than 256 */
+    {upper}_PROCESSOR = 3,  /* it lacks instructions that the kernels use */
+    {upper}_NULL = 4,       /* an argument is a null pointer */
+    {upper}_INDEX = 5       /* an index lies outside of what it picks from */
+}};
+
+/* Bytes that an instance with so many threads needs. */
+#define {upper}_MEMORY(threads) ((size_t){_fixed(program)} + (size_t)(threads) * {_per_thread(program)})
+/* Bytes of the weights; they are linked in, and lie in {n}.weights too, to be mapped. */
+#define {upper}_WEIGHTS_BYTES {max(len(program.weights), ALIGN)}
+extern const unsigned char {n}_weights[];
+
+int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *weights, int threads);
+int {n}_run({n}_instance *it{", " if program.arrays else ""}{_parameters(program)});
+void {n}_close({n}_instance *it);
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _rounded(n: int, to: int = ALIGN) -> int:
+    return -(-n // to) * to
+
+
+HEAD = 16384
+"""Bytes of an instance before its arrays: more than the pool and its threads' ids take."""
+
+
+def _signatures(program: ExportedProgram) -> list[Signature]:
+    return [c.signature for c in program.calls if c.signature is not None]
+
+
+def _layout(program: ExportedProgram) -> dict[str, int]:
+    """Where the parts of an instance's memory begin; `end` is its size without what each thread needs."""
+    work = max((c.signature.work for c in program.calls if c.signature is not None and not c.once), default=0)
+    at = {"arena": HEAD}
+    at["state"] = at["arena"] + _rounded(program.arena)
+    at["work"] = at["state"] + _rounded(program.state)
+    at["packed"] = at["work"] + _rounded(work)
+    at["end"] = at["packed"] + sum(_rounded(c.signature.work) for c in program.calls if c.signature is not None and c.once)
+    return at
+
+
+def _fixed(program: ExportedProgram) -> int:
+    return _rounded(_layout(program)["end"], 4096) + 4096
+
+
+def _per_thread(program: ExportedProgram) -> int:
+    return _scratch(program) + ALIGN
+
+
+def _scratch(program: ExportedProgram) -> int:
+    return _rounded(max((s.scratch for s in _signatures(program)), default=0) + 1, 4096)
+
+
+def _items(signature: Signature, phase: int) -> int:
+    node = signature.items[phase]
+    if node.op != "const":
+        raise UsageError(f"{signature.name}: how much work a phase has hangs on sizes that calls give")
+    return int(node.arg)
+
+
+def _source(program: ExportedProgram, texts: Sequence[str]) -> str:
+    n, upper, at = program.name, program.name.upper(), _layout(program)
+    declared = []
+    for i, text in enumerate(texts):
+        signature = next(c.signature for c in program.calls if c.text == text and c.signature is not None)
+        declared += [f"void {_symbol(program, i, p)}(void **, int64_t *, void *, int64_t, int64_t);" for p in range(len(signature.items))]
+    once, body, packed = [], [], at["packed"]
+    for c in program.calls:
+        first = _call(program, texts, c, range(c.once), f"(base + {packed})")
+        once += first if c.once else []
+        body += _call(
+            program, texts, c, range(c.once, len(c.signature.items) if c.signature else 0), f"(base + {packed if c.once else at['work']})"
+        )
+        packed += _rounded(c.signature.work) if c.signature is not None and c.once else 0
+    body += [f"    memcpy((void *){to}, (const void *){origin}, {nbytes});" for to, origin, nbytes in program.copies]
+    states = [f"    memcpy(base + {at['state'] + to}, weights + {origin}, {nbytes});" for to, origin, nbytes in program.states]
+    tests = " && ".join(f'__builtin_cpu_supports("{w}")' for f in sorted(program.target.features) for w in SUPPORTS.get(f, ()))
+    check = f"""#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!({tests or 1})) return {upper}_PROCESSOR;
+#endif""" if program.target.arch == "x86_64" else ""  # fmt: skip
+    nulls = " || ".join(["!it", *(f"!{a.name}" for a in program.arrays)])
+    locals_ = f"""    unsigned char *base = it->base, *arena = base + {at["arena"]}, *state = base + {at["state"]};
+    const unsigned char *weights = it->weights;
+    tw_pool *pool = &it->pool;
+    int64_t sizes[1] = {{0}};
+    (void)base, (void)arena, (void)state, (void)weights, (void)pool, (void)sizes;"""
+    nl = "\n"
+    return f"""/* {n}: exported by Tilewright. The list of kernels, and where their arrays lie in an instance's memory. */
+#include "{n}.h"
+#include "tilewright_runtime.h"
+
+{nl.join(declared)}
+
+struct {n}_instance {{
+    unsigned char *base;
+    const unsigned char *weights;
+    tw_pool pool;
+    tw_worker workers[TW_MOST_THREADS];
+}};
+_Static_assert(sizeof(struct {n}_instance) <= {HEAD}, "the head of an instance");
+
+int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *given, int threads) {{
+    if (!out || !memory || !given) return {upper}_NULL;
+    *out = 0;
+    if (threads < 1 || threads > TW_MOST_THREADS) return {upper}_THREADS;
+    if (bytes < {upper}_MEMORY(threads) || ((uintptr_t)memory & {ALIGN - 1})) return {upper}_NO_MEMORY;
+{check}
+    {n}_instance *it = ({n}_instance *)memory;
+    it->base = (unsigned char *)memory;
+    it->weights = (const unsigned char *)given;
+    unsigned char *scratch = (unsigned char *)(((uintptr_t)it->base + {at["end"]} + 4095) / 4096 * 4096);
+    tw_open(&it->pool, threads, scratch, {_scratch(program)}, it->workers);
+{locals_}
+{nl.join([*states, *once])}
+    *out = it;
+    return {upper}_OK;
+}}
+
+int {n}_run({n}_instance *it{", " if program.arrays else ""}{_parameters(program)}) {{
+    if ({nulls}) return {upper}_NULL;
+{locals_}
+{nl.join(body)}
+    return {upper}_OK;
+}}
+
+void {n}_close({n}_instance *it) {{
+    if (it) tw_close(&it->pool);
+}}
+"""
+
+
+def _call(program: ExportedProgram, texts: Sequence[str], c: ExportedCall, phases: range, work: str) -> list[str]:
+    if c.limits:
+        tests = " || ".join(f"*(const {C_TYPES[t.name]} *){p} >= {limit}u" for p, (t, limit) in zip(c.pointers, c.limits, strict=True))
+        return [f"    if ({tests}) return {program.name.upper()}_INDEX;"]
+    if c.signature is None:
+        return [f"    memcpy((void *){c.pointers[1]}, (const void *){c.pointers[0]}, {c.nbytes});"]
+    if not len(phases):
+        return []
+    number = texts.index(c.text)
+    pointers = ", ".join(f"(void *){p}" for p in (*c.pointers, work if c.signature.work else "0"))
+    runs = [f"        tw_run(pool, {_symbol(program, number, p)}, {_items(c.signature, p)}, arrays, sizes);" for p in phases]
+    return [f"    {{ /* {c.name}: {c.opts} ({c.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
+
+
+def _weights(n: str) -> str:
+    return f"""    .section .rodata
+    .global {n}_weights
+    .balign {ALIGN}
+{n}_weights:
+    .incbin "{n}.weights"
+    .section .note.GNU-stack,"",%progbits
+"""
+
+
+# test and build -----------------------------------------------------------------------------------------------------
+def _test(program: ExportedProgram) -> str:
+    n, upper = program.name, program.name.upper()
+    rows = ", ".join(f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}}}" for a in program.arrays) or "{0, 0}"
+    arguments = "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
+    return f"""/* Runs {n} on a recorded call, and compares every bit. Arguments: the number of threads (1); then how many seconds to time calls for. */
+#define _POSIX_C_SOURCE 200809L
+#include "{n}.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void) {{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}}
+
+int main(int argc, char **argv) {{
+    static const struct {{ size_t bytes; int role; }} arrays[] = {{{rows}}};
+    enum {{ COUNT = {len(program.arrays)} }};
+    unsigned char *have[COUNT + 1], *want[COUNT + 1];
+    int threads = argc > 1 ? atoi(argv[1]) : 1, bad = 0;
+    FILE *file = fopen("{n}_test.bin", "rb");
+    if (!file) return fprintf(stderr, "{n}_test.bin is not here\\n"), 2;
+    for (int i = 0; i < COUNT; i++) {{
+        size_t bytes = arrays[i].bytes, whole = (bytes + {ALIGN - 1}) / {ALIGN} * {ALIGN};
+        have[i] = aligned_alloc({ALIGN}, whole + {ALIGN});
+        want[i] = aligned_alloc({ALIGN}, whole + {ALIGN});
+        memset(have[i], 0xff, whole);
+        if (arrays[i].role != 1 && fread(have[i], 1, whole, file) != whole) return 2;
+        if (arrays[i].role != 0 && fread(want[i], 1, whole, file) != whole) return 2;
+    }}
+    fclose(file);
+    size_t bytes = ({upper}_MEMORY(threads) + {ALIGN - 1}) / {ALIGN} * {ALIGN};
+    void *memory = aligned_alloc({ALIGN}, bytes);
+    {n}_instance *it;
+    int error = {n}_open(&it, memory, bytes, {n}_weights, threads);
+    if (!error) error = {n}_run(it{arguments});
+    if (error) return fprintf(stderr, "error %d\\n", error), 2;
+    for (int i = 0; i < COUNT; i++)
+        if (arrays[i].role != 0 && memcmp(have[i], want[i], arrays[i].bytes)) {{
+            size_t differ = 0;
+            for (size_t j = 0; j < arrays[i].bytes; j++) differ += have[i][j] != want[i][j];
+            printf("array %d: %zu of %zu bytes differ\\n", i, differ, arrays[i].bytes);
+            bad = 1;
+        }}
+    if (!bad) printf("equal bits\\n");
+    if (argc > 2) {{
+        double begin = now(), end = begin + atof(argv[2]);
+        long calls = 0;
+        do {{
+            {n}_run(it{arguments});
+            calls++;
+        }} while (now() < end);
+        printf("%.3f us a call\\n", 1e6 * (now() - begin) / (double)calls);
+    }}
+    {n}_close(it);
+    for (int i = 0; i < COUNT; i++) free(have[i]), free(want[i]);
+    free(memory);
+    return bad;
+}}
+"""
+
+
+def _makefile(program: ExportedProgram, sources: Sequence[str]) -> str:
+    n = program.name
+    objects = " ".join(re.sub(r"\.[cS]$", ".o", s) for s in sources)
+    return f"""# make        lib{n}.so and lib{n}.a
+# make test   runs a recorded call and compares every bit
+CC ?= gcc
+CFLAGS ?= -O2
+FLAGS = {" ".join(portable_flags(program.target))}
+OBJECTS = {objects}
+
+all: lib{n}.so lib{n}.a
+
+%.o: %.c {n}.h tilewright_runtime.h
+\t$(CC) $(CFLAGS) $(FLAGS) -c $< -o $@
+
+%.o: %.S {n}.weights
+\t$(CC) -c $< -o $@
+
+lib{n}.so: $(OBJECTS)
+\t$(CC) -shared $(CFLAGS) $(OBJECTS) -o $@ -lpthread
+
+lib{n}.a: $(OBJECTS)
+\trm -f $@
+\tar rcs $@ $(OBJECTS)
+
+{n}_test: {n}_test.c lib{n}.a
+\t$(CC) $(CFLAGS) -std=gnu11 {n}_test.c lib{n}.a -o $@ -lpthread
+
+test: {n}_test
+\t./{n}_test
+
+clean:
+\trm -f $(OBJECTS) lib{n}.so lib{n}.a {n}_test
+
+.PHONY: all test clean
+"""
+
+
+def _cmake(program: ExportedProgram, sources: Sequence[str]) -> str:
+    n = program.name
+    return f"""cmake_minimum_required(VERSION 3.13)
+project({n} C ASM)
+find_package(Threads REQUIRED)
+add_library({n} {" ".join(sources)})
+set_target_properties({n} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_compile_options({n} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(portable_flags(program.target))}>)
+set_source_files_properties({n}_weights.S PROPERTIES COMPILE_OPTIONS "-I${{CMAKE_CURRENT_SOURCE_DIR}}" OBJECT_DEPENDS "${{CMAKE_CURRENT_SOURCE_DIR}}/{n}.weights")
+target_include_directories({n} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+target_link_libraries({n} PUBLIC Threads::Threads)
+"""

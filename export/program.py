@@ -1,0 +1,309 @@
+"""What is exported: a list of kernels as C text, where their arrays lie, and the weights."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..devices import get
+from ..ir.dtypes import DType
+from ..ir.errors import OptError, UsageError
+from ..ir.kernel import Kernel
+from ..ir.normal_form import normalise
+from ..opts import parse, short
+from ..plan.compile import render
+from ..targets.table import entry
+from ..tensor import Tensor
+from ..tensor.capture.call_arguments import read
+from ..tensor.capture.capture import capture
+from ..tensor.capture.compiled_function import CompiledFunction
+from ..tensor.capture.graph_compiler import compiled
+from ..tensor.capture.jit_options import JitOptions
+from ..tensor.graph.index_checks import CHECK, limits_of
+from ..tensor.trees import flatten
+
+if TYPE_CHECKING:
+    from ..program.program import Signature
+    from ..targets import Target
+
+Array = np.ndarray[Any, Any]
+TAKEN = frozenset(
+    ("m c rt dl pthread main auto bool break case char const continue default do double else enum extern float for goto if inline int long "
+     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while").split()
+)  # fmt: skip
+"""Libraries that every program has, and words of C."""
+ALIGN = 64
+"""Bytes: of every array in the weights and in an instance's memory."""
+
+
+@dataclass(frozen=True)
+class ExportedArray:
+    """An argument of the library's function. `role`: 'input', 'output', or 'update' (read and written). `data`: what it was in the recorded
+    call: of an input before it, of the others after it; `before`: of an update before it."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    role: str
+    data: bytes
+    before: bytes = b""
+
+
+@dataclass(frozen=True)
+class ExportedCall:
+    """A kernel that runs; or, without a signature, a copy of `nbytes`, or a test that numbers are below `limits`. `pointers`: C expressions
+    of its arrays. `once`: its first phases, which run when an instance is opened."""
+
+    name: str
+    text: str
+    signature: Signature | None
+    pointers: tuple[str, ...]
+    opts: str
+    origin: str
+    once: int = 0
+    nbytes: int = 0
+    limits: tuple[tuple[DType, int], ...] = ()
+
+
+@dataclass
+class ExportedProgram:
+    """A program without Python. `copies`: (to, from, bytes) after the kernels; `states`: (offset in the state memory, offset in the weights,
+    bytes); `arena`, `state`: bytes of an instance."""
+
+    name: str
+    target: Target
+    arrays: list[ExportedArray] = field(default_factory=list)
+    calls: list[ExportedCall] = field(default_factory=list)
+    copies: list[tuple[str, str, int]] = field(default_factory=list)
+    states: list[tuple[int, int, int]] = field(default_factory=list)
+    weights: bytearray = field(default_factory=bytearray)
+    arena: int = 0
+    state: int = 0
+    packed: int = 0
+
+    def weight(self, data: bytes) -> int:
+        """Keep bytes; returns their offset."""
+        at = len(self.weights)
+        self.weights += data + bytes(-len(data) % ALIGN)
+        return at
+
+
+def c_target(name: str | None) -> Target:
+    """This machine's processor, or a named one, with C as the language. Raises DeviceError for an unknown name."""
+    return replace(get("cpu").target if name is None else entry(name), lang="c")
+
+
+def as_c(kernel: Kernel, opts: Any, target: Target) -> tuple[str, Signature]:
+    """A schedule's C text, and how it is called. Raises UsageError where the processor cannot have this schedule."""
+    found: Any = SimpleNamespace(target=target)
+    try:
+        made = render(normalise(kernel), parse(opts) if isinstance(opts, str) else opts, found)
+    except OptError as e:
+        raise UsageError(f"{kernel.name}: its schedule is not possible on {target.name}: {e}") from e
+    return made.source.text, made.source.signature
+
+
+def raw(x: Any) -> bytes:
+    """The bytes of an array or tensor, row-major."""
+    return np.ascontiguousarray(np.asarray(x.numpy() if hasattr(x, "numpy") else x)).tobytes()
+
+
+def c_name(text: str) -> str:
+    """A name of C."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return f"_{name}" if not name or name[0].isdigit() else f"{name}_" if name in TAKEN else name
+
+
+# a kernel -----------------------------------------------------------------------------------------------------------
+def of_kernel(
+    name: str, shape: Mapping[str, int] | None = None, dtype: str | None = None, *, constants: Mapping[str, Array] | None = None,
+    target: str | None = None, **options: Any,
+) -> ExportedProgram:  # fmt: skip
+    """A named kernel or one of a file, with the schedule that `best` gives it. `constants`: inputs that become weights."""
+    from ..measure.inputs import generate
+    from ..plan import best
+
+    made = best(name, dict(shape) if shape else None, dtype, device="cpu", **options)
+    kernel = made.kernel
+    if kernel.symbols:
+        raise UsageError(f"{name} has sizes that calls give: name them with --shape")
+    inputs = generate(kernel, {}, 0)
+    given = [np.asarray((constants or {}).get(b.name, inputs[b.name])) for b in kernel.inputs]
+    found = made(*given)
+    outs = found if isinstance(found, tuple) else (found,)
+    program = ExportedProgram(c_name(kernel.name), c_target(target))
+    text, signature = as_c(kernel, made.plan.opts, program.target)
+    pointers = []
+    for i, b in enumerate(kernel.buffers):
+        if b.name in (constants or {}):
+            pointers.append(f"(weights + {program.weight(raw(given[i]))})")
+            continue
+        is_input = i < len(given)
+        data = raw(given[i] if is_input else outs[i - len(given)])
+        shape_ = tuple(int(n) for n in b.shape)
+        program.arrays.append(ExportedArray(c_name(b.name), b.dtype, shape_, "input" if is_input else "output", data))
+        pointers.append(c_name(b.name))
+    once = signature.once if all(b.name in (constants or {}) for b in kernel.inputs if b.constant) else 0
+    program.calls.append(ExportedCall(kernel.name, text, signature, tuple(pointers), short(made.plan.opts), str(made.origin), once))
+    return program
+
+
+# a function of tensors ----------------------------------------------------------------------------------------------
+def of_function(
+    function: Callable[..., Any], args: Sequence[Any], *, name: str | None = None, names: tuple[Sequence[str], Sequence[str]] | None = None,
+    target: str | None = None, **options: Any,
+) -> ExportedProgram:  # fmt: skip
+    """A function of tensors, captured for these arguments: arrays and tensors in trees become inputs, all else constants. `names`: of the
+    inputs and of the results, else those of the parameters, and y."""
+    bare = inspect.unwrap(function)
+    title = name or getattr(bare, "__name__", "function")
+    settings = JitOptions(**{**options, "tune": "record", "device": "cpu"})
+    args = tuple(_own(a) for a in args)  # what is updated is not the caller's
+    leaves, structure = flatten((args, {}))
+    labels = [c_name(n) for n in names[0]] if names else _names(bare, args)
+    outs = [c_name(n) for n in names[1]] if names else None
+    given = read(leaves, structure, "cpu")
+    graph = capture(bare, title, given, (), "cpu")
+    program = compiled(graph, title, settings, frozenset())
+    inputs = [n for n, x in zip(labels, leaves, strict=True) if isinstance(x, Tensor)]
+    recorded = Recorded(program, [raw(b.array) for b in given.buffers], [raw(c.buffer.array) for c in program.sequence.cells])
+    return of_compiled(recorded, title, list(zip(inputs, given.tensors, strict=True)), program.call(given), outs, target)
+
+
+def _own(tree: Any) -> Any:
+    """A tree with copies of its arrays, as tensors."""
+    if isinstance(tree, dict):
+        return {k: _own(v) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        parts = [_own(v) for v in tree]
+        return parts if isinstance(tree, list) else type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return Tensor(np.array(tree.numpy() if isinstance(tree, Tensor) else tree)) if isinstance(tree, (Tensor, np.ndarray)) else tree
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A compiled function, and the bytes of its arguments and of the tensors from outside before its recorded call."""
+
+    compiled: CompiledFunction
+    given: Sequence[bytes]
+    closures: Sequence[bytes]
+
+
+def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """A name for each leaf of the arguments: the parameter's, with the way to the leaf."""
+    parameters = [p.name for p in inspect.signature(function).parameters.values()]
+    found: list[str] = []
+
+    def walk(tree: Any, path: str) -> None:
+        if isinstance(tree, dict):
+            for key, value in tree.items():
+                walk(value, f"{path}_{key}")
+        elif isinstance(tree, (list, tuple)):
+            for i, value in enumerate(tree):
+                walk(value, f"{path}_{i}")
+        else:
+            found.append(path)
+
+    for i, a in enumerate(args):
+        walk(a, parameters[i] if i < len(parameters) else f"a{i}")
+    return [c_name(n) for n in found]
+
+
+def of_compiled(
+    recorded: Recorded, name: str, inputs: Sequence[tuple[str, Tensor]], result: Any, result_names: Sequence[str] | None, target: str | None
+) -> ExportedProgram:
+    """A captured function after its recorded call: `inputs` as they are after it, `result` what it returned. Raises UsageError for what
+    cannot leave Python: NumPy's own code, sizes that calls give."""
+    function = recorded.compiled
+    plan, sequence = function.plan, function.sequence
+    results = flatten(result)[0]
+    named = result_names or [f"y{i}" if len(results) > 1 else "y" for i in range(len(results))]
+    hosts = sorted({c.name for c in function.calls if c.host is not None and c.name not in ("copy", CHECK)})
+    if hosts:
+        raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
+    if sequence.symbols:
+        raise UsageError(f"{name}: the size {sequence.symbols[0]} differs from call to call, which cannot be exported: give it a value")
+    program = ExportedProgram(c_name(name), c_target(target), arena=plan.memory.peak)
+    where: dict[tuple[str, int], str] = {}
+    in_place = {s.state.place for s in plan.states if s.state.kind == "argument"} | set(plan.donated.values())
+    for i, ((label, x), data) in enumerate(zip(inputs, recorded.given, strict=True)):
+        update = i in in_place
+        program.arrays.append(
+            ExportedArray(label, x.dtype, tuple(x.shape), "update" if update else "input", raw(x), data if update else b"")
+        )
+        where["given", i] = label
+    mutable = {s.state.place for s in plan.states if s.state.kind == "closure"}
+    for i, data in enumerate(recorded.closures):
+        at = program.weight(data)
+        where["closure", i] = f"(weights + {at})"
+        if i in mutable:
+            where["closure", i] = f"(state + {program.state})"
+            program.states.append((program.state, at, len(data)))
+            program.state += -(-len(data) // ALIGN) * ALIGN
+    _results(program, function, where, results, named)
+    for place in range(len(plan.fresh)):
+        if ("fresh", place) not in where:  # new values that could not be written in place
+            nbytes = sequence.specs[plan.fresh[place]].nbytes
+            where["fresh", place] = f"(arena + {program.arena})"
+            program.arena += -(-nbytes // ALIGN) * ALIGN
+            for s in plan.states:
+                if s.fresh == place:
+                    kind = "given" if s.state.kind == "argument" else "closure"
+                    program.copies.append((where[kind, s.state.place], where["fresh", place], nbytes))
+    _calls(program, function, where)
+    return program
+
+
+def _results(
+    program: ExportedProgram, function: CompiledFunction, where: dict[tuple[str, int], str], results: Sequence[Any], names: Sequence[str]
+) -> None:
+    """A parameter for each result; a fresh array is the first result that it is, others are copied."""
+    plan, sequence = function.plan, function.sequence
+    late: list[tuple[str, tuple[str, int], int]] = []
+    for source, value, label in zip(function.graph.results, results, names, strict=True):
+        if source.kind in ("constant", "number", "value"):
+            raise UsageError(f"{program.name}: the result {label} is no tensor: return tensors only")
+        data = raw(value)
+        program.arrays.append(ExportedArray(label, value.dtype, tuple(value.shape), "output", data))
+        if source.kind == "out":
+            spot = plan.outs[source.place]
+            key = (spot.kind, spot.at)
+            if spot.kind == "fresh" and key not in where and sequence.specs[plan.fresh[spot.at]].nbytes == len(data):
+                where[key] = label
+                continue
+        else:
+            key = ("given" if source.kind == "argument" else "closure", source.place)
+        late.append((label, key, len(data)))
+    for label, key, nbytes in late:
+        origin = f"(arena + {key[1]})" if key[0] == "arena" else where[key]
+        program.copies.append((label, origin, nbytes))
+
+
+def _calls(program: ExportedProgram, function: CompiledFunction, where: Mapping[tuple[str, int], str]) -> None:
+    plan, sequence = function.plan, function.sequence
+    texts: dict[tuple[int, str], tuple[str, Signature]] = {}
+    for c in function.calls:
+        spots = [plan.spots[p] for p in (*c.inputs, *c.outputs)]
+        pointers = [f"(arena + {s.at})" if s.kind == "arena" else where[s.kind, s.at] for s in spots]
+        if c.host is not None and c.host.name == CHECK:
+            limits = tuple(limits_of(c.host))
+            program.calls.append(ExportedCall(CHECK, "", None, tuple(pointers[: len(limits)]), "", "", limits=limits))
+            continue
+        if c.host is not None:  # a copy
+            nbytes = sequence.specs[c.outputs[0]].nbytes
+            program.calls.append(ExportedCall("copy", "", None, tuple(pointers), "", "", nbytes=nbytes))
+            continue
+        found = next(k for k in function.kernels if k.executable is c.executable)
+        if c.kernel is None:
+            raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
+        key = (id(c.executable), found.opts)
+        if key not in texts:
+            texts[key] = as_c(c.kernel, found.opts, program.target)
+        text, signature = texts[key]
+        program.calls.append(ExportedCall(c.name, text, signature, tuple(pointers), found.opts, found.origin))
