@@ -13,8 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import export as export
     from . import tile as tile
     from . import xp as xp
+    from .export import load_exported as load_exported
     from .ir import BuildError as BuildError
     from .ir import CacheError as CacheError
     from .ir import CacheMiss as CacheMiss
@@ -64,6 +66,7 @@ _WHERE = {
     "KernelBuilder": "ir",
     "tune_source": "sources",
     "best_source": "sources",
+    "load_exported": "export",
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
@@ -80,7 +83,7 @@ _WHERE = {
     ),
 }  # fmt: skip
 
-_MODULES = ("tile", "xp")
+_MODULES = ("export", "tile", "xp")
 __all__ = ["__version__", *_MODULES, *_WHERE]
 
 

@@ -18,6 +18,8 @@ from .program import of_compiled as of_compiled
 from .program import of_function as of_function
 from .program import of_kernel as of_kernel
 
+load_exported = load
+
 
 def write(folder: str | os.PathLike[str], function: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> list[str]:
     """Write a function of tensors as a library of C, for arguments like these; returns the files' names. Arrays and tensors in the arguments

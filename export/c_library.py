@@ -297,10 +297,18 @@ def _weights(n: str) -> str:
 """
 
 
+def _kind(program: ExportedProgram, a: ExportedArray) -> int:
+    """How the test compares an array: by bits, or floats of so many bytes."""
+    return a.dtype.size if not program.exact and a.dtype.is_float and a.dtype.size > 1 else 0
+
+
 # test and build -----------------------------------------------------------------------------------------------------
 def _test(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
-    rows = ", ".join(f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}}}" for a in program.arrays) or "{0, 0}"
+    rows = (
+        ", ".join(f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {_kind(program, a)}}}" for a in program.arrays)
+        or "{0, 0, 0}"
+    )
     arguments = "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
     return f"""/* Runs {n} on a recorded call, and compares every bit. Arguments: the number of threads (1); then how many seconds to time calls for. */
 #define _POSIX_C_SOURCE 200809L
@@ -310,6 +318,22 @@ def _test(program: ExportedProgram) -> str:
 #include <string.h>
 #include <time.h>
 
+/* How many elements differ. kind: 0, any bit; 4 and 8, floats of so many bytes by more than rounding; 2, bits of 16-bit floats by more than 2. */
+static size_t differ(const void *have, const void *want, size_t bytes, int kind) {{
+    size_t count = 0;
+    if (kind == 0)
+        for (size_t j = 0; j < bytes; j++) count += ((const char *)have)[j] != ((const char *)want)[j];
+    for (size_t j = 0; kind && j < bytes / (size_t)kind; j++) {{
+        double a = 0, b = 0, most = 2;
+        if (kind == 2) a = ((const int16_t *)have)[j], b = ((const int16_t *)want)[j];
+        if (kind == 4) a = ((const float *)have)[j], b = ((const float *)want)[j];
+        if (kind == 8) a = ((const double *)have)[j], b = ((const double *)want)[j];
+        if (kind > 2) most = (kind == 4 ? 1e-4 : 1e-10) * (1 + (b < 0 ? -b : b));
+        count += !(a - b <= most && b - a <= most) && !(a != a && b != b) && a != b;
+    }}
+    return count;
+}}
+
 static double now(void) {{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -317,7 +341,7 @@ static double now(void) {{
 }}
 
 int main(int argc, char **argv) {{
-    static const struct {{ size_t bytes; int role; }} arrays[] = {{{rows}}};
+    static const struct {{ size_t bytes; int role, kind; }} arrays[] = {{{rows}}};
     enum {{ COUNT = {len(program.arrays)} }};
     unsigned char *have[COUNT + 1], *want[COUNT + 1];
     int threads = argc > 1 ? atoi(argv[1]) : 1, bad = 0;
@@ -338,14 +362,11 @@ int main(int argc, char **argv) {{
     int error = {n}_open(&it, memory, bytes, {n}_weights, threads);
     if (!error) error = {n}_run(it{arguments});
     if (error) return fprintf(stderr, "error %d\\n", error), 2;
-    for (int i = 0; i < COUNT; i++)
-        if (arrays[i].role != 0 && memcmp(have[i], want[i], arrays[i].bytes)) {{
-            size_t differ = 0;
-            for (size_t j = 0; j < arrays[i].bytes; j++) differ += have[i][j] != want[i][j];
-            printf("array %d: %zu of %zu bytes differ\\n", i, differ, arrays[i].bytes);
-            bad = 1;
-        }}
-    if (!bad) printf("equal bits\\n");
+    for (int i = 0; i < COUNT; i++) {{
+        size_t wrong = arrays[i].role == 0 ? 0 : differ(have[i], want[i], arrays[i].bytes, arrays[i].kind);
+        if (wrong) bad = printf("array %d: %zu elements differ\\n", i, wrong) > 0;
+    }}
+    if (!bad) printf("{"equal bits" if program.exact else "equal but for rounding"}\\n");
     if (argc > 2) {{
         double begin = now(), end = begin + atof(argv[2]);
         long calls = 0;

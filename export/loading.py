@@ -123,8 +123,9 @@ def load(folder: str | os.PathLike[str], threads: int = 1) -> ExportedLibrary:
     return ExportedLibrary(folder, threads)
 
 
-def check(folder: str | os.PathLike[str], threads: int = 1) -> None:
-    """Build a library anew, and run its recorded call. Raises VerifyError where a bit differs."""
+def check(folder: str | os.PathLike[str], threads: int = 1) -> str:
+    """Build a library anew, and run its recorded call: what the test said. Raises VerifyError where results differ: in any bit, or by more
+    than rounding where the library is for another processor than the one that recorded the call."""
     from ..ir.errors import VerifyError
 
     name = facts(folder)["name"]
@@ -134,3 +135,4 @@ def check(folder: str | os.PathLike[str], threads: int = 1) -> None:
     done = subprocess.run([f"./{name}_test", str(threads)], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise VerifyError(f"{folder}: {(done.stdout + done.stderr).strip() or f'the test ended with {done.returncode}'}")
+    return done.stdout.strip()

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 TAKEN = frozenset(
-    ("m c rt dl pthread main auto bool break case char const continue default do double else enum extern float for goto if inline int long "
-     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while").split()
+    ["m", "c", "rt", "dl", "pthread", "main", "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while"]
 )  # fmt: skip
 """Libraries that every program has, and words of C."""
 ALIGN = 64
@@ -85,7 +84,11 @@ class ExportedProgram:
     weights: bytearray = field(default_factory=bytearray)
     arena: int = 0
     state: int = 0
-    packed: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the recorded call has the bits that the library gives: it was made on the processor that the library is for."""
+        return self.target.name == get("cpu").target.name
 
     def weight(self, data: bytes) -> int:
         """Keep bytes; returns their offset."""
@@ -122,7 +125,7 @@ def c_name(text: str) -> str:
 
 # a kernel -----------------------------------------------------------------------------------------------------------
 def of_kernel(
-    name: str, shape: Mapping[str, int] | None = None, dtype: str | None = None, *, constants: Mapping[str, Array] | None = None,
+    name: str, shape: Mapping[str, int] | None = None, dtype: Any = None, *, constants: Mapping[str, Array] | None = None,
     target: str | None = None, **options: Any,
 ) -> ExportedProgram:  # fmt: skip
     """A named kernel or one of a file, with the schedule that `best` gives it. `constants`: inputs that become weights."""
@@ -162,7 +165,7 @@ def of_function(
     """A function of tensors, captured for these arguments: arrays and tensors in trees become inputs, all else constants. `names`: of the
     inputs and of the results, else those of the parameters, and y."""
     bare = inspect.unwrap(function)
-    title = name or getattr(bare, "__name__", "function")
+    title = name or str(getattr(bare, "__name__", "function"))
     settings = JitOptions(**{**options, "tune": "record", "device": "cpu"})
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's
     leaves, structure = flatten((args, {}))
@@ -273,7 +276,7 @@ def _results(
         program.arrays.append(ExportedArray(label, value.dtype, tuple(value.shape), "output", data))
         if source.kind == "out":
             spot = plan.outs[source.place]
-            key = (spot.kind, spot.at)
+            key: tuple[str, int] = (spot.kind, spot.at)
             if spot.kind == "fresh" and key not in where and sequence.specs[plan.fresh[spot.at]].nbytes == len(data):
                 where[key] = label
                 continue

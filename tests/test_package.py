@@ -24,6 +24,7 @@ DATA = {
     "tilewright/cli/report/study.js",
     "tilewright/cli/report/live.js",
     "tilewright/devices/cuda/host.hpp",
+    "tilewright/export/tilewright_runtime.h",
     "tilewright/devices/cuda/host_async.hpp",
     "tilewright/devices/cuda/host_hopper.hpp",
     "tilewright/devices/cuda/host_tensor.hpp",

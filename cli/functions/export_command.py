@@ -20,6 +20,11 @@ BUILD = "make -C {folder} test"
 
 def run(args: Namespace) -> int:
     """Write the library, and say what it is."""
+    from ... import cache
+
+    if args.cache is not None:
+        with cache.open(args.cache) as store:
+            store.ensure_writable()  # a file that is no cache is said at once
     if (args.source is None) == (args.kernel is None):
         raise UsageError("give one source: FILE.onnx, FILE.py:FUNCTION, or --kernel NAME")
     source, folder = args.source or args.kernel, Path(args.out)
@@ -85,8 +90,8 @@ def _say(folder: Path, args: Namespace) -> None:
     gives = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in found["arrays"] if a["role"] == "output")
     out.print(f"takes {takes or 'nothing'}; gives {gives or 'nothing'}", markup=False, soft_wrap=soft_wrapped(out))
     if args.check:
-        check(folder, args.threads or 1)
-        out.print("built, and a recorded call gives equal bits", markup=False)
+        said = check(folder, args.threads or 1)
+        out.print(f"built, and a recorded call agrees: {said}", markup=False)
     elif shutil.which("make") is None:
         out.print("there is no make here: the sources are written, and building is left to you", markup=False)
     else:

@@ -25,7 +25,7 @@ device diff directive dry_run dtype exit_code expr first flag_param flags fleet 
 insecure kernel key_name kind limit machines memory memory_of_job mode model name namespace nest no_device no_pager no_password node
 nondeterministic objective old_tools opts outcome overwrite param port print probe problem queue quiet reader repeats require_signature
 restrict retry retune rounds rtol secret random_seed start starts setup shape shapes shared shell since slots sort ssh stage stop strategies strategy
-superseded target threads time training trials tried trust tune url verbose version wide words writer arguments function source"""
+superseded target threads time training trials tried trust tune out check url verbose version wide words writer arguments function source"""
 NO_PATHS = {*OTHERS.split(), "_kernel"}
 """Arguments that name no file (`trust` of a manifest says only yes)."""
 
@@ -145,6 +145,8 @@ def test_every_argument_is_known_to_name_a_file_or_not() -> None:
         for a in p._actions:
             if words[:2] == ("fleet", "launch") and a.dest == "tls":
                 continue  # a folder of another machine
+            if words == ("export",) and a.dest == "out":
+                continue  # a folder, which `export` looks at itself
             assert a.dest in p.paths or a.dest in NO_PATHS, f"{' '.join(words)} {a.dest}: is it a path? (`Grammar.add_path`)"
             said = f"{a.metavar} {a.dest}" if isinstance(a.metavar, str) else a.dest
             looks = any(w in said for w in ("FILE", "PATH", "FOLDER", "PLACE", ".toml"))

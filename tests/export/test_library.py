@@ -1,0 +1,249 @@
+"""An exported library gives the bits of the captured function, without Python, from memory that the caller gives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import Tensor, export, nn, optim, value_and_grad, xp
+from tilewright.cli import main
+from tilewright.ir.errors import UsageError
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("make")), reason="it needs gcc and make")]
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+
+
+def normal(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+W1, B1, W2, KERNEL = Tensor(normal(24, 32)), Tensor(normal(32)), Tensor(normal(32, 10)), Tensor(normal(4, 3, 3, 3))
+
+
+def perceptron(x: Tensor) -> Tensor:
+    return ((x @ W1 + B1).gelu() @ W2).softmax(-1)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return (q @ k.mT / 4).softmax(-1) @ v, q + 1
+
+
+def convolution(x: Tensor) -> Tensor:
+    return nn.max_pool(nn.conv(x, KERNEL, padding=1).relu(), 2)
+
+
+def tree(parameters: dict[str, Any], x: Tensor) -> dict[str, Tensor]:
+    return {"y": x @ parameters["w"] + parameters["b"][0]}
+
+
+def same(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x, x * 2, x.reshape((-1,))
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "perceptron": (perceptron, (normal(7, 24),)),
+    "attention": (attention, (normal(2, 3, 17, 16), normal(2, 3, 17, 16, seed=1), normal(2, 3, 17, 16, seed=2))),
+    "convolution": (convolution, (normal(2, 3, 12, 10),)),
+    "tree": (tree, ({"w": normal(8, 5), "b": [normal(5)]}, normal(3, 8))),
+    "halves": (lambda x: (x * 2 + 1).softmax(-1), (normal(7, 33, dtype="float16"),)),
+    "doubles": (lambda x: xp.cumulative_sum(x, axis=1), (normal(30, 70, dtype="float64"),)),
+    "integers": (lambda x: x // 3 + (x % 5), (np.arange(-50, 50),)),
+    "random": (lambda x: nn.dropout(x, 0.5, (3, 4)), (normal(16, 16),)),
+    "same": (same, (normal(4, 5),)),
+}
+
+
+def outcome(folder: Path, name: str, threads: int = 1) -> str:
+    subprocess.run(["make", "-s", f"{name}_test"], cwd=folder, check=True, capture_output=True)
+    done = subprocess.run([f"./{name}_test", str(threads)], cwd=folder, capture_output=True, text=True)
+    return (done.stdout + done.stderr).strip()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_are_those_of_the_captured_function(name: str, tmp_path: Path) -> None:
+    function, args = FUNCTIONS[name]
+    export.write(tmp_path / "lib", function, *args, name=name, threads=1)
+    assert outcome(tmp_path / "lib", name) == "equal bits"
+
+
+def test_a_library_is_called_from_python_by_several_threads(tmp_path: Path) -> None:
+    export.write(tmp_path / "lib", perceptron, normal(7, 24), threads=2)
+    for threads in (1, 3):
+        library = export.load(tmp_path / "lib", threads)
+        for seed in range(3):
+            x = normal(7, 24, seed=seed)
+            np.testing.assert_allclose(library(x), perceptron(Tensor(x)).numpy(), 1e-5, 1e-6)
+        np.testing.assert_array_equal(library(x=x), library(x))
+    with pytest.raises(UsageError, match=r"x is float32\[7, 24\], and float32\[7, 25\] is given"):
+        library(normal(7, 25))
+    with pytest.raises(UsageError, match="no input 'z'"):
+        library(z=x)
+    with pytest.raises(UsageError, match="x is missing"):
+        library()
+
+
+def test_instances_keep_their_own_state(tmp_path: Path) -> None:
+    total = Tensor(np.float32([1, 2, 3]))
+
+    def count(x: Tensor) -> Tensor:
+        total.assign(total + x)
+        return total * 2
+
+    export.write(tmp_path / "lib", count, np.ones(3, np.float32))
+    assert outcome(tmp_path / "lib", "count") == "equal bits"
+    one, other = export.load(tmp_path / "lib"), export.load(tmp_path / "lib")
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(one(x), [4, 6, 8])
+    np.testing.assert_array_equal(one(x), [6, 8, 10])
+    np.testing.assert_array_equal(other(x), [4, 6, 8])
+
+
+def test_a_training_step(tmp_path: Path) -> None:
+    weights, adam = {"w": Tensor(normal(16, 4)), "b": Tensor(normal(4))}, optim.adam(1e-2)
+
+    def loss(p: Any, x: Tensor, y: Tensor) -> Tensor:
+        return ((x @ p["w"] + p["b"] - y) ** 2).mean()
+
+    def train(p: Any, state: Any, x: Tensor, y: Tensor) -> Any:
+        value, gradient = value_and_grad(loss)(p, x, y)
+        return value, *adam.update(p, gradient, state)
+
+    export.write(tmp_path / "lib", train, weights, adam.init(weights), normal(32, 16), normal(32, 4))
+    assert outcome(tmp_path / "lib", "train") == "equal bits"
+
+
+def test_an_index_outside_is_an_error(tmp_path: Path) -> None:
+    from tilewright.ir.errors import DeviceError
+
+    export.write(tmp_path / "lib", lambda x, i: x[i], normal(50, 3), np.array([4, -1, 49]), name="pick")
+    assert outcome(tmp_path / "lib", "pick") == "equal bits"
+    library, x = export.load(tmp_path / "lib"), normal(50, 3)
+    np.testing.assert_array_equal(library(x, np.array([0, -50, 7])), x[[0, -50, 7]])
+    for outside in (50, -51):
+        with pytest.raises(DeviceError, match="index lies outside"):
+            library(x, np.array([0, outside, 7]))
+
+
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    export.write(tmp_path / "lib", attention, *FUNCTIONS["attention"][1], threads=2)
+    for kind in ("address,undefined", "thread"):
+        subprocess.run(["make", "-s", "clean"], cwd=tmp_path / "lib", check=True)
+        flags = f"-O1 -g -fsanitize={kind} -fno-sanitize-recover=all"
+        built = subprocess.run(["make", "-s", "attention_test", f"CFLAGS={flags}"], cwd=tmp_path / "lib", capture_output=True, text=True)
+        if "cannot find" in built.stderr:
+            pytest.skip("this gcc has no sanitizers")
+        assert built.returncode == 0, built.stderr
+        done = subprocess.run(["./attention_test", "3"], cwd=tmp_path / "lib", capture_output=True, text=True)
+        if "FATAL: ThreadSanitizer" in done.stderr:
+            continue  # memory is laid out in a way that it does not know
+        assert done.stdout.strip() == "equal bits" and done.stderr == "", done.stderr[:2000]
+
+
+USER = r"""
+#include "add.h"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    _Alignas(64) static unsigned char memory[1 << 20];
+    float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {10, 20, 30, 40, 50, 60}, c[6];
+    add_instance *it;
+    if (add_open(&it, memory, 64, add_weights, 1) != ADD_NO_MEMORY) return 1;
+    if (add_open(&it, memory + 8, sizeof memory - 8, add_weights, 1) != ADD_NO_MEMORY) return 2;
+    if (add_open(&it, memory, sizeof memory, add_weights, 0) != ADD_THREADS) return 3;
+    if (add_open(&it, 0, sizeof memory, add_weights, 1) != ADD_NULL) return 4;
+    if (add_open(&it, memory, sizeof memory, add_weights, 1) != ADD_OK) return 5;
+    if (add_run(it, a, 0, c) != ADD_NULL) return 6;
+    if (add_run(it, a, b, c) != ADD_OK || c[0] != 11 || c[5] != 66) return 7;
+    add_close(it);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_a_program_of_ones_own(language: str, tmp_path: Path) -> None:
+    """A C and a C++ program use the header; errors are codes."""
+    export.write_program(tmp_path / "lib", export.of_kernel("add", {"m": 2, "n": 3}, "float32"))
+    subprocess.run(["make", "-s", "libadd.a"], cwd=tmp_path / "lib", check=True, capture_output=True)
+    compiler = "gcc" if language == "c" else "g++"
+    if not shutil.which(compiler):
+        pytest.skip(f"it needs {compiler}")
+    source = USER.replace("_Alignas(64)", "alignas(64)") if language == "c++" else USER
+    (tmp_path / "user").write_text(source)
+    command = [
+        compiler,
+        "-x",
+        language,
+        str(tmp_path / "user"),
+        "-x",
+        "none",
+        f"-I{tmp_path}/lib",
+        str(tmp_path / "lib/libadd.a"),
+        "-lpthread",
+        "-o",
+        str(tmp_path / "it"),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    assert subprocess.run([tmp_path / "it"]).returncode == 0
+
+
+def test_what_needs_python_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="NumPy computes sort"):
+        export.write(tmp_path / "lib", lambda x: xp.sort(x), normal(9))
+    assert not (tmp_path / "lib").exists()
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="files that no export made"):
+        export.write(tmp_path / "lib", perceptron, normal(7, 24))
+    assert [p.name for p in (tmp_path / "lib").iterdir()] == ["mine.txt"]
+    export.write(tmp_path / "new", perceptron, normal(7, 24))
+    (tmp_path / "new" / "mine.txt").write_text("mine")
+    export.write(tmp_path / "new", convolution, normal(2, 3, 8, 8))
+    there = {p.name for p in (tmp_path / "new").iterdir()}
+    assert "mine.txt" in there and "convolution.h" in there and "perceptron.h" not in there
+
+
+def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my.py"
+    file.write_text("from tilewright import Tensor\n\ndef step(x: Tensor, w: Tensor):\n    return (x @ w).relu()\n")
+    out = str(tmp_path / "lib")
+    assert main(["export", f"{file}:step", "--shape", "x=33x20,w=20x17", "--out", out, "--check", "--threads", "1"]) == 0
+    assert "equal bits" in capfd.readouterr().out
+    facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())
+    assert [(a["name"], a["shape"]) for a in facts["arrays"]] == [("x", [33, 20]), ("w", [20, 17]), ("y", [33, 17])]
+    assert (
+        main(["export", "--kernel", "softmax", "--shape", "m=9,n=33", "--target", "x86-64-v2", "--name", "rows", "--out", out, "--check"])
+        == 0
+    )
+    assert "rows for" in capfd.readouterr().out
+    assert main(["export", f"{file}:step", "--out", str(tmp_path / "more")]) == 2 and "give --shape x=64x128" in capfd.readouterr().err
+    assert main(["export", "--out", str(tmp_path / "more")]) == 2 and "give one source" in capfd.readouterr().err
+
+
+def test_an_onnx_model(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    from tilewright.bridges.onnx import export as export_onnx
+    from tilewright.bridges.onnx import load
+
+    helper = onnx.helper
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["a"], transB=1), helper.make_node("Softmax", ["a"], ["y"])]
+    inputs, outputs = [helper.make_tensor_value_info("x", 1, ["batch", 16])], [helper.make_tensor_value_info("y", 1, ["batch", 8])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [onnx.numpy_helper.from_array(normal(8, 16), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "m.onnx")
+    export_onnx(tmp_path / "lib", tmp_path / "m.onnx", sizes={"batch": 5}, threads=1)
+    assert outcome(tmp_path / "lib", "m_") == "equal bits"
+    x = normal(5, 16, seed=3)
+    np.testing.assert_allclose(export.load(tmp_path / "lib")(x), load(tmp_path / "m.onnx")(x), 1e-6, 1e-6)
