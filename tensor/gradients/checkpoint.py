@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..graph.nodes import Mark, OwnGradient, TensorNode, make, walk
+from ..graph.nodes import Mark, OwnGradient, TensorNode, differentiated, make, walk
 from ..graph.primitives import after
 
 
@@ -33,7 +33,7 @@ def again(n: TensorNode, dy: TensorNode, regions: dict[int, list[TensorNode]], a
     region: CheckpointRegion = n.arg
     body = n.src[0]
     inputs = {id(i) for i in region.inputs}
-    order = list(walk([body], lambda m: id(m) in inputs))
+    order = list(walk([body], lambda m: id(m) in inputs, differentiated))
     inside = set(inputs)
     for m in order:
         if any(id(s) in inside for s in m.src):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import UsageError
-from ..graph.nodes import STOP, OpenArgument, OwnGradient, TensorNode, make, walk
+from ..graph.nodes import STOP, OpenArgument, OwnGradient, TensorNode, differentiated, make, walk
 from ..graph.primitives import const
 from ..graph.source_lines import at
 from .checkpoint import CheckpointRegion, again
@@ -32,7 +32,7 @@ class Backward:
         for n in wrt:
             if not n.dtype.is_float:
                 raise UsageError(f"a gradient with respect to {n.dtype}{list(n.shape)}{at(n.line)}: only floats have gradients")
-        self.order = self._ordered(outs)
+        self.order = list(walk(outs, lambda n: id(n) in self.ends, differentiated))
         self.active: set[int] = set(self.ends)
         for n in self.order:
             if n.dtype.is_float and n.arg is not STOP and any(id(s) in self.active for s in _followed(n)):
@@ -44,18 +44,6 @@ class Backward:
         self.found: dict[int, TensorNode] = {}
         self.gifts: dict[int, int] = {}
         self.regions: dict[int, list[TensorNode]] = {}
-
-    def _ordered(self, outs: Sequence[TensorNode]) -> list[TensorNode]:
-        """The nodes behind some, each after those that it gives gradients to. What a rule of its own is about need not lie behind a node:
-        under `vmap` an argument that all have is repeated for the rule alone."""
-        roots = list(outs)
-        while True:
-            order = list(walk(roots, lambda n: id(n) in self.ends))
-            seen = set(map(id, order))
-            beside = [i for n in order if isinstance(n.arg, OwnGradient) and id(n) not in self.ends for i in n.arg.of if id(i) not in seen]
-            if not beside:
-                return order
-            roots = [*beside, *roots]
 
     def _rewrite(self) -> None:
         """Nodes whose value in the backward pass follows from other nodes than in the forward pass."""
@@ -117,7 +105,7 @@ class Backward:
 
 
 def _followed(n: TensorNode) -> Sequence[TensorNode]:
-    return n.src[:1] if n.op in ("after", "gather", "scatter") else n.src
+    return n.src[:1] if n.op in ("after", "gather", "scatter") else differentiated(n)
 
 
 TRACKED: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Any]] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ from ...ir.operators import substitute
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.index_maps import IndexMap, Shape
-from ..graph.nodes import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, make, walk
+from ..graph.nodes import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, TensorNode, differentiated, make, walk
 from ..tensor import Tensor
 from ..trees import flatten, unflatten
 from .checkpoint import rebuild
@@ -44,7 +44,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
             raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
         (size,) = sizes
         outs, shape = flatten(f(*given))
-        order = list(walk([t.node for t in outs], lambda n: id(n) in table or not n.src))
+        order = list(walk([t.node for t in outs], lambda n: id(n) in table or not n.src, differentiated))
         inside = set(table)
         for n in order:
             if any(id(s) in inside for s in n.src):

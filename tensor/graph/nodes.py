@@ -285,8 +285,18 @@ def leaf(data: Any) -> TensorNode:
 
 
 # traversal --------------------------------------------------------------------------------------------------------
-def walk(roots: Iterable[TensorNode], leaves: Callable[[TensorNode], bool] = lambda n: n.data is not None) -> Iterator[TensorNode]:
-    """Every node behind `roots`, sources first. What `leaves` names is not looked behind."""
+def differentiated(n: TensorNode) -> tuple[TensorNode, ...]:
+    """The nodes that `n` may give gradients to. What a rule of its own is about need not lie behind a node: a view of a view reads what the
+    first one reads, and `vmap` repeats an argument that all have for the rule alone."""
+    return (*n.src, *n.arg.of) if isinstance(n.arg, OwnGradient) else n.src
+
+
+def walk(
+    roots: Iterable[TensorNode],
+    leaves: Callable[[TensorNode], bool] = lambda n: n.data is not None,
+    behind: Callable[[TensorNode], tuple[TensorNode, ...]] = lambda n: n.src,
+) -> Iterator[TensorNode]:
+    """Every node behind `roots` (by their sources, or what `behind` says), sources first. What `leaves` names is not looked behind."""
     seen: set[int] = set()
     stack: list[tuple[TensorNode, bool]] = [(r, False) for r in reversed(list(roots))]
     while stack:
@@ -297,4 +307,4 @@ def walk(roots: Iterable[TensorNode], leaves: Callable[[TensorNode], bool] = lam
             seen.add(id(node))
             stack.append((node, True))
             if not leaves(node):
-                stack.extend((s, False) for s in reversed(node.src))
+                stack.extend((s, False) for s in reversed(behind(node)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form import normalise
-from tilewright.tensor import Tensor, grad, jit, nn, vjp, vmap
+from tilewright.tensor import Tensor, checkpoint, grad, jit, nn, vjp, vmap
 from tilewright.tensor.fusion.call_list import call_list
 
 Shape = tuple[int, ...]
@@ -168,3 +168,26 @@ def test_gradients_of_a_vmap_and_second_ones(transposed: bool) -> None:
     along = Tensor(rng.standard_normal(x.shape[1:]).astype(np.float32))
     twice = grad(lambda x: (grad(lambda x: loss(x, w))(x) * along).sum())(x[0])
     assert abs((twice * along).sum().item() - 2 * loss(along, w).item()) < 1e-3 * abs(loss(along, w).item())
+
+
+@pytest.mark.parametrize("way", ("plain", "vmap", "checkpoint"))
+@pytest.mark.parametrize("transposed", (False, True))
+def test_gradients_of_a_view_that_is_used_beside(transposed: bool, way: str) -> None:
+    """Windows of a view read what the view reads: the view itself does not lie behind the convolution, which gives it a gradient."""
+    rng = np.random.default_rng(4)
+    x, w = (Tensor(rng.standard_normal(s).astype(np.float32)) for s in ((2, 5, 4), (4, 4, 3)))
+
+    def of_view(u: Tensor, w: Tensor) -> Tensor:
+        y = nn.conv_transpose(u, w, stride=2) if transposed else nn.conv(u, w, stride=2, padding=1)
+        return (y * y).sum() * u.sum() + (u * u * u).sum()
+
+    def loss(x: Tensor, w: Tensor) -> Tensor:
+        return of_view(x.mT, w)
+
+    if way == "vmap":
+        found = grad(lambda x, w: vmap(loss, (0, None))(x.reshape(1, *x.shape), w).sum(), (0, 1))(x, w)
+    else:
+        found = grad(checkpoint(loss) if way == "checkpoint" else loss, (0, 1))(x, w)
+    of_u, of_w = grad(of_view, (0, 1))(Tensor(x.numpy().swapaxes(1, 2).copy()), w)
+    close(found[0], of_u.numpy().swapaxes(1, 2))
+    close(found[1], of_w.numpy())
