@@ -10,6 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.index_maps import Shape
 from ..graph.source_lines import at, user_line
+from ..leaves import array_class
 from ..running.buffers import TensorBuffer
 from ..tensor import Tensor
 from ..trees import Structure, unflatten
@@ -74,7 +75,8 @@ class Arguments:
 
 
 def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arguments:
-    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays and memoryviews become tensors on their memory."""
+    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays, of subclasses too, and memoryviews become tensors on
+    their memory. Raises UsageError for masked arrays."""
     tensors: list[Tensor] = []
     numbers: list[int | float] = []
     kinds: list[Any] = []
@@ -103,4 +105,4 @@ def memory(x: Tensor) -> TensorBuffer:
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, memoryview) or (type(x).__module__ == "numpy" and hasattr(x, "__array_interface__"))
+    return isinstance(x, (memoryview, array_class())) or (type(x).__module__ == "numpy" and hasattr(x, "__array_interface__"))

@@ -183,16 +183,30 @@ def test_arrays_for_results_are_checked() -> None:
 def test_wrong_calls_stay_errors() -> None:
     f = jit(lambda x, y: x + y)
     a = np.ones(3, np.float32)
+    masked = np.ma.masked_array(a, [0, 1, 0])
     for _ in range(2):
         assert f(a, a).tolist() == f(a, y=a).tolist() == [2, 2, 2]
         with pytest.raises(TypeError):
             f(a)
         with pytest.raises(TypeError):
             f(a, a, a)
-        with pytest.raises(UsageError):  # its mask would be lost
-            f(np.ma.masked_array(a, [0, 1, 0]), a)
+        for args in [(masked, a), (a, masked)]:
+            with pytest.raises(UsageError, match="a masked array, whose mask would be lost"):
+                f(*args)
         with pytest.raises(UsageError, match="add of shapes"):
             f(a, np.ones(2, np.float32))
+
+
+def test_arrays_of_subclasses_are_arguments() -> None:
+    class Mine(np.ndarray):
+        pass
+
+    captured = []
+    f = jit(lambda x, y: captured.append(1) or x * y)
+    for i in range(3):
+        a = np.full(3, i, np.float32).view(Mine)
+        assert f(a, np.ones(3, np.float32)).tolist() == f(np.ones(3, np.float32), a).tolist() == [i] * 3
+    assert len(captured) == 1
 
 
 def test_numbers_beside_arrays() -> None:
