@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
+from ... import xp
 from ...ir.errors import UsageError
 from ...tensor import Tensor
 
@@ -104,8 +105,10 @@ def unstored(array: Array, code: int) -> Array:
 
 
 def as_tensor(x: Any) -> Any:
-    """An array as a tensor; tensors and None as they are."""
+    """An array as a tensor; tensors and None as they are. A single element is a number of the kernels that use it."""
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
     array = stored(np.asarray(x))
+    if array.size == 1:
+        return xp.full(array.shape, array.reshape(-1)[0].item(), dtype=array.dtype)
     return Tensor(np.ascontiguousarray(array).reshape(array.shape))

@@ -58,6 +58,11 @@ class NodeCall:
             return code_of(x)
         return self.types.get(self.node.inputs[index]) or _plain_code(x)
 
+    def constant(self, index: int) -> float | None:
+        """The only element of an input that is known without axes; None for others."""
+        x = self.inputs[index]
+        return x.item() if isinstance(x, np.ndarray) and x.ndim == 0 and x.dtype.kind in "fiu" else None
+
     def result_code(self, index: int = 0) -> int | None:
         """The ONNX type of a result, where it is known."""
         return self.types.get(self.node.outputs[index])

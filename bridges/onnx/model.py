@@ -140,7 +140,8 @@ class OnnxModel:
             free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
             self._runs += 1
         if not self._weights:
-            self._weights = {name: as_tensor(c) for name, c in self._graph.constants.items() if name not in self._need}
+            constants = {name: c for name, c in self._graph.constants.items() if name not in self._need}
+            self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
         if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:
             return self._node_by_node({**baked, **free})
         try:

@@ -106,7 +106,9 @@ def mod(call: Call, a: Any, b: Any, fmod: int = 0) -> Any:
 def power(call: Call, a: Any, b: Any, **how: Any) -> Any:
     """A power in the type of its base."""
     a, b = _at_axis(a, b, **how)
-    kind = type_of(a)
+    kind, exponent = type_of(a), call.constant(1)
+    if a.dtype.is_float and exponent is not None:  # a square or a cube is products
+        return (a ** float(exponent)).astype(kind)
     if a.dtype.is_float:
         return (a ** b.astype(kind)).astype(kind)
     return (a**b).astype(kind) if b.dtype.is_int else (a.astype("float64") ** b.astype("float64")).astype(kind)

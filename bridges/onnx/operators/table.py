@@ -30,6 +30,9 @@ class Call(Protocol):
     def code(self, index: int) -> int:
         """The ONNX type of an input."""
 
+    def constant(self, index: int) -> float | None:
+        """The only element of an input that is known without axes; None for others."""
+
     def result_code(self, index: int = 0) -> int | None:
         """The ONNX type of a result, where it is known."""
 
