@@ -6,7 +6,7 @@ the results of all residues, which read the same elements, are stored side by si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -105,7 +105,7 @@ def _tile(f: StartFacts, n: Nest) -> ResidueTile | None:
     digits = [_digits(i) for i in store.indices]
     lane = digits[-1][0] if digits[-1] else None
     slid = [i for i in read if lane in axes_of(*i)]
-    if lane not in n.axes or lane is None or not any(d[1:] for d in digits) or len(slid) != 1:
+    if lane not in n.axes or lane is None or not any(d[1:] for d in digits) or len(slid) != 1 or not _neighbours(slid[0], lane):
         return None
     window, room = axes_of(*slid[0]), f.target.registers - FREE
     residues, taps = list[Node](), list[Node]()
@@ -113,6 +113,8 @@ def _tile(f: StartFacts, n: Nest) -> ResidueTile | None:
         if prod(map(extent, (*residues, *rest))) <= room:
             residues += rest
             taps += [a for a in n.reduce_axes if extent(a) > 1 and any(_slides(i, block, a) for i in slid[0])]
+    if not residues:
+        return None
     while taps and _products(n, residues, taps) > COPIES:
         taps.pop()
     over = set(n.reduce_axes)
@@ -131,6 +133,11 @@ def _slides(index: Node, block: Node, tap: Node) -> bool:
     """Whether a block's window is read at this index."""
     terms, _ = ix.parts(index)
     return terms.get(block) == 1 and tap in terms
+
+
+def _neighbours(indices: Sequence[Node], lane: Node) -> bool:
+    """Whether an axis goes along neighbours in memory, either way."""
+    return abs(ix.parts(indices[-1])[0].get(lane, 0)) == 1 and not any(lane in axes_of(i) for i in indices[:-1])
 
 
 def _digits(index: Node) -> list[Node]:

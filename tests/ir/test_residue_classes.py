@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 import pytest
 from checks import check_compiled
-from tilewright.heuristics import starts
+from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import Kernel, KernelBuilder, float32, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import walk
@@ -82,3 +82,17 @@ def test_what_is_read_elsewhere_stays() -> None:
     kb.store("y", float32, (8,), (p,), total[p + 1] - total[p])
     kernel = kb.build()
     assert split_by_residue(kernel) is kernel
+
+
+@pytest.mark.parametrize("places", (8, 128))
+def test_places_that_are_read_in_rows_are_no_residues(places: int) -> None:
+    """Frames of 4 rows are added up, each a row after the one before: y is stored by row and place, and x is read along places. Vectors of
+    rows would read a column, and as many residues need a register each."""
+    kb = KernelBuilder("frames")
+    i, j, k = kb.axis("i", 43), kb.axis("j", places), kb.axis("k", 4)
+    x, w = kb.input("x", (40, 4 * places), float32), kb.input("w", (4 * places,), float32)
+    total = kb.sum("total", (i, j), k, x.masked((i - k >= 0) & (i - k < 40), i - k, k * places + j) * w[k * places + j])
+    kb.store("y", float32, (43 * places,), (i, j), total[i, j], (i * places + j,))
+    first = quick_starts(kb.build(), host())[0]
+    lanes = next(o.on for o in first if o.op == "UPCAST")
+    assert lanes == "j", first
