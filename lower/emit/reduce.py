@@ -396,9 +396,9 @@ class _Reduction:
         return _accumulators(self.low, self.n, self.windows)(self.low, self.n, NestEval(self.low, self.n), self.combine)
 
     def _nothing(self, acc: Accumulators) -> dict[Key, Val]:
-        """What each accumulator begins with."""
+        """What each accumulator begins with, copies past the extent too: their places are read in whole vectors, and added to."""
         none = self.low.b.const(acc.none(), acc.dtype, acc.ev.width if acc.lane is not None else 1)
-        return {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.live}
+        return {tuple((p.name, s[p.name]) for p in acc.space): none for s in acc.spatial}
 
     def start(self) -> list[Val]:
         """The accumulators at the beginning of the loop."""

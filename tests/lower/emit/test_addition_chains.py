@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -89,3 +89,14 @@ def test_every_language_adds_up_what_it_keeps_in_memory(target: str, opts: str) 
     kb.store("y", "float32", (6,), (i,), kb.sum("total", (i,), j, x[i, j])[i])
     kernel = kb.build()
     check_twin(kernel, parse(opts), targets.named(target))
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "avx2", "znver5"])
+@pytest.mark.parametrize("opts", ["Um16 Mn<m", "Um32 Rn2 Mn<m", "Um16 Tn10 Mn<m", "Um4 Un2 Mn<m"])
+def test_copies_past_the_extent_begin_with_zeros_too(target: str, opts: str) -> None:
+    for m, n in product((52, 103, 115), (33, 307)):
+        kb = KernelBuilder("sums")
+        i, j, k = kb.axis("m", m), kb.axis("n", n), kb.axis("rows", 3)
+        x = kb.input("x", (n, m), "float32")
+        kb.store("y", "float32", (3, m), (k, i), x[k, i] * kb.sum("total", (i,), j, x[j, i])[i])
+        check_twin(kb.build(), parse(opts), targets.named(target))
