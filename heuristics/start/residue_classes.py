@@ -105,9 +105,14 @@ def _tile(f: StartFacts, n: Nest) -> ResidueTile | None:
     digits = [_digits(i) for i in store.indices]
     lane = digits[-1][0] if digits[-1] else None
     slid = [i for i in read if lane in axes_of(*i)]
-    if lane not in n.axes or lane is None or not any(d[1:] for d in digits) or len(slid) != 1 or not _neighbours(slid[0], lane):
+    if lane not in n.axes or lane is None or len(slid) != 1 or not _neighbours(slid[0], lane):
         return None
     window, room = axes_of(*slid[0]), f.target.registers - FREE
+    beside = {a for i in read if i is not slid[0] for a in axes_of(*i)}
+    # (a group and its channels are stored as a block and its residues are, but both operands know the group)
+    digits = [d if d[:1] and d[0] in window and d[0] not in beside else d[:1] for d in digits]
+    if not any(d[1:] for d in digits):
+        return None
     residues, taps = list[Node](), list[Node]()
     for block, *rest in (d for d in reversed(digits) if d):
         if prod(map(extent, (*residues, *rest))) <= room:

@@ -8,13 +8,14 @@ from math import gcd
 import numpy as np
 import pytest
 from checks import check_compiled
+from tilewright import named_kernels
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir import Kernel, KernelBuilder, float32, where
 from tilewright.ir.evaluation import evaluate
 from tilewright.ir.node import walk
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.normal_form.residue_classes import split_by_residue
-from tilewright.targets import host
+from tilewright.targets import host, named
 
 OUT, IN, INNER = 11, 6, 3
 
@@ -96,3 +97,12 @@ def test_places_that_are_read_in_rows_are_no_residues(places: int) -> None:
     first = quick_starts(kb.build(), host())[0]
     lanes = next(o.on for o in first if o.op == "UPCAST")
     assert lanes == "j", first
+
+
+def test_channels_of_groups_are_no_residues() -> None:
+    """y is stored by group and channel as by block and residue. But both operands are read by the group: nothing slides along it. Vectors
+    along 3 taps would be padded to 16."""
+    built = named_kernels.get("conv2d_dw")
+    assert built.odd_shape["groups"] > 1
+    first = quick_starts(normalise(built.kernel(built.odd_shape)), named("znver5"))[0]
+    assert all(o.arg < 16 for o in first if o.op == "PADTO"), first
