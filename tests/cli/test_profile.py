@@ -62,11 +62,14 @@ def test_names_are_coloured_by_part() -> None:
 
 
 @pytest.mark.slow
-def test_a_script_is_run_as_python_runs_it_and_its_kernels_counted(tune: Tune, tmp_path: Path, known_limits: Path) -> None:
+def test_a_script_is_run_as_python_runs_it_and_its_kernels_counted(
+    tune: Tune, tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     (tmp_path / "beside.py").write_text("VALUE = 3")
     trace, figures = tmp_path / "t.json", tmp_path / "f.json"
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")  # NumPy would compute what runs three times only
     done = tune("profile", "--trace", str(trace), "--json", str(figures), str(script), "--fail", "1")
     assert done.code == 7 and "arguments ['--fail', '1'] 3 __main__" in done.out, done.err
     assert "matmul+add" in done.out and "what" not in done.err and "start" in done.out and "Python" in done.out

@@ -282,7 +282,7 @@ def matmul():
 def matmul_parallel():
     return of_kernel(
         "matmul",
-        {"m": 64, "n": 64, "k": 512},
+        {"m": 64, "n": 64, "k": 60},
         "float32",
         [["UPCAST", "n", 16], ["TILE", "m", 4], ["PARALLEL", "m"]],
         {"last item not run": fewer_items, "last k dropped": change_loop("k", hi=-1)},
