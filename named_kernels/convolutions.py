@@ -132,7 +132,7 @@ def conv2d_dx(s: Shape, dtype: DType) -> Kernel:
     there = (tap_h < kh) & (tap_w < kw)
     at = (ch.out_channel, ch.into, tap_h, tap_w)
     kernel = weight[at] if stride == 1 else weight.masked(there, *at)
-    acc = kb.sum("acc", spatial, (r, t, ch.out), dy.masked(inside, b, ch.out_channel, p, q) * kernel)
+    acc = kb.sum("acc", spatial, (ch.out, r, t), dy.masked(inside, b, ch.out_channel, p, q) * kernel)
     mask = (y >= 0) & (y < h) & (z >= 0) & (z < w) if stride > 1 else None
     kb.store("dx", dtype, (n, c, h, w), spatial, acc[spatial], indices=(b, ch.in_channel, y, z), mask=mask)
     return kb.build()

@@ -16,11 +16,12 @@ SCRIPT = """
 import sys
 import numpy as np
 import beside
-from tilewright import Tensor
+from tilewright import Tensor, jit
 
 x = Tensor(np.ones((64, 64), np.float32))
+step = jit(lambda x: x @ x + 1.0)  # NumPy would compute eager code of this size
 for _ in range(3):
-    y = (x @ x + 1.0).numpy()
+    y = step(x).numpy()
 print("arguments", sys.argv[1:], beside.VALUE, __name__)
 sys.exit(7 if "--fail" in sys.argv else 0)
 """
@@ -65,11 +66,11 @@ def test_names_are_coloured_by_part() -> None:
 def test_a_script_is_run_as_python_runs_it_and_its_kernels_counted(
     tune: Tune, tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     (tmp_path / "beside.py").write_text("VALUE = 3")
     trace, figures = tmp_path / "t.json", tmp_path / "f.json"
-    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")  # NumPy would compute what runs three times only
     done = tune("profile", "--trace", str(trace), "--json", str(figures), str(script), "--fail", "1")
     assert done.code == 7 and "arguments ['--fail', '1'] 3 __main__" in done.out, done.err
     assert "matmul+add" in done.out and "what" not in done.err and "start" in done.out and "Python" in done.out

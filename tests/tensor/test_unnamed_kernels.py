@@ -218,9 +218,9 @@ def normalised_product(p: Any, x: Any, w: Any) -> Any:
     return (x / p.sqrt(p.sum(x * x, axis=-1, keepdims=True) + 1e-9)) @ w
 
 
-@case(1, ROWS, (1024, 8), (2048, 8, 256), small=(SMALL_ROWS, (13, 3), (7, 3, 4)))
+@case(3, ROWS, (1024, 8), (2048, 8, 256), small=(SMALL_ROWS, (13, 3), (7, 3, 4)))
 def gated_mixture(p: Any, x: Any, w: Any, experts: Any) -> Any:
-    """The gates of a row are few: they stay where they are used."""
+    """The gates are sums of many products: they are computed in register tiles of their own, and stored."""
     return p.sum(p.expand_dims(softmax(p, x @ w), axis=-1) * experts, axis=1)
 
 
