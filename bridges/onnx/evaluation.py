@@ -15,10 +15,12 @@ from onnx.reference import ReferenceEvaluator
 
 from ...ir.errors import TilewrightError, UsageError
 from ...tensor import Tensor
+from ...tensor.graph.symbolic_sizes import most
 from .element_types import NUMPY, Array, as_tensor, code_of
 from .graph import OperatorGraph, OperatorNode
 from .operators.indexing import known
 from .operators.table import KNOWN, OPERATORS
+from .symbolic_values import RULES, computed, is_symbolic
 
 Values = dict[str, Any]
 RANDOM = "random\0key"
@@ -55,7 +57,7 @@ class NodeCall:
         """The ONNX type of an input."""
         x = self.inputs[index]
         if isinstance(x, np.ndarray):
-            return code_of(x)
+            return int(onnx.TensorProto.INT64) if is_symbolic(x) else code_of(x)
         return self.types.get(self.node.inputs[index]) or _plain_code(x)
 
     def constant(self, index: int) -> float | None:
@@ -103,6 +105,8 @@ def evaluate(graph: OperatorGraph, values: Values, version: int, types: Mapping[
 
 def _results(call: NodeCall) -> Sequence[Any]:
     node, inputs = call.node, call.inputs
+    if any(map(is_symbolic, inputs)) and node.op[1] in RULES and not any(isinstance(x, Tensor) for x in inputs):
+        return computed(node, inputs)
     if node.on_host and node.op[1] not in OWN and not any(isinstance(x, Tensor) for x in inputs):
         return by_numpy(node, call.version, inputs)
     wanted = KNOWN.get(node.op, ())
@@ -113,7 +117,7 @@ def _results(call: NodeCall) -> Sequence[Any]:
     found = operator(call, *given, **node.attributes)
     found = found if isinstance(found, (tuple, list)) else (found,)
     for x in found:
-        if isinstance(x, Tensor) and prod(x.shape) > MOST_ELEMENTS:
+        if isinstance(x, Tensor) and prod(map(most, x.shape)) > MOST_ELEMENTS:
             raise UsageError(f"a result of the shape {list(x.shape)} is too large")
     return found
 

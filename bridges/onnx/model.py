@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from ...ir.errors import UsageError
 from ...log import logger
-from ...tensor import Tensor, jit
+from ...tensor import Tensor, Var, jit
 from ...tensor.capture.compiled_function import CompiledFunction
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
@@ -23,6 +25,7 @@ from .evaluation import RANDOM, Values, by_numpy, evaluate
 from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
 from .model_file import opset, read
 from .operators.table import DataDependentError
+from .symbolic_values import is_symbolic
 
 log = logger("onnx")
 MOST_BAKED = 1024
@@ -52,11 +55,19 @@ class OnnxModel:
     `inputs`, `outputs`: what it takes and gives. Arrays of NumPy give arrays, tensors give tensors. Every set of shapes is captured and
     compiled once, as `tilewright.jit` does, with the options given to `load`."""
 
-    def __init__(self, graph: OperatorGraph, model: ModelProto, types: Mapping[str, int], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        model: ModelProto,
+        types: Mapping[str, int],
+        ranges: Mapping[str, tuple[int, int]],
+        options: Mapping[str, Any],
+    ) -> None:
         self._graph, self._types, self._options, self._version = graph, types, dict(options), opset(model)
         by_name = {v.name: v for v in (*model.graph.input, *model.graph.output)}
         self.inputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], True) for n in graph.inputs)
         self.outputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], False) for n in graph.outputs)
+        self._ranges, self._symbols = dict(ranges), _symbols(self.inputs, ranges)
         self._need = needed_values(graph)
         _fold(graph, self._need, self._version)
         self._weights: Values = {}
@@ -89,7 +100,7 @@ class OnnxModel:
         for name in feeds:
             if name not in known:
                 raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(sorted(known)) or 'none'}")
-        _consistent(self.inputs, values)
+        _consistent(self.inputs, values, self._ranges)
         order = [v.name for v in self.outputs]
         for name in names or ():
             if name not in order:
@@ -150,6 +161,15 @@ class OnnxModel:
             log.info("the model is run node by node: %s", e)
             self._by_node = True
             return self._node_by_node({**baked, **free})
+        except UsageError as e:
+            if not self._symbols:
+                raise
+            warnings.warn(
+                f"the model is compiled for each set of sizes, since it cannot be for {', '.join(self._ranges)}: {e}", stacklevel=4
+            )
+            self._symbols = {}
+            self._functions.clear()
+            return self._outputs(values)
 
     def _node_by_node(self, values: Values) -> list[Any]:
         return evaluate(self._graph, {**self._weights, **values}, self._version, self._types)
@@ -164,14 +184,19 @@ class OnnxModel:
         function, constants = self._functions[key]
         found = list(function(*free.values()))
         shapes = tuple(tuple(x.shape) for x in free.values())
-        for place, value in sorted(constants[shapes].items()):
+        known = constants[shapes] if shapes in constants else next(iter(constants.values()))
+        for place, value in sorted(known.items()):
             found.insert(place, value)
         return found
 
     def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, dict[int, Any]]]:
         """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
         function, constants = self._bare(baked, names)
-        return jit(function, **self._options), constants
+        labels = [f"input_{i}" for i in range(len(names))]
+        vars(function)["__signature__"] = Signature([Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in labels])
+        places = {label: self._symbols[n] for label, n in zip(labels, names) if n in self._symbols}
+        settings: dict[str, Any] = {**self._options, **({"symbols": places} if places else {})}
+        return jit(function, **settings), constants
 
     def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, list[str]]:
         """For inputs like these: a function of tensors, its arguments by name, and the names of what it returns. Inputs that sizes hang on,
@@ -196,15 +221,21 @@ class OnnxModel:
             values = {**self._weights, **baked, **dict(zip(names, tensors))}
             outs = evaluate(self._graph, values, self._version, self._types)
             given = {id(t) for t in tensors} | {id(w) for w in self._weights.values()}
-            constants[tuple(tuple(t.shape) for t in tensors)] = {i: o for i, o in enumerate(outs) if not isinstance(o, Tensor)}
+            fixed = {i: o for i, o in enumerate(outs) if not isinstance(o, Tensor)}
+            if any(map(is_symbolic, fixed.values())):
+                raise UsageError("a result is a size")
+            constants[tuple(tuple(t.shape) for t in tensors)] = fixed
             return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs if isinstance(o, Tensor))
 
         return onnx_model, constants
 
 
-def load(source: str | os.PathLike[str] | bytes | ModelProto, **options: Any) -> OnnxModel:
-    """A model from its file (with weights in files beside it, too), its bytes, or an `onnx.ModelProto`. `options`: as for `tilewright.jit`
-    (threads, tune, cache, budget, check). Raises UsageError for what is no valid model, and with all operators that are not supported."""
+def load(
+    source: str | os.PathLike[str] | bytes | ModelProto, *, sizes: Mapping[str, tuple[int, int]] | None = None, **options: Any
+) -> OnnxModel:
+    """A model from its file (with weights in files beside it, too), its bytes, or an `onnx.ModelProto`. `sizes`: for sizes that the model
+    names, the least and the largest: it is compiled once for all of them. `options`: as for `tilewright.jit` (threads, tune, cache, budget,
+    check). Raises UsageError for what is no valid model, and with all operators that are not supported."""
     model, weights = read(source)
     model = expanded(model)
     types = types_of(model)
@@ -214,7 +245,18 @@ def load(source: str | os.PathLike[str] | bytes | ModelProto, **options: Any) ->
         if not code:
             raise UsageError(f"input {name!r} is no tensor: sequences, maps and optional values are not supported")
         storage(code)
-    return OnnxModel(graph, model, types, options)
+    return OnnxModel(graph, model, types, sizes or {}, options)
+
+
+def _symbols(inputs: Sequence[OnnxValue], ranges: Mapping[str, tuple[int, int]]) -> dict[str, dict[int, Any]]:
+    """By input, the dimensions that differ from call to call."""
+    names = {n for v in inputs for n in v.shape or () if isinstance(n, str)}
+    for name in ranges:
+        if name not in names:
+            raise UsageError(f"the model has no size {name!r}; its sizes are {', '.join(sorted(names)) or 'all known'}")
+    made = {name: Var(f"size_{i}", low, high) for i, (name, (low, high)) in enumerate(ranges.items())}
+    found = {v.name: {d: made[n] for d, n in enumerate(v.shape or ()) if isinstance(n, str) and n in made} for v in inputs}
+    return {name: places for name, places in found.items() if places}
 
 
 def _fold(graph: OperatorGraph, need: set[str], version: int) -> None:
@@ -239,12 +281,15 @@ def _host(x: Any) -> Array:
     return np.asarray(x.numpy() if isinstance(x, Tensor) else x)
 
 
-def _consistent(inputs: Sequence[OnnxValue], values: Mapping[str, Any]) -> None:
-    """Sizes of one name are equal."""
+def _consistent(inputs: Sequence[OnnxValue], values: Mapping[str, Any], ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Sizes of one name are equal, and inside of their range."""
     seen: dict[str, tuple[int, str]] = {}
     for v in inputs:
         for n, m in zip(v.shape or (), values[v.name].shape):
             if isinstance(n, str):
+                low, high = ranges.get(n, (m, m))
+                if not low <= m <= high:
+                    raise UsageError(f"the size {n!r} is {m} by input {v.name!r}, outside of its range {low} to {high}")
                 before, other = seen.setdefault(n, (m, v.name))
                 if before != m:
                     raise UsageError(f"the size {n!r} is {before} by input {other!r}, and {m} by {v.name!r}")

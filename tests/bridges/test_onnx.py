@@ -414,3 +414,27 @@ def test_random_numbers_differ_from_run_to_run_and_have_their_moments() -> None:
     assert abs(a.mean() - 3) < 0.2 and abs(a.std() - 2) < 0.2
     assert abs(b.mean() - 1) < 0.2 and b.min() >= -1 and b.max() < 3 and abs(np.corrcoef(b, c)[0, 1]) < 0.1
     assert np.allclose(np.bincount(d[0], minlength=3) / 4000, [0.2, 0.5, 0.3], atol=0.04)
+
+
+def test_sizes_with_a_range_are_compiled_once() -> None:
+    proto = classifier()
+    model = bridge.load(proto, sizes={"batch": (1, 16)})
+    for batch in (2, 1, 7, 16):
+        x = normal(batch, 3, 8, 8, seed=batch)
+        np.testing.assert_allclose(model(x), expected(x, proto), 1e-4, 1e-4)
+    assert len(model.programs) == 1
+    with pytest.raises(UsageError, match="outside of its range 1 to 16"):
+        model(normal(17, 3, 8, 8))
+    with pytest.raises(UsageError, match="no size 'breadth'; its sizes are batch"):
+        bridge.load(proto, sizes={"breadth": (1, 2)})
+
+
+def test_sizes_that_need_a_value_are_compiled_one_by_one_with_a_warning() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "flat"], ["a"]), helper.make_node("Reshape", ["a", "three"], ["y"])]
+    weights = {"flat": np.array([-1, 6]), "three": np.array([2, -1, 6])}
+    proto = model_of(nodes, [value("x", [2, "n", 6])], [value("y", None)], weights)
+    model = bridge.load(proto, sizes={"n": (1, 9)})
+    with pytest.warns(UserWarning, match="compiled for each set of sizes, since it cannot be for n: in node Reshape"):
+        model(normal(2, 3, 6))
+    for n in (2, 5):
+        np.testing.assert_array_equal(model(normal(2, n, 6)), normal(2, n, 6))

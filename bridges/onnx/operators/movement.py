@@ -9,20 +9,21 @@ import numpy as np
 
 from .... import xp
 from ....ir.errors import UsageError
+from ....tensor.graph.symbolic_sizes import symbolic
 from ..element_types import Array
-from .table import Call, cut, elements, number, operator, whole_numbers
+from .table import Call, broadcast, cut, elements, number, of_sizes, operator, whole_numbers
 
 
 @operator("Shape")
 def shape(call: Call, x: Any, start: int = 0, end: int | None = None) -> Any:
     """The sizes of x."""
-    return np.array(x.shape[slice(start, end)], np.int64)
+    return of_sizes(x.shape[slice(start, end)])
 
 
 @operator("Size")
 def size(call: Call, x: Any) -> Any:
     """How many elements x has."""
-    return np.array(elements(x.shape), np.int64)
+    return of_sizes([elements(x.shape)]).reshape(())
 
 
 @operator("Reshape", known=(1,))
@@ -67,7 +68,7 @@ def concat(call: Call, *xs: Any, axis: int = 1) -> Any:
 @operator("Expand", known=(1,))
 def expand(call: Call, x: Any, sizes: Array) -> Any:
     """Repeated, as both shapes broadcast."""
-    return x.expand(np.broadcast_shapes(x.shape, tuple(whole_numbers(sizes) or ())))
+    return x.expand(broadcast(x.shape, whole_numbers(sizes) or ()))
 
 
 @operator("Tile", known=(1, 2))
@@ -108,6 +109,12 @@ def slice_(
     for start, end, axis, step in zip(first, last, over, whole_numbers(steps) or [1] * len(first), strict=True):
         if step == 0:
             raise UsageError("Slice: a step of 0")
+        if symbolic((start, end, x.shape[axis])):  # NumPy's meaning is ONNX's where the step is forward
+            if step < 1:
+                raise UsageError("Slice: backwards along a size that calls give")
+            open_end = isinstance(end, int) and end >= 2**31
+            x = cut(x, axis, slice(start, None if open_end else end, step))
+            continue
         found = range(*_bounded(start, end, step, x.shape[axis]))
         stop = found.stop if step > 0 or found.stop >= 0 else None
         x = cut(x, axis, slice(found.start, stop, step) if len(found) else slice(0, 0))

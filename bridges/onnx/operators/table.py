@@ -13,6 +13,7 @@ from ....ir.errors import UsageError
 from ....tensor import Tensor
 from ....tensor.graph.nodes import HostCall
 from ....tensor.graph.primitives import host
+from ....tensor.graph.symbolic_sizes import SymbolicSize
 from ..element_types import PLAIN, Array, code_of, storage
 
 
@@ -68,12 +69,15 @@ def operator(*names: str, known: tuple[int, ...] = (), domain: str = "") -> Call
 # arguments ----------------------------------------------------------------------------------------------------------
 def whole_numbers(a: Array | Sequence[int] | None) -> list[int] | None:
     """An array of sizes or axes as numbers."""
-    return None if a is None else [int(i) for i in np.asarray(a).reshape(-1)]
+    return None if a is None else [i if isinstance(i, SymbolicSize) else int(i) for i in np.asarray(a).reshape(-1)]
 
 
 def number(a: Array | None) -> Any:
     """The only element of an array."""
-    return None if a is None or not np.size(a) else np.asarray(a).reshape(-1)[0].item()
+    if a is None or not np.size(a):
+        return None
+    found = np.asarray(a).reshape(-1)[0]
+    return found if isinstance(found, SymbolicSize) else found.item()
 
 
 def element_type(code: int | None) -> str:
@@ -93,6 +97,22 @@ def limits(name: str) -> tuple[int, int]:
 
 
 # pieces -------------------------------------------------------------------------------------------------------------
+def of_sizes(sizes: Sequence[Any]) -> Array:
+    """Sizes as an array: of whole numbers where all are known."""
+    if not any(isinstance(n, SymbolicSize) for n in sizes):
+        return np.array(sizes, np.int64)
+    found = np.empty(len(sizes), object)
+    found[:] = sizes
+    return found
+
+
+def broadcast(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape that two shapes have in common; sizes may be symbolic."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b))
+    return tuple(m if isinstance(n, int) and n == 1 else n for n, m in pairs)
+
+
 def along(n: int, rank: int, axis: int) -> Any:
     """0 to n − 1 along one of `rank` axes."""
     return xp.arange(n).reshape(tuple(n if d == axis % rank else 1 for d in range(rank)))
@@ -132,6 +152,6 @@ def elements(shape: Sequence[int]) -> int:
 
 
 __all__ = [
-    "KNOWN", "OPERATORS", "PLAIN", "Call", "DataDependentError", "Operator", "along", "by_channel", "code_of", "cut", "element_type", "elements",
-    "like", "limits", "number", "on_host", "operator", "type_of", "whole_numbers", "wide",
+    "KNOWN", "OPERATORS", "PLAIN", "Call", "DataDependentError", "Operator", "along", "broadcast", "by_channel", "code_of", "cut", "element_type", "elements",
+    "like", "limits", "number", "of_sizes", "on_host", "operator", "type_of", "whole_numbers", "wide",
 ]  # fmt: skip
