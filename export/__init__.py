@@ -11,14 +11,14 @@ from .c_library import write as _write
 from .loading import ExportedLibrary as ExportedLibrary
 from .loading import check as check
 from .loading import facts as facts
-from .loading import load as load
+from .loading import load_exported as load_exported
 from .program import ExportedProgram as ExportedProgram
 from .program import c_name as c_name
 from .program import of_compiled as of_compiled
 from .program import of_function as of_function
 from .program import of_kernel as of_kernel
 
-load_exported = load
+load = load_exported
 
 
 def write(folder: str | os.PathLike[str], function: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> list[str]:

@@ -118,7 +118,7 @@ def _memory(folder: Path, name: str) -> tuple[int, int]:
     return int(fixed), int(each.rstrip(")"))
 
 
-def load(folder: str | os.PathLike[str], threads: int = 1) -> ExportedLibrary:
+def load_exported(folder: str | os.PathLike[str], threads: int = 1) -> ExportedLibrary:
     """A library that `tune export` or `export.write` made, built first where it is not. Raises UsageError, BuildError, DeviceError."""
     return ExportedLibrary(folder, threads)
 

@@ -61,6 +61,8 @@ def test_make_without_a_target_says_what_there_is() -> None:
         "test-quick",
         "test-thorough",
         "lint",
+        "bench",
+        "bench-check",
         "man",
         "docs",
     ]

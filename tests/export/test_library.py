@@ -197,25 +197,6 @@ def test_a_program_of_ones_own(language: str, tmp_path: Path) -> None:
     assert subprocess.run([tmp_path / "it"]).returncode == 0
 
 
-def test_what_needs_python_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="NumPy computes sort"):
-        export.write(tmp_path / "lib", lambda x: xp.sort(x), normal(9))
-    assert not (tmp_path / "lib").exists()
-
-
-def test_files_of_others_stay(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="files that no export made"):
-        export.write(tmp_path / "lib", perceptron, normal(7, 24))
-    assert [p.name for p in (tmp_path / "lib").iterdir()] == ["mine.txt"]
-    export.write(tmp_path / "new", perceptron, normal(7, 24))
-    (tmp_path / "new" / "mine.txt").write_text("mine")
-    export.write(tmp_path / "new", convolution, normal(2, 3, 8, 8))
-    there = {p.name for p in (tmp_path / "new").iterdir()}
-    assert "mine.txt" in there and "convolution.h" in there and "perceptron.h" not in there
-
-
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "my.py"
     file.write_text("from tilewright import Tensor\n\ndef step(x: Tensor, w: Tensor):\n    return (x @ w).relu()\n")

@@ -1,0 +1,55 @@
+"""What cannot be exported is refused by name, and files of others stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import Tensor, export, nn, xp
+from tilewright.ir.errors import UsageError
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng([*shape]).standard_normal(shape).astype(np.float32)
+
+
+W, KERNEL = Tensor(normal(24, 10)), Tensor(normal(4, 3, 3, 3))
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+
+
+def perceptron(x: Tensor) -> Tensor:
+    return (x @ W).softmax(-1)
+
+
+def convolution(x: Tensor) -> Tensor:
+    return nn.conv(x, KERNEL, padding=1).relu()
+
+
+def test_what_needs_python_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="NumPy computes sort"):
+        export.write(tmp_path / "lib", lambda x: xp.sort(x), normal(9))
+    assert not (tmp_path / "lib").exists()
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="files that no export made"):
+        export.write(tmp_path / "lib", perceptron, normal(7, 24))
+    assert [p.name for p in (tmp_path / "lib").iterdir()] == ["mine.txt"]
+    export.write(tmp_path / "new", perceptron, normal(7, 24))
+    (tmp_path / "new" / "mine.txt").write_text("mine")
+    export.write(tmp_path / "new", convolution, normal(2, 3, 8, 8))
+    there = {p.name for p in (tmp_path / "new").iterdir()}
+    assert "mine.txt" in there and "convolution.h" in there and "perceptron.h" not in there
+
+
+def test_a_folder_without_an_export_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no exported library"):
+        export.load(tmp_path)
