@@ -2,7 +2,7 @@
 
     python benchmarks/record.py benchmarks/onnx_vs.py MODEL.onnx … [--threads 1] [--rounds 9] [--size NAME=N …]
 
-Inputs are made up by the model's own shapes. Each runtime has a process that answers with the time of a burst of calls; results are
+`benchmarks/onnx_models.py` writes the models. Inputs are made up by the model's own shapes. Each runtime has a process that answers with the time of a burst of calls; results are
 compared first. A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call."""
 
 from __future__ import annotations
