@@ -14,7 +14,6 @@ from .loading import facts as facts
 from .loading import load_exported as load_exported
 from .program import ExportedProgram as ExportedProgram
 from .program import c_name as c_name
-from .program import of_compiled as of_compiled
 from .program import of_function as of_function
 from .program import of_kernel as of_kernel
 

@@ -37,6 +37,8 @@ TAKEN = frozenset(
     ["m", "c", "rt", "dl", "pthread", "main", "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while"]
 )  # fmt: skip
 """Libraries that every program has, and words of C."""
+LOCALS = frozenset(("it", "base", "arena", "state", "weights", "pool", "sizes", "arrays"))
+"""What the library's function calls its own things."""
 ALIGN = 64
 """Bytes: of every array in the weights and in an instance's memory."""
 
@@ -89,6 +91,13 @@ class ExportedProgram:
     def exact(self) -> bool:
         """Whether the recorded call has the bits that the library gives: it was made on the processor that the library is for."""
         return self.target.name == get("cpu").target.name
+
+    def parameter(self, text: str) -> str:
+        """A name of C that no other array has."""
+        name = c_name(text)
+        while name in LOCALS or name == self.name or any(name == a.name for a in self.arrays):
+            name += "_"
+        return name
 
     def weight(self, data: bytes) -> int:
         """Keep bytes; returns their offset."""
@@ -150,8 +159,9 @@ def of_kernel(
         is_input = i < len(given)
         data = raw(given[i] if is_input else outs[i - len(given)])
         shape_ = tuple(int(n) for n in b.shape)
-        program.arrays.append(ExportedArray(c_name(b.name), b.dtype, shape_, "input" if is_input else "output", data))
-        pointers.append(c_name(b.name))
+        label = program.parameter(b.name)
+        program.arrays.append(ExportedArray(label, b.dtype, shape_, "input" if is_input else "output", data))
+        pointers.append(label)
     once = signature.once if all(b.name in (constants or {}) for b in kernel.inputs if b.constant) else 0
     program.calls.append(ExportedCall(kernel.name, text, signature, tuple(pointers), short(made.plan.opts), str(made.origin), once))
     return program
@@ -159,20 +169,21 @@ def of_kernel(
 
 # a function of tensors ----------------------------------------------------------------------------------------------
 def of_function(
-    function: Callable[..., Any], args: Sequence[Any], *, name: str | None = None, names: tuple[Sequence[str], Sequence[str]] | None = None,
+    function: Callable[..., Any], args: Sequence[Any], *, name: str | None = None, names: tuple[Sequence[str], Callable[[], Sequence[str]]] | None = None,
     target: str | None = None, **options: Any,
 ) -> ExportedProgram:  # fmt: skip
     """A function of tensors, captured for these arguments: arrays and tensors in trees become inputs, all else constants. `names`: of the
-    inputs and of the results, else those of the parameters, and y."""
+    inputs, and of the results once they are captured, else those of the parameters, and y."""
     bare = inspect.unwrap(function)
     title = name or str(getattr(bare, "__name__", "function"))
-    settings = JitOptions(**{**options, "tune": "record", "device": "cpu"})
+    mode = options.get("tune", "record")  # (kernels that come from disk alone have no text)
+    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu"})
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's
     leaves, structure = flatten((args, {}))
-    labels = [c_name(n) for n in names[0]] if names else _names(bare, args)
-    outs = [c_name(n) for n in names[1]] if names else None
+    labels = list(names[0]) if names else _names(bare, args)
     given = read(leaves, structure, "cpu")
     graph = capture(bare, title, given, (), "cpu")
+    outs = names[1]() if names else None
     program = compiled(graph, title, settings, frozenset())
     inputs = [n for n, x in zip(labels, leaves, strict=True) if isinstance(x, Tensor)]
     recorded = Recorded(program, [raw(b.array) for b in given.buffers], [raw(c.buffer.array) for c in program.sequence.cells])
@@ -215,7 +226,7 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
     for i, a in enumerate(args):
         walk(a, parameters[i] if i < len(parameters) else f"a{i}")
-    return [c_name(n) for n in found]
+    return found
 
 
 def of_compiled(
@@ -236,7 +247,7 @@ def of_compiled(
     where: dict[tuple[str, int], str] = {}
     in_place = {s.state.place for s in plan.states if s.state.kind == "argument"} | set(plan.donated.values())
     for i, ((label, x), data) in enumerate(zip(inputs, recorded.given, strict=True)):
-        update = i in in_place
+        update, label = i in in_place, program.parameter(label)
         program.arrays.append(
             ExportedArray(label, x.dtype, tuple(x.shape), "update" if update else "input", raw(x), data if update else b"")
         )
@@ -272,7 +283,7 @@ def _results(
     for source, value, label in zip(function.graph.results, results, names, strict=True):
         if source.kind in ("constant", "number", "value"):
             raise UsageError(f"{program.name}: the result {label} is no tensor: return tensors only")
-        data = raw(value)
+        data, label = raw(value), program.parameter(label)
         program.arrays.append(ExportedArray(label, value.dtype, tuple(value.shape), "output", data))
         if source.kind == "out":
             spot = plan.outs[source.place]

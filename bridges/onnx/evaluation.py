@@ -17,7 +17,7 @@ from ...ir.errors import TilewrightError, UsageError
 from ...tensor import Tensor
 from ...tensor.graph.symbolic_sizes import most
 from .element_types import NUMPY, Array, as_tensor, code_of
-from .graph import OperatorGraph, OperatorNode
+from .graph import SHAPES, OperatorGraph, OperatorNode
 from .operators.indexing import known
 from .operators.table import KNOWN, OPERATORS
 from .symbolic_values import RULES, computed, is_symbolic
@@ -25,8 +25,6 @@ from .symbolic_values import RULES, computed, is_symbolic
 Values = dict[str, Any]
 RANDOM = "random\0key"
 """The name of a value that no model has: the seed and the number of the run, for random numbers."""
-OWN = ("Shape", "Size")
-"""Operators of sizes only, whatever their operand is."""
 MOST_ELEMENTS = 2**34
 """Of a result: a kernel that fuses it away would still count through it."""
 HOST_BYTES = 2**24
@@ -64,10 +62,6 @@ class NodeCall:
         """The only element of an input that is known without axes; None for others."""
         x = self.inputs[index]
         return x.item() if isinstance(x, np.ndarray) and x.ndim == 0 and x.dtype.kind in "fiu" else None
-
-    def result_code(self, index: int = 0) -> int | None:
-        """The ONNX type of a result, where it is known."""
-        return self.types.get(self.node.outputs[index])
 
     def key(self, seed: float | None) -> Any:
         """The key of the node's random numbers at this run."""
@@ -107,11 +101,11 @@ def _results(call: NodeCall) -> Sequence[Any]:
     node, inputs = call.node, call.inputs
     if any(map(is_symbolic, inputs)) and node.op[1] in RULES and not any(isinstance(x, Tensor) for x in inputs):
         return computed(node, inputs)
-    if node.on_host and node.op[1] not in OWN and not any(isinstance(x, Tensor) for x in inputs):
+    if node.on_host and node.op[1] not in SHAPES and not any(isinstance(x, Tensor) for x in inputs):
         return by_numpy(node, call.version, inputs)
     wanted = KNOWN.get(node.op, ())
     given = [
-        x if x is None or node.graphs or (node.op[1] in OWN) else known(x) if i in wanted else as_tensor(x) for i, x in enumerate(inputs)
+        x if x is None or node.graphs or node.op[1] in SHAPES else known(x) if i in wanted else as_tensor(x) for i, x in enumerate(inputs)
     ]
     operator: Callable[..., Any] = OPERATORS[node.op]
     found = operator(call, *given, **node.attributes)

@@ -145,14 +145,7 @@ class OnnxModel:
 
     # ways to run ----------------------------------------------------------------------------------------------------
     def _outputs(self, values: Values) -> list[Any]:
-        baked = {name: _host(x) for name, x in values.items() if name in self._need}
-        free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
-        if self._random:
-            free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
-            self._runs += 1
-        if not self._weights:
-            constants = {name: c for name, c in self._graph.constants.items() if name not in self._need}
-            self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
+        baked, free = self._arguments(values)
         if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:
             return self._node_by_node({**baked, **free})
         try:
@@ -198,21 +191,26 @@ class OnnxModel:
         settings: dict[str, Any] = {**self._options, **({"symbols": places} if places else {})}
         return jit(function, **settings), constants
 
-    def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, list[str]]:
-        """For inputs like these: a function of tensors, its arguments by name, and the names of what it returns. Inputs that sizes hang on,
-        and outputs that are known, are no part of it. Raises UsageError where the model is run node by node."""
+    def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, Callable[[], list[str]]]:
+        """For inputs like these: a function of tensors, its arguments by name, and, once it was captured, the names of what it returns.
+        Inputs that sizes hang on, and outputs that are known, are no part of it. Capturing raises UsageError where a size is data."""
         values = {v.name: self._checked(v, feeds) for v in self.inputs}
-        self.run(None, feeds)
-        if self._by_node or not self._functions:
-            raise UsageError("the model is run node by node, since sizes in it hang on data")
+        _consistent(self.inputs, values, self._ranges)
+        baked, free = self._arguments(values)
+        function, constants = self._bare(baked, list(free))
+        return function, free, lambda: [v.name for i, v in enumerate(self.outputs) if i not in next(iter(constants.values()))]
+
+    def _arguments(self, values: Values) -> tuple[Values, Values]:
+        """The inputs that sizes hang on, as arrays, and the others, as tensors."""
         baked = {name: _host(x) for name, x in values.items() if name in self._need}
         free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
         if self._random:
             free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
-        function, _ = self._bare(baked, list(free))
-        (_, known) = next(reversed(self._functions.values()))
-        constant = known[tuple(tuple(x.shape) for x in free.values())]
-        return function, free, [v.name for i, v in enumerate(self.outputs) if i not in constant]
+            self._runs += 1
+        if not self._weights:
+            constants = {name: c for name, c in self._graph.constants.items() if name not in self._need}
+            self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
+        return baked, free
 
     def _bare(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]]]:
         constants: dict[Any, dict[int, Any]] = {}

@@ -30,6 +30,7 @@ def read(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProt
     version = opset(model)
     if version > NEWEST:
         raise UsageError(f"the model needs opset {version}, and the onnx package here knows {NEWEST}: pip install -U onnx")
+    _name_domains(model)
     weights: dict[str, Array] = {}
     for t in model.graph.initializer:
         if t.data_location == TensorProto.EXTERNAL or t.ByteSize() > SMALL:
@@ -41,6 +42,19 @@ def read(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProt
                 raise UsageError(f"initializer {t.name!r} of an inner graph lies in a file of its own, which is not supported")
     _check(model)
     return model, weights
+
+
+MISPLACED = ("SimplifiedLayerNormalization",)
+"""Operators that exporters of language models write without their domain, `com.microsoft`."""
+
+
+def _name_domains(model: ModelProto) -> None:
+    """Give such nodes their domain."""
+    found = [n for g in (model.graph, *_inner(model.graph)) for n in g.node if n.op_type in MISPLACED and not n.domain]
+    for n in found:
+        n.domain = "com.microsoft"
+    if found and all(o.domain != "com.microsoft" for o in model.opset_import):
+        model.opset_import.add(domain="com.microsoft", version=1)
 
 
 def opset(model: ModelProto) -> int:
@@ -96,6 +110,9 @@ def _check(model: ModelProto) -> None:
             t.Clear()
             t.data_type, t.name = code, name
             t.dims.append(0)
+    for v in bare.graph.output:
+        if not v.HasField("type"):
+            v.type.tensor_type.elem_type = TensorProto.FLOAT  # it is inferred
     for v in (*bare.graph.input, *bare.graph.output):
         if v.type.HasField("tensor_type") and not v.type.tensor_type.HasField("shape"):
             v.type.tensor_type.shape.SetInParent()  # the checker wants one, and nobody needs it

@@ -42,6 +42,10 @@ def convolution(x: Tensor) -> Tensor:
     return nn.max_pool(nn.conv(x, KERNEL, padding=1).relu(), 2)
 
 
+def words(it: Tensor, state: Tensor, weights: Tensor, words: Tensor, y: Tensor, for_: Tensor) -> Tensor:
+    return it + state * weights - words + y * for_
+
+
 def tree(parameters: dict[str, Any], x: Tensor) -> dict[str, Tensor]:
     return {"y": x @ parameters["w"] + parameters["b"][0]}
 
@@ -60,6 +64,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "integers": (lambda x: x // 3 + (x % 5), (np.arange(-50, 50),)),
     "random": (lambda x: nn.dropout(x, 0.5, (3, 4)), (normal(16, 16),)),
     "same": (same, (normal(4, 5),)),
+    "words": (words, tuple(normal(3, 4, seed=i) for i in range(6))),
 }
 
 

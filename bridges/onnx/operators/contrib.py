@@ -10,7 +10,7 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor import nn
 from .products import heads, joined, rotated
-from .table import Call, along, elements, type_of, wide
+from .table import Call, along, elements, number, type_of, wide
 from .table import operator as _operator
 
 operator = partial(_operator, domain="com.microsoft")
@@ -169,13 +169,22 @@ def multi_head(
     return (joined((scores.softmax(-1) @ wide(v)).astype(type_of(q))), k, v)[: call.wanted]
 
 
+def _placed(old: Any, new: Any, first: Any, n: int) -> Any:
+    """A cache of n places (batch, heads, n, size) with new elements from each sequence's first place on."""
+    b, _, rows, _ = new.shape
+    at = along(n, 2, 1) - first
+    found = new.permute((0, 2, 1, 3))[along(b, 2, 0), at.clip(0, rows - 1)].permute((0, 2, 1, 3))
+    wider = old.pad([(0, 0), (0, 0), (0, n - old.shape[2]), (0, 0)])
+    return xp.where(((at >= 0) & (at < rows)).reshape((b, 1, n, 1)), found, wider)
+
+
 @operator("GroupQueryAttention", known=(6,))
 def grouped_attention(
     call: Call, q: Any, k: Any, v: Any, past_k: Any = None, past_v: Any = None, lengths: Any = None, total: Any = None, cos: Any = None, sin: Any = None,
     num_heads: int = 1, kv_num_heads: int = 1, do_rotary: int = 0, rotary_interleaved: int = 0, scale: float | None = None, softcap: float = 0.0,
     local_window_size: int = -1, smooth_softmax: int = 0,
 ) -> Any:  # fmt: skip
-    """Causal attention of grouped heads, with a cache of keys and values in front."""
+    """Causal attention of grouped heads, with a cache of keys and values. Each sequence has its own length; new keys follow its own old ones."""
     if smooth_softmax:
         raise UsageError("com.microsoft.GroupQueryAttention with smooth_softmax is not supported")
     if k is None or v is None:
@@ -190,8 +199,9 @@ def grouped_attention(
     if do_rotary:
         width = 2 * cos.shape[-1]
         q, k = (rotated(t, cos, sin, places, bool(rotary_interleaved), width) for t in (q, k))
-    if past_k is not None and before:
-        k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
+    if before:
+        n = max(before, int(number(total) or before + rows))
+        k, v = (_placed(old, new, first, n) for old, new in ((past_k, k), (past_v, v)))
     kept_k, kept_v = k, v
     shared = num_heads // kv_num_heads
     b, _, n, d = k.shape

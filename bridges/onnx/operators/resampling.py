@@ -85,12 +85,12 @@ def _sizes(x: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str) ->
 def resize(
     call: Call, x: Any, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, antialias: int = 0, axes: Any = None,
     coordinate_transformation_mode: str | None = None, cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor", **old: Any,
+    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
 ) -> Any:  # fmt: skip
     """x with axes of other sizes."""
     places = coordinate_transformation_mode or "half_pixel"
     if call.version < 11:
-        roi, scales, places, nearest_mode = None, old.get("scales", roi), "asymmetric", "floor"
+        roi, scales, places, nearest_mode = None, roi if scales is None else scales, "asymmetric", "floor"
     over = [a % x.ndim for a in axes] if axes is not None else list(range(x.ndim))
     factors, outs = _sizes(x, over, scales, sizes, keep_aspect_ratio_policy)
     window: Any = roi if roi is not None and len(roi) else None

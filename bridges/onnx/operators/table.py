@@ -14,7 +14,7 @@ from ....tensor import Tensor
 from ....tensor.graph.nodes import HostCall
 from ....tensor.graph.primitives import host
 from ....tensor.graph.symbolic_sizes import SymbolicSize
-from ..element_types import PLAIN, Array, code_of, storage
+from ..element_types import Array, storage
 
 
 class DataDependentError(UsageError):
@@ -33,9 +33,6 @@ class Call(Protocol):
 
     def constant(self, index: int) -> float | None:
         """The only element of an input that is known without axes; None for others."""
-
-    def result_code(self, index: int = 0) -> int | None:
-        """The ONNX type of a result, where it is known."""
 
     def run(self, graph: str, inputs: Sequence[Any]) -> list[Any]:
         """The results of an inner graph."""
@@ -149,9 +146,3 @@ def on_host(name: str, function: Callable[..., Array], inputs: Sequence[Any], sh
 def elements(shape: Sequence[int]) -> int:
     """How many elements a shape has."""
     return prod(shape)
-
-
-__all__ = [
-    "KNOWN", "OPERATORS", "PLAIN", "Call", "DataDependentError", "Operator", "along", "broadcast", "by_channel", "code_of", "cut", "element_type", "elements",
-    "like", "limits", "number", "of_sizes", "on_host", "operator", "type_of", "whole_numbers", "wide",
-]  # fmt: skip

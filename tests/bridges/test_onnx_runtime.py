@@ -1,0 +1,194 @@
+"""Operators of `com.microsoft` and of old opsets give what ONNX Runtime gives, which defines the former."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+from onnx import helper, numpy_helper  # noqa: E402  # needs onnx
+from tilewright.bridges.onnx import load  # noqa: E402
+
+pytestmark = pytest.mark.slow
+MS = "com.microsoft"
+CODES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+
+
+class Case(NamedTuple):
+    """A node. `inputs`: None for those that are left out; `known`: positions of initializers; `lengths`: of sequences, beyond which results
+    are not compared."""
+
+    op: str
+    inputs: list[Any]
+    results: int = 1
+    domain: str = ""
+    version: int = 17
+    known: tuple[int, ...] = ()
+    lengths: Any = None
+    skipped: tuple[int, ...] = ()
+    attributes: dict[str, Any] = {}  # noqa: RUF012  # never changed
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng([*shape, 7]).standard_normal(shape).astype(np.float32)
+
+
+def grouped(rows: int, past: int | None, last: list[int], **attributes: Any) -> Case:
+    """Grouped attention of sequences whose last places are these."""
+    b, heads, groups, d = len(last), 4, 2, 16
+    cache = [None, None] if past is None else [normal(b, groups, past, d), normal(b, groups, past, d) + 1]
+    turns = [normal(64, 8), normal(64, 8) + 1] if attributes.get("do_rotary") else []
+    inputs = [
+        normal(b, rows, heads * d),
+        normal(b, rows, groups * d),
+        normal(b, rows, groups * d) + 1,
+        *cache,
+        np.int32(last),
+        np.int32([max(last) + 1]),
+    ]
+    how = {"num_heads": heads, "kv_num_heads": groups, **attributes}
+    return Case("GroupQueryAttention", [*inputs, *turns], 3, MS, known=(6,), lengths=[n + 1 for n in last], attributes=how)
+
+
+def contrib() -> Iterator[tuple[str, Case]]:
+    x, w = normal(2, 5, 16), normal(16)
+    for op in ("Gelu", "FastGelu", "QuickGelu"):
+        yield op, Case(op, [x], domain=MS)
+    yield "BiasGelu", Case("BiasGelu", [x, w], domain=MS)
+    for a, b in product((0, 1), (0, 1)):
+        inputs = [normal(2, 4, 7) if a else normal(2, 7, 4), normal(2, 6, 4) if b else normal(2, 4, 6)]
+        yield f"FusedMatMul {a}{b}", Case("FusedMatMul", inputs, domain=MS, attributes={"transA": a, "transB": b, "alpha": 0.5})
+    for op, extra in (("SkipLayerNormalization", [w, w + 1, w - 1]), ("SkipSimplifiedLayerNormalization", [w])):
+        yield op, Case(op, [x, x[::-1].copy(), *extra], 4, MS, skipped=(1, 2), attributes={"epsilon": 1e-5})
+    yield "SimplifiedLayerNormalization", Case("SimplifiedLayerNormalization", [x, w], attributes={"axis": -1, "epsilon": 1e-5})
+    ids, mask = np.int32([[1, 2, 8, 0, 3], [4, 4, 1, 0, 7]]), np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    tables = [normal(9, 16), normal(8, 16), normal(2, 16), w, w + 1, mask]
+    yield "EmbedLayerNormalization", Case("EmbedLayerNormalization", [ids, ids % 2, *tables], 3, MS, attributes={"epsilon": 1e-5})
+    for turned in (0, 1):
+        how = {"interleaved": turned}
+        yield (
+            f"RotaryEmbedding {turned}",
+            Case(
+                "RotaryEmbedding",
+                [normal(2, 3, 5, 16), np.arange(10).reshape(2, 5) % 7, normal(12, 8), normal(12, 8) + 1],
+                domain=MS,
+                attributes=how,
+            ),
+        )
+        inputs = [normal(2, 5, 60), np.int64([2]), normal(12, 5), normal(12, 5) + 1]
+        yield (
+            f"RotaryEmbedding part {turned}",
+            Case("RotaryEmbedding", inputs, domain=MS, attributes={**how, "rotary_embedding_dim": 10, "num_heads": 3}),
+        )
+    for bits, block, zeros in product((4, 8), (16, 32), (False, True)):
+        k, n, r = 80, 6, np.random.default_rng(bits)
+        blocks = -(-k // block)
+        packed = r.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+        inputs = [
+            normal(3, k),
+            packed,
+            abs(normal(n * blocks)),
+            r.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8) if zeros else None,
+        ]
+        yield (
+            f"MatMulNBits {bits} {block} {zeros}",
+            Case("MatMulNBits", inputs, domain=MS, known=(1, 2, 3), attributes={"K": k, "N": n, "bits": bits, "block_size": block}),
+        )
+    q, cache = [normal(2, 5, 16), normal(2, 5, 16) + 1, normal(2, 5, 16) - 1], [normal(2, 4, 3, 4), normal(2, 4, 3, 4) + 1]
+    for name, inputs, results, more in (
+        ("plain", q, 1, {}), ("bias", [*q, normal(48)], 1, {}), ("added", [*q, None, None, normal(1, 4, 5, 5)], 1, {}),
+        ("causal", q, 1, {"unidirectional": 1}), ("past", [*q, normal(48), None, None, *cache], 3, {}),
+    ):  # fmt: skip
+        yield f"MultiHeadAttention {name}", Case("MultiHeadAttention", inputs, results, MS, attributes={"num_heads": 4, **more})
+    for name, case in {
+        "prompt": grouped(5, None, [4, 4]), "ragged prompt": grouped(5, None, [4, 2], do_rotary=1), "decode": grouped(1, 6, [6, 6]),
+        "ragged decode": grouped(1, 6, [6, 3]), "ragged decode, turned": grouped(1, 6, [6, 3], do_rotary=1, rotary_interleaved=1),
+        "a buffer": grouped(1, 12, [6, 3]), "several rows": grouped(3, 4, [6]), "no past yet": grouped(5, 0, [4, 4]),
+        "window": grouped(6, None, [5], local_window_size=3), "window, decode": grouped(1, 6, [6], local_window_size=3),
+        "soft cap": grouped(6, None, [5], softcap=2.0, scale=0.3),
+    }.items():  # fmt: skip
+        yield f"GroupQueryAttention {name}", case
+
+
+def old() -> Iterator[tuple[str, Case]]:
+    for v in (7, 9, 11, 12):
+        for op, axis in product(("Softmax", "LogSoftmax", "Hardmax"), (0, 1, 2)):
+            yield f"{op} {v} {axis}", Case(op, [normal(2, 3, 4)], version=v, attributes={"axis": axis})
+        yield f"Squeeze {v}", Case("Squeeze", [normal(2, 1, 4)], version=v, attributes={"axes": [1]})
+        yield f"Unsqueeze {v}", Case("Unsqueeze", [normal(2, 4)], version=v, attributes={"axes": [0, 2]})
+        yield f"ReduceSum {v}", Case("ReduceSum", [normal(2, 3, 4)], version=v, attributes={"axes": [1], "keepdims": 0})
+        yield f"Split {v}", Case("Split", [normal(2, 7)], 2, version=v, attributes={"axis": 1, "split": [3, 4]})
+        for way, d in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+            inputs = [
+                normal(4, 2, 3),
+                normal(d, 20, 3),
+                normal(d, 20, 5),
+                normal(d, 40),
+                np.int32([4, 2]),
+                normal(d, 2, 5),
+                normal(d, 2, 5) + 1,
+                normal(d, 15),
+            ]
+            yield f"LSTM {v} {way}", Case("LSTM", inputs, 3, version=v, attributes={"hidden_size": 5, "direction": way})
+            inputs = [normal(4, 2, 3), normal(d, 15, 3), normal(d, 15, 5), normal(d, 30), np.int32([4, 2]), normal(d, 2, 5)]
+            yield (
+                f"GRU {v} {way}",
+                Case("GRU", inputs, 2, version=v, attributes={"hidden_size": 5, "direction": way, "linear_before_reset": 1}),
+            )
+    for v in (7, 9):
+        yield f"Slice {v}", Case("Slice", [normal(5, 6)], version=v, attributes={"starts": [1, -4], "ends": [9, -1], "axes": [0, 1]})
+        yield f"TopK {v}", Case("TopK", [normal(5, 6)], 2, version=v, attributes={"k": 2})
+        yield f"Pad {v}", Case("Pad", [normal(2, 3, 4)], version=v, attributes={"pads": [0, 1, 0, 0, 0, 2], "value": 1.5})
+        yield f"Clip {v}", Case("Clip", [normal(9)], version=v, attributes={"min": -0.5, "max": 0.5})
+    yield "Upsample 7", Case("Upsample", [normal(1, 2, 3, 3)], version=7, attributes={"mode": "linear", "scales": [1.0, 1.0, 2.0, 2.0]})
+    yield (
+        "Upsample 9",
+        Case("Upsample", [normal(1, 2, 3, 3), np.float32([1, 1, 2, 2])], version=9, known=(1,), attributes={"mode": "linear"}),
+    )
+    for auto, op in product(("SAME_UPPER", "SAME_LOWER", "VALID"), ("Conv", "ConvTranspose")):
+        yield (
+            f"{op} {auto}",
+            Case(op, [normal(1, 3, 5, 6), normal(3, 3, 3, 4)], version=11, attributes={"auto_pad": auto, "strides": [2, 3]}),
+        )
+    for more, pads, stride, dilation, groups in product((0, 1), ([0, 0, 0, 0], [1, 0, 2, 1]), ([2, 2], [3, 2]), ([1, 1], [2, 1]), (1, 2)):
+        how = {"output_padding": [more, 0], "pads": pads, "strides": stride, "dilations": dilation, "group": groups}
+        name = f"ConvTranspose {more} {pads} {stride} {dilation} {groups}"
+        yield name, Case("ConvTranspose", [normal(2, 4, 5, 6), normal(4, 2, 3, 2), normal(2 * groups)], version=11, attributes=how)
+
+
+CASES = dict([*contrib(), *old()])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_onnx_runtime(name: str) -> None:
+    case = CASES[name]
+    labels = ["" if x is None else f"i{i}" for i, x in enumerate(case.inputs)]
+    outs = ["" if i in case.skipped else f"o{i}" for i in range(case.results)]
+    node = helper.make_node(case.op, labels, outs, domain=case.domain, **case.attributes)
+    there = {label: (i, x) for i, (label, x) in enumerate(zip(labels, case.inputs, strict=True)) if label}
+    inputs = [helper.make_tensor_value_info(n, CODES[str(x.dtype)], x.shape) for n, (i, x) in there.items() if i not in case.known]
+    weights = [numpy_helper.from_array(x, n) for n, (i, x) in there.items() if i in case.known]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info(o) for o in outs if o], weights)
+    imports = [helper.make_opsetid("", case.version), *([helper.make_opsetid(case.domain, 1)] if case.domain else [])]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    feeds = {n: x for n, (i, x) in there.items() if i not in case.known}
+    wanted = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    for place, (ours, theirs) in enumerate(zip(load(model).run(None, feeds), wanted, strict=True)):
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+        for b, n in enumerate(case.lengths or ()):
+            if place:  # the caches of keys and values
+                ours[b, :, n:] = theirs[b, :, n:]
+            elif case.inputs[3] is None:  # rows of a prompt that are padding
+                ours[b, n:] = theirs[b, n:]
+        np.testing.assert_allclose(ours, theirs, 2e-3 if case.op == "MatMulNBits" else 2e-4, 2e-3 if case.op == "MatMulNBits" else 2e-4)
