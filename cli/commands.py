@@ -11,6 +11,7 @@ from .. import __version__
 from .grammar import cache_arguments as cache
 from .grammar import fleet_arguments as fleet
 from .grammar import other_arguments as others
+from .grammar import plan_arguments as plans
 from .grammar import schedule_arguments as schedules
 from .grammar import tuning_arguments as tuning
 from .grammar.parser import Grammar
@@ -89,6 +90,15 @@ COMMANDS = (
         "  tune export --kernel matmul --shape m=64,n=64,k=64 --out lib/",
         tuning.export,
         "functions.export_command:run",
+    ),
+    Command(
+        "plan",
+        "a pipeline schedule over devices: its time line, idle time and memory",
+        "Simulates a pipeline schedule, and draws it. It needs no device. docs/plans.md says more.\n\n"
+        "  tune plan --schedule zb-h1 --stages 8 --microbatches 24 --times 18.5,18.1,9.3,0.6\n"
+        "  tune plan --schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg",
+        plans.plan,
+        "planning.plan_command:run",
     ),
     Command(
         "show",

@@ -61,8 +61,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "export": frozenset({"ir", "targets", "opts", "program", "devices", "plan", "measure", "tensor"}),
     "bridges": frozenset({"ir", "devices", "tensor", "xp", "export"}),
     "fleet": frozenset({*_ORDER, "named_kernels", "measure", "search"}),
+    "placement": frozenset({*_ORDER, "named_kernels", "measure", "search", "tensor"}),
     "testing": frozenset({*_ALL} - {"cli", "files", "interp"}),
-    "cli": frozenset({*_ALL, "bridges", "export", "sources", "tensor", "tile", "xp", "fleet"}) - {"cli"},
+    "cli": frozenset({*_ALL, "bridges", "export", "sources", "tensor", "tile", "xp", "fleet", "placement"}) - {"cli"},
 }
 
 

@@ -1,0 +1,34 @@
+"""The arguments of `tune plan`."""
+
+from __future__ import annotations
+
+from .parser import JSON, READS, Grammar, PathUse, add_output, at_least
+
+
+def plan(p: Grammar) -> None:
+    """`tune plan`."""
+    one = p.add_argument_group("one pipeline schedule")
+    schedule = one.add_argument(
+        "--schedule",
+        metavar="NAME",
+        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, or a FILE.json that --save wrote",
+    )
+    p.name_path(schedule, READS)
+    one.add_argument("--stages", type=at_least(1), metavar="N", help="stages of the pipeline, a device each")
+    one.add_argument("--microbatches", type=at_least(1), metavar="N", help="pieces of a batch")
+    one.add_argument("--chunks", type=at_least(1), metavar="N", help="of interleaved: pieces of the model on each stage; default 2")
+    one.add_argument(
+        "--times",
+        metavar="F,B,W,c",
+        help="milliseconds of a stage's forward pass, its gradients of the input and of the weights, and of a transfer; default 1,1,1,0",
+    )
+    one.add_argument(
+        "--held",
+        metavar="M_B,M_W",
+        help="memory that a microbatch takes on a stage, from F to B and from B to W, such as 300MB,100MB; default: memory is "
+        "counted in microbatches",
+    )
+    p.add_path("--svg", use=PathUse("writes", "svg"), metavar="FILE", help="draw the schedule")
+    p.add_path("--trace", use=JSON, metavar="FILE", help="write the schedule as a trace for ui.perfetto.dev")
+    p.add_path("--save", use=JSON, metavar="FILE", help="write the schedule as JSON, for --schedule")
+    add_output(p, "text", "json", printed=False)

@@ -1,0 +1,1 @@
+"""`tune plan`: plans over devices, and pipeline schedules."""

@@ -1,0 +1,43 @@
+"""`tune plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Tune
+
+
+@pytest.mark.slow
+def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("a.json", "b.json", "s.json", "x.svg")}
+    words = ("--trace", str(files["b.json"]), "--save", str(files["s.json"]), "--svg", str(files["x.svg"]), "--json", str(files["a.json"]))
+    code, *said = tune(
+        "plan", "--schedule", "zb-h1", "--stages", "8", "--microbatches", "24", "--times", "18.522,18.086,9.337,0.601", *words
+    )
+    assert code == 0 and "0.1585" in str(said) and "at most 8 microbatches" in str(said), said
+    assert json.loads(files["a.json"].read_text())["bubble"] == pytest.approx(0.1585, abs=5e-5)
+    assert json.loads(files["b.json"].read_text())["traceEvents"] and files["x.svg"].read_text().startswith("<svg")
+    code, *said = tune("plan", "--schedule", str(files["s.json"]), "--times", "1,1,1,0", "--held", "2MiB,1MiB")
+    assert code == 0 and "zb-h1: 8 stages, 24 microbatches" in str(said) and "16 MiB" in str(said), said
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (("--schedule", "zb-h9"), "there is no pipeline schedule 'zb-h9'"),
+        (("--schedule", "zb-h1", "--stages", "2"), "zb-h1 needs --stages and --microbatches"),
+        (("--schedule", "none.json"), "cannot read none.json"),
+        (("--schedule", "none.json", "--stages", "2"), "leave them out"),
+        (("--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--times", "1,2"), "write 4 numbers"),
+        (("--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--times", "1,2,nan,0"), "write 4 numbers"),
+        (("--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--held", "1"), "write two sizes"),
+        (("--schedule", "interleaved", "--stages", "4", "--microbatches", "6"), "use 8"),
+        (("--schedule", "gpipe", "--stages", "1024", "--microbatches", "65536"), "fewer microbatches or stages"),
+    ],
+)
+def test_bad_input_is_said(tune: Tune, words: tuple[str, ...], says: str) -> None:
+    code, *said = tune("plan", *words)
+    assert code == 2 and says in str(said), said
