@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .tensor import value_and_grad as value_and_grad
     from .tensor import vjp as vjp
     from .tensor import vmap as vmap
+    from .weights import quantize as quantize
 
 __version__ = "0.1.0"
 
@@ -67,6 +68,7 @@ _WHERE = {
     "tune_source": "sources",
     "best_source": "sources",
     "load_exported": "export",
+    "quantize": "weights",
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",

@@ -58,12 +58,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
+    "weights": frozenset({"files", "ir", "tensor", "xp"}),
     "export": frozenset({"ir", "targets", "opts", "program", "devices", "plan", "measure", "tensor"}),
     "bridges": frozenset({"ir", "devices", "tensor", "xp", "export"}),
     "fleet": frozenset({*_ORDER, "named_kernels", "measure", "search"}),
     "placement": frozenset({*_ORDER, "named_kernels", "measure", "search", "tensor"}),
     "testing": frozenset({*_ALL} - {"cli", "files", "interp"}),
-    "cli": frozenset({*_ALL, "bridges", "export", "sources", "tensor", "tile", "xp", "fleet", "placement"}) - {"cli"},
+    "cli": frozenset({*_ALL, "bridges", "export", "sources", "tensor", "tile", "xp", "weights", "fleet", "placement"}) - {"cli"},
 }
 
 

@@ -1,0 +1,98 @@
+"""A file as memory: what lies in it is used where it lies, and nothing outside of it is ever touched."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NoReturn
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.errors import UsageError
+
+Array = np.ndarray[Any, Any]
+
+SHOWN = 120
+"""Characters of a file's own text that a message shows."""
+
+
+def shown(text: object) -> str:
+    """A file's text in a message: printable, and not too long."""
+    told = repr(text)
+    return told if len(told) <= SHOWN else told[: SHOWN - 3] + "..."
+
+
+class MappedFile:
+    """A file's bytes, mapped: pages are read when they are used, and what is written to them stays in this process. `at` is where the next
+    number is read. Everything raises UsageError with the file's name where the file ends too early."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            if not os.path.isfile(self.path):
+                raise UsageError(f"{self.path} is no file" if os.path.exists(self.path) else f"there is no file {self.path}")
+            with open(self.path, "rb") as f:
+                self.size = os.fstat(f.fileno()).st_size
+                self.memory: Any = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY) if self.size else b""
+        except OSError as e:
+            raise UsageError(f"cannot read {self.path}: {e.strerror or e}") from e
+        self.at = 0
+
+    def wrong(self, what: str) -> NoReturn:
+        """Raise the error that says what is wrong with this file."""
+        raise UsageError(f"{self.path}: {what}")
+
+    def bytes(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        if count > self.size - self.at:
+            self.wrong(f"{count} bytes should follow byte {self.at}, and the file has {self.size} in all: it is cut short or damaged")
+        self.at += count
+        return bytes(self.memory[self.at - count : self.at])
+
+    def numbers(self, form: str) -> tuple[Any, ...]:
+        """The next numbers, as `struct` names them."""
+        return struct.unpack(form, self.bytes(struct.calcsize(form)))
+
+    def number(self, form: str) -> Any:
+        """The next number."""
+        return self.numbers(form)[0]
+
+    def array(self, dtype: Any, shape: Sequence[int], at: int | None = None) -> Array:
+        """An array of the file's own memory, from byte `at` on, or from where the last one ended. A copy where it lies at an address that the
+        type may not have."""
+        kind = np.dtype(dtype)
+        begin, nbytes = self.at if at is None else at, prod(shape) * kind.itemsize
+        if begin < 0 or nbytes > self.size - begin:
+            self.wrong(
+                f"{nbytes} bytes of numbers should follow byte {begin}, and the file has {self.size} in all: it is cut short or damaged"
+            )
+        if at is None:
+            self.at = begin + nbytes
+        if not nbytes:
+            return np.empty(shape, kind)
+        try:
+            found: Array = np.ndarray(tuple(shape), kind, buffer=self.memory, offset=begin)
+        except ValueError as e:  # more dimensions than NumPy has
+            self.wrong(f"no array has the shape {shown(list(shape))} ({e})")
+        return found if found.flags.aligned else found.copy()
+
+    def forget(self, at: int, nbytes: int) -> None:
+        """Give back the memory of pages whose contents were copied elsewhere."""
+        first, end = -(-at // mmap.PAGESIZE) * mmap.PAGESIZE, (at + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > first and hasattr(mmap, "MADV_DONTNEED"):
+            self.memory.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
+FLOATS = {
+    "float8_e4m3": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+}
+"""Types of floating-point numbers in files, as NumPy has them."""

@@ -1,0 +1,151 @@
+"""Trees of tensors in files, by names such as `layers.0.q`: a model's parameters, an optimiser's state."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..files.write_file import replace
+from ..ir.errors import UsageError
+from ..tensor import Tensor, compute
+from ..tensor.trees import flatten, unflatten
+from .c_checkpoints import GPT2C, LLAMA2C, read_llama2c, read_llmc
+from .checkpoint import Checkpoint
+from .gguf_file import read_gguf
+from .mapped_file import Array
+from .numpy_files import read_npy, read_npz
+from .safetensors_file import read_safetensors, safetensors_bytes
+
+
+def names_of(tree: Any, at: str = "") -> Iterator[str]:
+    """The name of each leaf, in the order of `tree_map`: keys, places and fields on the way to it, with dots between."""
+    if tree is None:
+        return
+    if isinstance(tree, dict):
+        parts: Any = [(k, tree[k]) for k in sorted(tree, key=lambda k: (str(type(k)), k))]
+    elif isinstance(tree, (list, tuple)):
+        parts = zip(getattr(tree, "_fields", range(len(tree))), tree)
+    else:
+        yield at
+        return
+    for key, part in parts:
+        yield from names_of(part, f"{at}.{key}" if at else str(key))
+
+
+def checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """The tensors of a file by name, each made when it is asked for: safetensors, GGUF, npz, or a checkpoint of llama2.c or llm.c, as the
+    file's first bytes say. Raises UsageError where it is none of them, or damaged."""
+    try:
+        with open(path, "rb") as f:
+            first = f.read(16)
+    except OSError as e:
+        raise UsageError(f"cannot read {os.fspath(path)}: {e.strerror or e}") from e
+    if first.startswith(b"GGUF"):
+        return read_gguf(path)
+    if first.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return read_npz(path)
+    if first[:4] == GPT2C.to_bytes(4, "little"):
+        return read_llmc(path)
+    if first[8:9] == b"{":
+        return read_safetensors(path)
+    if first[:4] == LLAMA2C.to_bytes(4, "little") or os.fspath(path).endswith(".bin"):
+        return read_llama2c(path)
+    raise UsageError(
+        f"{os.fspath(path)} is no file of weights that is read: safetensors, GGUF, npz, npy, or a .bin file of llama2.c or llm.c"
+        + (
+            "; PyTorch's pickled files are not, since reading them runs what is in them: save them as safetensors"
+            if first[:1] == b"\x80"
+            else ""
+        )
+    )
+
+
+def load(path: str | os.PathLike[str], like: Any = None) -> Any:
+    """What a file holds: of an npy file a tensor, of others a dict of tensors (or packed matrices) by name.
+
+    `like`: a tree of tensors; the file's tensors in its structure. Names, shapes and types must be those of the tree, else UsageError says which
+    are not. Arrays that lie in the file as they are in memory are used where the file is mapped: loading reads nothing, and the file must stay
+    as it is as long as they live. What a program writes to them stays in that program."""
+    with_magic = b""
+    try:
+        with open(path, "rb") as f:
+            with_magic = f.read(6)
+    except OSError as e:
+        raise UsageError(f"cannot read {os.fspath(path)}: {e.strerror or e}") from e
+    if with_magic == b"\x93NUMPY":
+        found: Any = {"": read_npy(path)} if like is not None else read_npy(path)
+    else:
+        found = checkpoint(path)
+    if like is None:
+        return dict(found) if isinstance(found, Checkpoint) else found
+    return _as(os.fspath(path), found, like)
+
+
+def _as(path: str, found: Mapping[str, Any], like: Any) -> Any:
+    leaves, structure = flatten(like)
+    names = [*names_of(like)]
+    missing, more = [n for n in names if n not in found], sorted({*found} - {*names})
+    if missing or more:
+        told = [
+            f"{what} {', '.join(map(repr, n[:5]))}{f' and {len(n) - 5} more' if len(n) > 5 else ''}"
+            for what, n in (("lacks", missing), ("has", more))
+            if n
+        ]
+        raise UsageError(f"{path} {' and '.join(told)}, unlike the tree that it is loaded into")
+    made = []
+    for name, leaf in zip(names, leaves):
+        t = found[name]
+        shape, dtype = tuple(np.shape(leaf)), str(leaf.dtype).removesuffix("fn") if hasattr(leaf, "dtype") else None
+        if tuple(t.shape) != shape or (dtype is not None and str(t.dtype) != dtype):
+            raise UsageError(f"{path} has {name!r} as {t.dtype}{list(t.shape)}, and the tree has {dtype}{list(shape)}")
+        made.append(t)
+    return unflatten(structure, made)
+
+
+def save(path: str | os.PathLike[str], tree: Any, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a tree of tensors, arrays and numbers to a file: `.safetensors`, `.npz`, or `.npy` for a single array. A file that was there is
+    replaced at once, when the new one is whole. `metadata`: texts by name, for safetensors. Raises UsageError where the format cannot hold it."""
+    name = os.fspath(path)
+    names, (leaves, _) = [*names_of(tree)], flatten(tree)
+    compute(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
+    arrays: dict[str, Array] = {n: leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(leaf) for n, leaf in zip(names, leaves)}
+    if len(arrays) != len(leaves):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise UsageError(f"two tensors of the tree have the name {twice!r}")
+    if wrong := next((n for n, a in arrays.items() if a.dtype.kind not in "biufV" or a.dtype == np.dtype("V")), None):
+        raise UsageError(f"{wrong!r} of the tree is {arrays[wrong].dtype}, not numbers")
+    suffix = os.path.splitext(name)[1]
+    if metadata and suffix != ".safetensors":
+        raise UsageError("metadata= is for .safetensors files")
+    if suffix == ".safetensors":
+        content = b"".join(safetensors_bytes(arrays, metadata or {}))
+    elif suffix in (".npz", ".npy"):
+        content = _numpy_bytes(name, arrays, suffix)
+    else:
+        raise UsageError(f"{name}: a tree of tensors is written to .safetensors, .npz or .npy")
+    try:
+        replace(path, content)
+    except OSError as e:
+        raise UsageError(f"cannot write {name}: {e.strerror or e}") from e
+
+
+def _numpy_bytes(name: str, arrays: Mapping[str, Array], suffix: str) -> bytes:
+    for n, a in arrays.items():
+        if a.dtype.kind == "V" or a.dtype.str[1:] != np.dtype(a.dtype.str).str[1:] or type(a.dtype.type(0)).__module__ != "numpy":
+            raise UsageError(f"{name}: NumPy's files have no {a.dtype} ({n!r}); write .safetensors")
+    out = io.BytesIO()
+    if suffix == ".npy":
+        if len(arrays) != 1:
+            raise UsageError(f"{name}: an .npy file holds one array, and the tree has {len(arrays)}; write .npz or .safetensors")
+        np.lib.format.write_array(out, next(iter(arrays.values())), allow_pickle=False)
+        return out.getvalue()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for n, a in arrays.items():
+            with archive.open(f"{n}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, a, allow_pickle=False)
+    return out.getvalue()
