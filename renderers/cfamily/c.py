@@ -63,6 +63,7 @@ class CEmitter(CFamilyEmitter):
     INLINE = "static inline "
     BOOLS = ("0", "1")
     narrow_scalars = False
+    picks_extremes = True
 
     LANGUAGE, TABLE = LANGUAGE, OPS
     _BASES: ClassVar[dict[str, str]] = {"f64": "double", "f32": "float", "bool": "_Bool"}
@@ -137,6 +138,12 @@ class CEmitter(CFamilyEmitter):
     def splat(self, x: str, form: DType, width: int) -> str:
         return f"{helpers.splat(self, form, width)}({x})"
 
+    def permute(self, a: str, b: str, picks: list[int], form: DType, width: int) -> str | None:
+        to = self.moves_as(form)
+        x, y = (v if to is form else self.reinterpret(v, form, to, width) for v in (a, b))
+        text = f"{helpers.permute(self, to, width)}({x}, {y}, {', '.join(map(str, picks))})"
+        return text if to is form else self.reinterpret(text, to, form, width)
+
     def lane(self, x: str, i: int) -> str:
         return f"{x}[{i}]" if x.isidentifier() else f"({x})[{i}]"
 
@@ -151,6 +158,12 @@ class CEmitter(CFamilyEmitter):
 
     def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
         return f"__builtin_convertvector({x}, {self.type(dst, width)})"
+
+    def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
+        native = name == "float16" and "f16c" in self.target.features and self.target.arch == "x86_64"
+        if not native or 4 * width > self.target.vector_bytes:
+            return None
+        return f"{helpers.half(self, way, width)}({x})"
 
     def special(self, value: float, form: DType) -> str:
         f = "f" if form is float32 else ""
@@ -188,6 +201,15 @@ class CEmitter(CFamilyEmitter):
     def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
         text = super().extreme(op, a, b, form, width)
         return text if width == 1 else f"{helpers.extreme(self, op, form, width)}({a}, {b})"
+
+    def chosen(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        if width == 1:
+            return super().chosen(op, a, b, form, width)
+        helper = helpers.extreme(self, op, form, width, quick=True) if form.is_float else helpers.extreme_integer(self, op, form, width)
+        return f"{helper}({a}, {b})"
+
+    def bounded(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        return self.chosen(op, b, a, form, width)
 
     def prefetch(self, at: str) -> None:
         self.line(f"__builtin_prefetch({at});")

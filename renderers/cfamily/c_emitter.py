@@ -40,6 +40,9 @@ class Dialect(ABC):
     narrow_scalars: ClassVar[bool] = True
     """Whether index scalars that fit are 32-bit integers (vectors of them always are)."""
 
+    picks_extremes: ClassVar[bool] = False
+    """Whether a choice between what was compared is an operation of its own."""
+
     # what a language says ----------------------------------------------------------------------------------------------
     @abstractmethod
     def type(self, form: DType, width: int = 1) -> str:
@@ -148,6 +151,10 @@ class Dialect(ABC):
             return f"{a} {sign} {b} || {a} != {a} ? {a} : {b}"
         return self.choose(f"({a} {sign} {b}) | ({a} != {a})", a, b, form, width)
 
+    def bounded(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        """An extreme with a number `b` that is no NaN; either of two zeros."""
+        return self.extreme(op, a, b, form, width)
+
     # vectors in variables, where a language has them -------------------------------------------------------------------
     def pack(self, lanes: list[str], form: DType) -> str:
         """A vector of these scalars."""
@@ -156,6 +163,10 @@ class Dialect(ABC):
     def splat(self, x: str, form: DType, width: int) -> str:
         """A vector with a scalar in every lane."""
         raise self._no_vectors()
+
+    def permute(self, a: str, b: str, picks: list[int], form: DType, width: int) -> str | None:
+        """Lanes of two vectors in any order, where the language has one operation for it."""
+        return None
 
     def lane(self, x: str, i: int) -> str:
         """An element of a vector of two lanes or more."""
@@ -225,6 +236,8 @@ class CFamilyEmitter(Dialect):
         self.carried: set[int] = set()
         self.uniform: dict[int, str] = {}
         """Scalars that are in every lane of a vector, by the vector's id."""
+        self.less: dict[int, tuple[Val, Val]] = {}
+        """What comparisons of vectors of floats ask: whether the first is less, by the result's id."""
         self._pieces: dict[int, list[str]] = {}
         self._masks: dict[int, DType] = {}
         self._splats: dict[int, Val] = {}
@@ -299,6 +312,10 @@ class CFamilyEmitter(Dialect):
     def select(self, cond: str, a: str, b: str, form: DType, width: int) -> str:
         """`a` where the condition holds: a scalar bool, or a mask of elements of the size of `form`."""
         return f"{atom(cond)} ? {a} : {b}" if width == 1 else self.choose(cond, a, b, form, width)
+
+    def chosen(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        """`a` where it is larger ('max') or smaller, else `b`: of integers, and of floats as some processors have it."""
+        return self.select(f"{a} {'>' if op == 'max' else '<'} {b}", a, b, form, width)
 
     def define(self, v: Val, exprs: list[str], mask: DType | None = None) -> None:
         """Declare a variable a piece; `mask` is the form of bools in vectors."""
@@ -392,6 +409,11 @@ class CFamilyEmitter(Dialect):
             exprs.append(lanes[0] if w == 1 else self.pack(lanes, self.form(out, w)))
             at += w
         self.define(out, exprs)
+
+    def is_number(self, v: Val) -> bool:
+        """Whether a value is known to be one number in all lanes, and no NaN."""
+        known = self._consts.get(v.id)
+        return known is not None and known.number == known.number
 
     def remember_splat(self, out: Val, x: Val) -> None:
         """A splat is written where it is used."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType, float32, int32
+from typing import NamedTuple
+
+from ...ir.dtypes import DType, float32, int32, uint16
 from ...targets.instructions import Instruction
 from .c_emitter import CFamilyEmitter
+from .c_half import plain
 from .c_types import MASKS, form, unsigned
 
 _X86_FMA = {
@@ -23,10 +26,26 @@ _X86_SQRT = {
     (8, 32): "__builtin_ia32_sqrtpd256(a)",
     (8, 64): "__builtin_ia32_sqrtpd512_mask(a, a, -1, 4)",
 }
+_X86_EXTREME = {
+    (4, 16): "__builtin_ia32_{op}ps(a, b)",
+    (4, 32): "__builtin_ia32_{op}ps256(a, b)",
+    (4, 64): "__builtin_ia32_{op}ps512_mask(a, b, a, -1, 4)",
+    (8, 16): "__builtin_ia32_{op}pd(a, b)",
+    (8, 32): "__builtin_ia32_{op}pd256(a, b)",
+    (8, 64): "__builtin_ia32_{op}pd512_mask(a, b, a, -1, 4)",
+}
 _ARM_FMA = {
     (4, 8): "__builtin_aarch64_fmav2sf(a, b, c)",
     (4, 16): "__builtin_aarch64_fmav4sf(a, b, c)",
     (8, 16): "__builtin_aarch64_fmav2df(a, b, c)",
+}
+_X86_ROUND = {
+    (4, 16): "__builtin_ia32_roundps(x, {how})",
+    (4, 32): "__builtin_ia32_roundps256(x, {how})",
+    (4, 64): "__builtin_ia32_rndscaleps_mask(x, {how}, x, -1, 4)",
+    (8, 16): "__builtin_ia32_roundpd(x, {how})",
+    (8, 32): "__builtin_ia32_roundpd256(x, {how})",
+    (8, 64): "__builtin_ia32_rndscalepd_mask(x, {how}, x, -1, 4)",
 }
 _X86_STREAM = {16: "__builtin_ia32_movntdq", 32: "__builtin_ia32_movntdq256", 64: "__builtin_ia32_movntdq512"}
 
@@ -56,6 +75,16 @@ def select(e: CFamilyEmitter, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({m} on, {v} a, {v} b)", f"return ({v})((on & ({m})a) | (~on & ({m})b));")
 
 
+def permute(e: CFamilyEmitter, form: DType, width: int) -> str:
+    """Lanes of two vectors in any order: a macro, since the order is constant. (gcc takes vectors that are written out lane by lane apart,
+    and loads their elements one by one where they come from memory.)"""
+    v, m = e.type(form, width), e.type(MASKS[form.size], width)
+    name = f"permute_{v}"
+    clang, gcc = "__builtin_shufflevector(a, b, __VA_ARGS__)", f"__builtin_shuffle(a, b, ({m}){{__VA_ARGS__}})"
+    lines = ["#ifdef __clang__", f"#define {name}(a, b, ...) {clang}", "#else", f"#define {name}(a, b, ...) {gcc}", "#endif"]
+    return e.need(name, "\n".join(lines))
+
+
 def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     """a · b + c with one rounding."""
     v, name = e.type(form, width), f"fma_{e.type(form, width)}"
@@ -63,6 +92,29 @@ def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     one = f"__builtin_fma{'f' if form is float32 else ''}(a[i], b[i], c[i])"
     body = _elementwise("__builtin_elementwise_fma", "a, b, c", gcc, one, v, width)
     return _define(e, name, f"{v} {name}({v} a, {v} b, {v} c)", *body)
+
+
+def half(e: CFamilyEmitter, way: str, width: int) -> str:
+    """float16 widened to float32, or narrowed from it, by F16C's instructions; clang finds no builtins for them that it shares with gcc."""
+    u, f = e.type(uint16, width), e.type(float32, width)
+    out, given = (f, u) if way == "widen" else (u, f)
+    lanes, name = max(4, width), f"{way}_float16_{f}"
+    full = ", (floats){0}, -1, 4" if way == "widen" else ", 0, (bits){0}, -1"
+    end = {4: "", 8: "256", 16: "512_mask"}[lanes]
+    convert = (
+        f"__builtin_ia32_vcvt{'ph2ps' if way == 'widen' else 'ps2ph'}{end}(in{full if lanes == 16 else '' if way == 'widen' else ', 0'})"
+    )
+    body = [
+        f"typedef short bits __attribute__((vector_size({2 * max(8, width)})));",
+        f"typedef float floats __attribute__((vector_size({4 * lanes})));",
+        f"{out} y;",
+        f"{'bits' if way == 'widen' else 'floats'} in = {{0}};",
+        "__builtin_memcpy(&in, &x, sizeof x);",
+        f"{'floats' if way == 'widen' else 'bits'} all = {convert};",
+        "__builtin_memcpy(&y, &all, sizeof y);",
+        "return y;",
+    ]
+    return _define(e, name, f"{out} {name}({given} x)", "#ifdef __clang__", *plain(e, way, "float16", width), "#else", *body, "#endif")
 
 
 def square_root(e: CFamilyEmitter, form: DType, width: int) -> str:
@@ -129,17 +181,26 @@ def _elementwise(clang: str, args: str, gcc: str | None, one: str, v: str, width
     return [*lines, "#else", f"{v} out = a;", f"for (int i = 0; i < {width}; i += 1) out[i] = {one};", "return out;", "#endif"]
 
 
-def extreme(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
-    """max or min that keep NaN."""
-    v, name = e.type(form, width), f"{op}_{e.type(form, width)}"
-    sign = ">" if op == "max" else "<"
-    return _define(e, name, f"{v} {name}({v} a, {v} b)", f"return {select(e, form, width)}((a {sign} b) | (a != a), a, b);")
+def extreme(e: CFamilyEmitter, op: str, form: DType, width: int, quick: bool = False) -> str:
+    """max or min that keep NaN; `quick`: `b` where either operand is one."""
+    v = e.type(form, width)
+    name, sign, choose = f"{op}{'_or_b' if quick else ''}_{v}", ">" if op == "max" else "<", select(e, form, width)
+    plain = f"return {choose}({f'a {sign} b' if quick else f'(a {sign} b) | (a != a)'}, a, b);"
+    gcc = _builtin(e, _X86_EXTREME, form, width) if e.target.arch == "x86_64" else None
+    if gcc is None:
+        return _define(e, name, f"{v} {name}({v} a, {v} b)", plain)
+    one = gcc.format(op=op)  # (the instruction gives b where there is a NaN)
+    best = f"return {one};" if quick else f"return {choose}(a != a, a, {one});"
+    return _define(e, name, f"{v} {name}({v} a, {v} b)", "#ifdef __clang__", plain, "#else", best, "#endif")
 
 
 def whole(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
     """floor or round to nearest even. Adding and taking away 2**(mantissa bits) rounds, as long as |x| is below that; larger x are
     whole already."""
     v, u = e.type(form, width), unsigned(form)
+    found = _X86_ROUND.get((form.size, form.size * width)) if e.target.arch == "x86_64" and "sse41" in e.target.features else None
+    if found is not None and form.size * width <= e.target.vector_bytes:
+        return _define(e, f"{op}_{v}", f"{v} {op}_{v}({v} x)", f"return {found.format(how=9 if op == 'floor' else 8)};")
     name, t, magic = f"{op}_{v}", e.type(u, width), "0x1p+23f" if form is float32 else "0x1p+52"
     top = 1 << (8 * form.size - 1)
     sign, rest = e.literal(top, u), e.literal(top - 1, u)
@@ -167,8 +228,7 @@ def load_masked(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Elements where the mask holds, else 0; the others are not touched."""
     v, m, s, i = e.type(form, width), e.type(MASKS[form.size], width), e.type(form), e.type(MASKS[form.size])
     name = f"load_masked_{v}"
-    return _define(
-        e, name, f"{v} {name}(const {s} *p, {m} mask)",
+    body = [
         f"{s} x[{width}];",
         f"{i} on[{width}];",
         f"{v} out;",
@@ -176,21 +236,73 @@ def load_masked(e: CFamilyEmitter, form: DType, width: int) -> str:
         f"for (int i = 0; i < {width}; i += 1) x[i] = on[i] ? p[i] : 0;",
         "__builtin_memcpy(&out, x, sizeof out);",
         "return out;",
-    )  # fmt: skip
+    ]
+    found = _masked_access(e, form, width)
+    if found is not None:
+        body = [found.whole, f"return ({v}){found.load};"]
+    return _define(e, name, f"{v} {name}(const {s} *p, {m} mask)", *body)
 
 
 def store_masked(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Write elements where the mask holds."""
     v, m, s, i = e.type(form, width), e.type(MASKS[form.size], width), e.type(form), e.type(MASKS[form.size])
     name = f"store_masked_{v}"
-    return _define(
-        e, name, f"void {name}({s} *p, {v} value, {m} mask)",
+    body = [
         f"{s} x[{width}];",
         f"{i} on[{width}];",
         "__builtin_memcpy(x, &value, sizeof x);",
         "__builtin_memcpy(on, &mask, sizeof on);",
         f"for (int i = 0; i < {width}; i += 1) if (on[i]) p[i] = x[i];",
-    )  # fmt: skip
+    ]
+    found = _masked_access(e, form, width)
+    if found is not None:
+        body = [found.whole, f"{found.store};"]
+    return _define(e, name, f"void {name}({s} *p, {v} value, {m} mask)", *body)
+
+
+def extreme_integer(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
+    """The larger ('max') or smaller of integers. (gcc makes three operations of a choice where the instruction is one.)"""
+    v, sign, choose, size = e.type(form, width), ">" if op == "max" else "<", select(e, form, width), form.size * width
+    plain = f"return {choose}(a {sign} b, a, b);"
+    has = {16: "sse41", 32: "avx2", 64: "avx512"}.get(size, "")
+    name = f"{op}_{v}"
+    if e.target.arch != "x86_64" or has not in e.target.features or form.size == 8 or size > e.target.vector_bytes:
+        return _define(e, name, f"{v} {name}({v} a, {v} b)", plain)
+    letter, _, c = _X86_INTEGERS[form.size]
+    builtin = f"__builtin_ia32_p{op}{'u' if form.kind == 'u' else 's'}{letter}{8 * size}"
+    full = f"{builtin}_mask((whole)a, (whole)b, (whole)a, -1)" if size == 64 else f"{builtin}((whole)a, (whole)b)"
+    quick = [f"typedef {c} whole __attribute__((vector_size({size})));", f"return ({v}){full};"]
+    return _define(e, name, f"{v} {name}({v} a, {v} b)", "#ifdef __clang__", plain, "#else", *quick, "#endif")
+
+
+class _Masked(NamedTuple):
+    """A masked access by an instruction: the declaration of its type, `whole`, and the calls."""
+
+    whole: str
+    load: str
+    store: str
+
+
+_X86_INTEGERS = {1: ("b", "qi", "char"), 2: ("w", "hi", "short"), 4: ("d", "si", "int"), 8: ("q", "di", "long long")}
+"""What builtins call integers of so many bytes: as masks, as elements, and in C."""
+
+
+def _masked_access(e: CFamilyEmitter, form: DType, width: int) -> _Masked | None:
+    """Names of builtins that gcc and clang share. None where the target has no such instruction."""
+    size, features = form.size * width, e.target.features
+    letter, mode, c = _X86_INTEGERS[form.size]
+    declared = f"typedef {c} whole __attribute__((vector_size({size})));"
+    if e.target.arch != "x86_64" or size not in (16, 32, 64) or size > e.target.vector_bytes:
+        return None
+    if "avx512" in features:
+        on, bits = f"__builtin_ia32_cvt{letter}2mask{8 * size}((whole)mask)", 8 * size
+        load = f"__builtin_ia32_loaddqu{mode}{bits}_mask((const {c} *)p, (whole){{0}}, {on})"
+        return _Masked(declared, load, f"__builtin_ia32_storedqu{mode}{bits}_mask(({c} *)p, (whole)value, {on})")
+    if "avx2" in features and form.size >= 4:
+        end = f"{letter}{'256' if size == 32 else ''}"
+        load = f"__builtin_ia32_maskload{end}((const whole *)p, (whole)mask)"
+        return _Masked(declared, load, f"__builtin_ia32_maskstore{end}((whole *)p, (whole)mask, (whole)value)")
+    return None
 
 
 def store_streaming(e: CFamilyEmitter, form: DType, width: int, place: str) -> str:

@@ -51,8 +51,36 @@ def lane_insert(e: CFamilyEmitter, s: Instr) -> None:
 
 def lane_shuffle(e: CFamilyEmitter, s: Instr) -> None:
     """Lanes of two vectors in any order."""
+    whole = None if s.result.dtype is bool_ else _permuted(e, s)
+    if whole is not None:
+        e.define(s.result, whole)
+        return
     lanes = [x for v in s.args for x in _movable(e, v)]
     _place(e, s.result, [lanes[i] for i in s.picks])
+
+
+def _permuted(e: CFamilyEmitter, s: Instr) -> list[str] | None:
+    """Pieces that are each made of at most two pieces as wide, where the language has that."""
+    sources: list[tuple[str, int, int]] = []
+    """(piece, its width, lane) of every element of the operands."""
+    f = e.form(s.result, s.result.lanes)
+    for v in s.args:
+        if v.id in e.uniform or e.form(v, v.lanes) is not f:
+            return None
+        for x, w in zip(e.of(v), e.widths(v), strict=True):
+            sources += [(x, w, i) for i in range(w)]
+    out, at = [], 0
+    for w in e.widths(s.result):
+        picked = [sources[i] for i in s.picks[at : at + w]]
+        pair = list(dict.fromkeys(x for x, _, _ in picked))
+        if w == 1 or len(pair) > 2 or any(width != w for _, width, _ in picked):
+            return None
+        text = e.permute(pair[0], pair[-1], [i + w * pair.index(x) for x, _, i in picked], f, w)
+        if text is None:
+            return None
+        out.append(text)
+        at += w
+    return out
 
 
 def _movable(e: CFamilyEmitter, v: Val) -> list[str]:
@@ -251,16 +279,19 @@ def _arithmetic(e: CFamilyEmitter, s: Instr) -> None:
 def _minmax(e: CFamilyEmitter, s: Instr) -> None:
     out = s.result
     check(s)
-    work, sign = common(e, s, out), ">" if s.op == "max" else "<"
+    work = common(e, s, out)
     # the order decides the sign of a zero and which NaN is kept: as the LLVM renderer has it on x86
-    swap = work.is_float and s.args[0].id in e.carried
+    first, second = s.args
+    swap = work.is_float and first.id in e.carried
+    if swap:
+        first, second = second, first
+    bounded = work.is_float and e.is_number(second) and not e.is_number(first)
 
     def write(w: int, a: str, b: str) -> str:
         if swap:
             a, b = b, a
-        if work.is_float:
-            return e.extreme(s.op, a, b, work, w)
-        return e.select(f"{a} {sign} {b}", a, b, work, w)
+        write = e.chosen if not work.is_float else e.bounded if bounded else e.extreme
+        return write(s.op, a, b, work, w)
 
     each(e, s, out, work, write)
 
@@ -271,6 +302,8 @@ def _compare(e: CFamilyEmitter, s: Instr) -> None:
     sign, a = _SIGNS[s.op], s.args[0]
     work = e.form(a, max(e.widths(a))) if a.dtype is bool_ else common(e, s, out)
     each(e, s, out, work, lambda w, x, y: f"{x} {sign} {y}", MASKS[work.size])
+    if e.picks_extremes and s.op == "lt" and work.is_float and out.lanes > 1:
+        e.less[out.id] = s.args[0], s.args[1]
 
 
 def _logic(e: CFamilyEmitter, s: Instr) -> None:
@@ -383,6 +416,8 @@ def _select(e: CFamilyEmitter, s: Instr) -> None:
     masked = out.dtype is bool_
     mask = e.form(a, 2) if masked else None
     one = e.uniform.get(cond.id)
+    small, large = e.less.get(cond.id, (None, None))
+    extreme = {(small, large): "min", (large, small): "max"}.get((a, b))  # (as instructions have it, of zeros and NaN too)
     exprs = []
     want = [mask if masked and w > 1 else e.form(out, w) for w in e.widths(out)]
     for i, (w, f) in enumerate(zip(e.widths(out), want, strict=True)):
@@ -390,6 +425,8 @@ def _select(e: CFamilyEmitter, s: Instr) -> None:
         x, y = (e.of(v)[i] if w == 1 and masked else e.as_form(v, f)[i] for v in (a, b))
         if one is not None or w == 1:
             exprs.append(f"{atom(one or e.of(cond)[i])} ? {x} : {y}")
+        elif extreme is not None:
+            exprs.append(e.chosen(extreme, x, y, f, w))
         else:
             exprs.append(e.choose(e.as_form(cond, MASKS[f.size])[i], x, y, f, w))
     e.define(out, exprs, mask)

@@ -44,6 +44,14 @@ static inline f32x4 select_f32x4(i32x4 on, f32x4 a, f32x4 b) {
     return (f32x4)((on & (i32x4)a) | (~on & (i32x4)b));
 }
 
+static inline f32x4 min_or_b_f32x4(f32x4 a, f32x4 b) {
+    return select_f32x4(a < b, a, b);
+}
+
+static inline f32x4 max_or_b_f32x4(f32x4 a, f32x4 b) {
+    return select_f32x4(a > b, a, b);
+}
+
 static inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) {
 #if __has_builtin(__builtin_elementwise_fma)
     return __builtin_elementwise_fma(a, b, c);
@@ -69,9 +77,9 @@ static __attribute__((noinline)) void elementwise_p0_items(const u16 *restrict p
         u16x4 v2 = *(const u16x4u *)(p_x0 + v1);
         f32x4 v3 = widen_float16_x4(v2);
         i32x4 v4 = splat_f32x4(89.0f) < v3;
-        f32x4 v5 = select_f32x4(v4, splat_f32x4(89.0f), v3);
+        f32x4 v5 = min_or_b_f32x4(splat_f32x4(89.0f), v3);
         i32x4 v6 = v5 < splat_f32x4(-176.0f);
-        f32x4 v7 = select_f32x4(v6, splat_f32x4(-176.0f), v5);
+        f32x4 v7 = max_or_b_f32x4(splat_f32x4(-176.0f), v5);
         f32x4 v8 = fma_f32x4(v7, splat_f32x4(0x1.715476p+0f), splat_f32x4(0x1.8001fcp+23f));
         f32x4 v9 = v8 - splat_f32x4(0x1.8001fcp+23f);
         f32x4 v10 = fma_f32x4(v9, splat_f32x4(-0.693359375f), v7);

@@ -14,13 +14,8 @@ static inline i32x8 splat_i32x8(i32 x) {
 typedef f32 f32x8 __attribute__((vector_size(32)));
 
 static inline f32x8 load_masked_f32x8(const f32 *p, i32x8 mask) {
-    f32 x[8];
-    i32 on[8];
-    f32x8 out;
-    __builtin_memcpy(on, &mask, sizeof on);
-    for (int i = 0; i < 8; i += 1) x[i] = on[i] ? p[i] : 0;
-    __builtin_memcpy(&out, x, sizeof out);
-    return out;
+    typedef int whole __attribute__((vector_size(32)));
+    return (f32x8)__builtin_ia32_loaddqusi256_mask((const int *)p, (whole){0}, __builtin_ia32_cvtd2mask256((whole)mask));
 }
 typedef _Bool bool;
 
