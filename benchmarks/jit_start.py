@@ -1,6 +1,6 @@
 """What choosing a start schedule costs at the time of a call, and what it is worth: the quick choice against the ranked one.
 
-    python benchmarks/jit_start.py [--kernel TEXT ...] [--target NAME ...] [--measure N] [--before FILE]
+    python benchmarks/jit_start.py [--kernel TEXT ...] [--target NAME ...] [--measure N] [--before FILE] [--counted]
 
 Kernels are those of parts/jit_kernels.py: as a tensor compiler pulls them, and the named ones. Each choice is made in a
 forked process that has not seen the kernel; milliseconds are processor time of one core, the least of three. One line a
@@ -8,7 +8,8 @@ kernel and target: how long each choice takes and how many lists it tries, wheth
 and `modelled`, the seconds that the model predicts for the quick choice over those for the ranked one. On this
 machine's own target the other stages of a first call are told too. `--measure` also runs N kernels whose choices differ,
 the heaviest work first, in turns of short bursts on one thread: `measured` is the median over pairs of bursts, again
-quick over ranked. `--before` reads the ranked choice's milliseconds from a file that an older version of this printed
+quick over ranked. `--counted` tells the least that a choice by the counted model would take: each list of the quick choice is
+lowered and counted without its register parts (UPCAST and UNROLL), which is what lowering one copy of each would cost. `--before` reads the ranked choice's milliseconds from a file that an older version of this printed
 (`before_ms`). The last line sums up."""
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from typing import Any
 
 from parts.jit_kernels import NAMED, PULLED
 from tilewright import heuristics, targets
+from tilewright.heuristics.counted import counted
 from tilewright.ir import Kernel
+from tilewright.ir.errors import OptError
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opts, apply, dumps
 from tilewright.targets import Target
@@ -93,7 +96,20 @@ def stages(make: Callable[[], Kernel], target: Target, opts: Opts) -> dict[str, 
     return out
 
 
-def compared(name: str, where: str) -> dict[str, Any]:
+def counted_apart(make: Callable[[], Kernel], target: Target) -> float:
+    """Milliseconds to lower and count every list of the quick choice, each without its register parts."""
+    kernel = normalise(make())
+    lists = {tuple(o for o in found if o.op not in ("UPCAST", "UNROLL")) for found in heuristics.quick_starts(kernel, target, THREADS)}
+    begin = time.process_time()
+    for opts in lists:
+        try:
+            counted(apply(kernel, opts, target), THREADS)
+        except OptError:  # an option that needs the register part
+            continue
+    return 1e3 * (time.process_time() - begin)
+
+
+def compared(name: str, where: str, count: bool = False) -> dict[str, Any]:
     """One line: a kernel on a target."""
     make, target = KERNELS[name], targets.host() if where == "host" else targets.named(where)
     quick = [forked(lambda: chosen(make, target, "quick")) for _ in range(TIMES)]
@@ -106,6 +122,8 @@ def compared(name: str, where: str) -> dict[str, Any]:
         "quick_lists": quick[0][2], "ranked_lists": ranked[0][2], "same": found[0].hash == found[1].hash,
         "modelled": round(seconds[0] / seconds[1], 4),
     }  # fmt: skip
+    if count:
+        line["counted_ms"] = round(min(forked(lambda: counted_apart(make, target)) for _ in range(TIMES)), 2)
     if where == "host":
         line["stages_ms"] = forked(lambda: stages(make, target, quick[0][1]))
     if not line["same"]:
@@ -154,6 +172,11 @@ def summary(rows: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
     }  # fmt: skip
     before = [r["before_ms"] for r in rows if "before_ms" in r]
     told = [r["measured"] for r in rows if "measured" in r]
+    if all("counted_ms" in r for r in rows):
+        out["counted_ms_median"] = statistics.median(r["counted_ms"] for r in rows)
+        calls = [(r["quick_ms"] + sum(r["stages_ms"].values()), r) for r in rows if "stages_ms" in r]
+        if calls:
+            out["first_call_with_counted"] = statistics.median((ms - r["quick_ms"] + r["counted_ms"]) / ms for ms, r in calls)
     if before:
         out["before_ms_median"] = statistics.median(before)
     if told:
@@ -168,6 +191,7 @@ def main() -> None:
     p.add_argument("--target", nargs="*", default=["host"])
     p.add_argument("--measure", type=int, default=0)
     p.add_argument("--before", type=Path)
+    p.add_argument("--counted", action="store_true")
     args = p.parse_args()
     names = [n for n in KERNELS if any(k in n for k in args.kernel)]
     before = {}
@@ -176,7 +200,7 @@ def main() -> None:
         before = {(r["kernel"], r["target"]): r["ranked_ms"] for r in lines if "kernel" in r}
     stages(KERNELS["chain tiny"], targets.host(), ())  # imports are no part of a kernel's stages
     for where in args.target:
-        rows = [compared(n, where) for n in names]
+        rows = [compared(n, where, args.counted) for n in names]
         differ = sorted((r for r in rows if not r["same"]), key=lambda r: -r["seconds"]) if where == "host" else []
         for r in differ[: args.measure]:
             r["measured"] = forked(lambda r=r: measured(r["kernel"], (r["quick"], r["ranked"])))  # type: ignore[misc]

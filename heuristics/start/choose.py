@@ -240,6 +240,9 @@ def _ask_rules(choice: _Choice) -> None:
         return
     main = f.main
     if main is not None and any(extent(a) > 1 for a in main.rows):
+        against = next(ROWS_AGAINST_ROWS.guesses(f), None)
+        if against is not None:  # beside the contraction's own: where the sum is one of blocks, say, nothing else is near it
+            choice.most += choice.ask(against) is not None
         ask_contractions(choice.trials, main, choice.ask)
         if choice.found:
             return
