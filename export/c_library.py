@@ -77,9 +77,18 @@ def _claim(folder: Path) -> None:
 
 
 def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
+    sizes = [{"name": x.name, "low": x.low, "high": x.high} for x in program.symbols]
     arrays = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in program.arrays]
     kernels = [{"name": c.name, "schedule": c.opts, "from": c.origin} for c in program.calls]
-    return {"schema": 1, "name": program.name, "target": program.target.name, "arrays": arrays, "kernels": kernels, "files": list(files)}
+    return {
+        "schema": 1,
+        "name": program.name,
+        "target": program.target.name,
+        "sizes": sizes,
+        "arrays": arrays,
+        "kernels": kernels,
+        "files": list(files),
+    }
 
 
 def _padded(data: bytes) -> bytes:
@@ -99,7 +108,8 @@ def _kernel(program: ExportedProgram, number: int, text: str) -> str:
 
 
 def _parameters(program: ExportedProgram) -> str:
-    return ", ".join(f"{'const ' if a.role == 'input' else ''}{C_TYPES[a.dtype.name]} *{a.name}" for a in program.arrays)
+    sizes = [f"int64_t {x.name}" for x in program.symbols]
+    return ", ".join(sizes + [f"{'const ' if a.role == 'input' else ''}{C_TYPES[a.dtype.name]} *{a.name}" for a in program.arrays])
 
 
 def _described(a: ExportedArray) -> str:
@@ -110,7 +120,8 @@ def _described(a: ExportedArray) -> str:
 
 def _header(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
-    lines = "\n".join(map(_described, program.arrays))
+    sizes = [f" *   {x.name}: a size from {x.low} to {x.high}" for x in program.symbols]
+    lines = "\n".join([*sizes, *map(_described, program.arrays)])
     return f"""/* {n}: exported by Tilewright for {program.target.name}.
  *
  *   void *memory = aligned_alloc({ALIGN}, {upper}_MEMORY(1));
@@ -139,7 +150,8 @@ enum {n}_error {{
     {upper}_THREADS = 2,    /* fewer than 1, or more than 256 */
     {upper}_PROCESSOR = 3,  /* it lacks instructions that the kernels use */
     {upper}_NULL = 4,       /* an argument is a null pointer */
-    {upper}_INDEX = 5       /* an index lies outside of what it picks from */
+    {upper}_INDEX = 5,      /* an index lies outside of what it picks from */
+    {upper}_SIZE = 6        /* a size is not in its range */
 }};
 
 /* Bytes that an instance with so many threads needs. */
@@ -149,7 +161,7 @@ enum {n}_error {{
 extern const unsigned char {n}_weights[];
 
 int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *weights, int threads);
-int {n}_run({n}_instance *it{", " if program.arrays else ""}{_parameters(program)});
+int {n}_run({n}_instance *it{", " if program.arrays or program.symbols else ""}{_parameters(program)});
 void {n}_close({n}_instance *it);
 
 #ifdef __cplusplus
@@ -194,13 +206,6 @@ def _scratch(program: ExportedProgram) -> int:
     return _rounded(max((s.scratch for s in _signatures(program)), default=0) + 1, 4096)
 
 
-def _items(signature: Signature, phase: int) -> int:
-    node = signature.items[phase]
-    if node.op != "const":
-        raise UsageError(f"{signature.name}: how much work a phase has hangs on sizes that calls give")
-    return int(node.arg)
-
-
 def _source(program: ExportedProgram, texts: Sequence[str]) -> str:
     n, upper, at = program.name, program.name.upper(), _layout(program)
     declared = []
@@ -228,6 +233,8 @@ def _source(program: ExportedProgram, texts: Sequence[str]) -> str:
     tw_pool *pool = &it->pool;
     int64_t sizes[1] = {{0}};
     (void)base, (void)arena, (void)state, (void)weights, (void)pool, (void)sizes;"""
+    outside = " || ".join(f"{x.name} < {x.low} || {x.name} > {x.high}" for x in program.symbols)
+    ranges = f"    if ({outside}) return {upper}_SIZE;\n" if outside else ""
     nl = "\n"
     return f"""/* {n}: exported by Tilewright. The list of kernels, and where their arrays lie in an instance's memory. */
 #include "{n}.h"
@@ -260,9 +267,9 @@ int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *given, 
     return {upper}_OK;
 }}
 
-int {n}_run({n}_instance *it{", " if program.arrays else ""}{_parameters(program)}) {{
+int {n}_run({n}_instance *it{", " if program.arrays or program.symbols else ""}{_parameters(program)}) {{
     if ({nulls}) return {upper}_NULL;
-{locals_}
+{ranges}{locals_}
 {nl.join(body)}
     return {upper}_OK;
 }}
@@ -283,7 +290,10 @@ def _call(program: ExportedProgram, texts: Sequence[str], c: ExportedCall, phase
         return []
     number = texts.index(c.text)
     pointers = ", ".join(f"(void *){p}" for p in (*c.pointers, work if c.signature.work else "0"))
-    runs = [f"        tw_run(pool, {_symbol(program, number, p)}, {_items(c.signature, p)}, arrays, sizes);" for p in phases]
+    runs = [f"        tw_run(pool, {_symbol(program, number, p)}, {program.size(c.signature.items[p])}, arrays, sizes);" for p in phases]
+    if c.signature.symbols:
+        names = {x.symbol: x.name for x in program.symbols}
+        runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in c.signature.symbols)}}};")
     return [f"    {{ /* {c.name}: {c.opts} ({c.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
 
 
@@ -309,7 +319,8 @@ def _test(program: ExportedProgram) -> str:
         ", ".join(f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {_kind(program, a)}}}" for a in program.arrays)
         or "{0, 0, 0}"
     )
-    arguments = "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
+    arguments = "".join(f", {x.value}" for x in program.symbols)
+    arguments += "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
     return f"""/* Runs {n} on a recorded call, and compares every bit. Arguments: the number of threads (1); then how many seconds to time calls for. */
 #define _POSIX_C_SOURCE 200809L
 #include "{n}.h"

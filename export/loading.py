@@ -24,6 +24,7 @@ ERRORS = {
     3: "the processor lacks instructions that the kernels use",
     4: "a null pointer",
     5: "an index lies outside of what it picks from",
+    6: "a size is not in its range",
 }
 
 
@@ -59,6 +60,7 @@ class ExportedLibrary:
         if not (path / f"lib{name}.so").is_file():
             build(path, f"lib{name}.so")
         self._arrays: list[Mapping[str, Any]] = self._facts["arrays"]
+        self._sizes: list[Mapping[str, Any]] = self._facts["sizes"]
         self._library = ctypes.CDLL(str((path / f"lib{name}.so").resolve()))
         fixed, each = _memory(path, name)
         self._memory = np.empty(fixed + threads * each + 64, np.uint8)
@@ -71,7 +73,7 @@ class ExportedLibrary:
         if error:
             raise DeviceError(f"{folder} cannot be opened: {ERRORS.get(error, f'error {error}')}")
         self._run = getattr(self._library, f"{name}_run")
-        self._run.argtypes = [ctypes.c_void_p] * (1 + len(self._arrays))
+        self._run.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * len(self._sizes), *[ctypes.c_void_p] * len(self._arrays)]
         self._close = getattr(self._library, f"{name}_close")
         self._close.argtypes = [ctypes.c_void_p]
         self._lock = threading.Lock()
@@ -87,18 +89,29 @@ class ExportedLibrary:
             raise UsageError(f"{self._facts['name']} takes {len(takes)} arrays, and {len(args)} are given")
         given = {a["name"]: x for a, x in zip(takes, args)} | named
         for name in given:
-            if name not in {a["name"] for a in takes}:
+            if name not in {a["name"] for a in [*takes, *self._sizes]}:
                 raise UsageError(f"{self._facts['name']} has no input {name!r}; its inputs are {', '.join(a['name'] for a in takes)}")
-        arrays = [self._array(a, given) for a in self._arrays]
+        sizes = {x["name"]: self._size(x["name"], given) for x in self._sizes}
+        arrays = [self._array(a, given, sizes) for a in self._arrays]
         with self._lock:
-            error = self._run(self._instance, *(x.ctypes.data for x in arrays))
+            error = self._run(self._instance, *sizes.values(), *(x.ctypes.data for x in arrays))
         if error:
             raise DeviceError(f"{self._facts['name']}: {ERRORS.get(error, f'error {error}')}")
         outs = [x for a, x in zip(self._arrays, arrays) if a["role"] == "output"]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _array(self, a: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-        kind, shape = dtype_of(a["dtype"]).np, tuple(a["shape"])
+    def _size(self, name: str, given: Mapping[str, Any]) -> int:
+        """A size that is given by name, or is a dimension of an array."""
+        if name in given:
+            return int(given[name])
+        for a in self._arrays:
+            for place, n in enumerate(a["shape"]):
+                if n == name and a["name"] in given and np.ndim(given[a["name"]]) == len(a["shape"]):
+                    return int(np.shape(given[a["name"]])[place])
+        raise UsageError(f"{self._facts['name']}: nothing says what the size {name} is: give {name}=, or the array that has it")
+
+    def _array(self, a: Mapping[str, Any], given: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+        kind, shape = dtype_of(a["dtype"]).np, tuple(_extent(n, sizes) for n in a["shape"])
         if a["role"] == "output":
             return np.empty(shape if prod(shape) else (1,), kind)
         if a["name"] not in given:
@@ -109,6 +122,13 @@ class ExportedLibrary:
         if a["role"] == "update" and not (x.flags.c_contiguous and x.flags.writeable):
             raise UsageError(f"{self._facts['name']}: {a['name']} is changed in place: give a row-major array that may be written")
         return x if x.flags.c_contiguous and x.flags.aligned else np.array(x, kind, order="C")
+
+
+def _extent(n: int | str, sizes: Mapping[str, int]) -> int:
+    """A size, or what C writes of one."""
+    if isinstance(n, int):
+        return n
+    return int(eval(n.replace("/", "//"), {"__builtins__": {}, "tw_min": min, "tw_max": max}, dict(sizes)))
 
 
 def _memory(folder: Path, name: str) -> tuple[int, int]:

@@ -6,6 +6,8 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,9 @@ import numpy as np
 from ..devices import get
 from ..ir.dtypes import DType
 from ..ir.errors import OptError, UsageError
+from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel
+from ..ir.node import Node
 from ..ir.normal_form import normalise
 from ..opts import parse, short
 from ..plan.compile import render
@@ -24,8 +28,10 @@ from ..tensor.capture.call_arguments import read
 from ..tensor.capture.capture import capture
 from ..tensor.capture.compiled_function import CompiledFunction
 from ..tensor.capture.graph_compiler import compiled
+from ..tensor.capture.jit import SymbolReader, check_symbols
 from ..tensor.capture.jit_options import JitOptions
 from ..tensor.graph.index_checks import CHECK, limits_of
+from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.trees import flatten
 
 if TYPE_CHECKING:
@@ -45,12 +51,12 @@ ALIGN = 64
 
 @dataclass(frozen=True)
 class ExportedArray:
-    """An argument of the library's function. `role`: 'input', 'output', or 'update' (read and written). `data`: what it was in the recorded
+    """An argument of the library's function. `shape`: numbers, and what C writes of sizes that differ from call to call. `role`: 'input', 'output', or 'update' (read and written). `data`: what it was in the recorded
     call: of an input before it, of the others after it; `before`: of an update before it."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     role: str
     data: bytes
     before: bytes = b""
@@ -68,20 +74,33 @@ class ExportedCall:
     opts: str
     origin: str
     once: int = 0
-    nbytes: int = 0
+    nbytes: int | str = 0
     limits: tuple[tuple[DType, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportedSize:
+    """A size that comes with each call: its `name` as a parameter, what the captured function calls it, its range, and its value in the
+    recorded call."""
+
+    name: str
+    symbol: str
+    low: int
+    high: int
+    value: int
 
 
 @dataclass
 class ExportedProgram:
-    """A program without Python. `copies`: (to, from, bytes) after the kernels; `states`: (offset in the state memory, offset in the weights,
-    bytes); `arena`, `state`: bytes of an instance."""
+    """A program without Python. `symbols`: sizes that differ from call to call. `copies`: (to, from, bytes) after the kernels; `states`:
+    (offset in the state memory, offset in the weights, bytes); `arena`, `state`: bytes of an instance."""
 
     name: str
     target: Target
     arrays: list[ExportedArray] = field(default_factory=list)
     calls: list[ExportedCall] = field(default_factory=list)
-    copies: list[tuple[str, str, int]] = field(default_factory=list)
+    symbols: list[ExportedSize] = field(default_factory=list)
+    copies: list[tuple[str, str, int | str]] = field(default_factory=list)
     states: list[tuple[int, int, int]] = field(default_factory=list)
     weights: bytearray = field(default_factory=bytearray)
     arena: int = 0
@@ -95,15 +114,48 @@ class ExportedProgram:
     def parameter(self, text: str) -> str:
         """A name of C that no other array has."""
         name = c_name(text)
-        while name in LOCALS or name == self.name or any(name == a.name for a in self.arrays):
+        taken = LOCALS | {self.name, *(a.name for a in self.arrays), *(s.name for s in self.symbols)}
+        while name in taken:
             name += "_"
         return name
+
+    def size(self, node: Node) -> int | str:
+        """An index of the symbols, which is never negative where it is divided, as C."""
+        if node.op == "const":
+            return int(node.arg)
+        if node.op == "sym":
+            return next(s.name for s in self.symbols if s.symbol == node.arg.name)
+        v = [str(self.size(s)) for s in node.src]
+        if node.op == "sum":
+            coeffs, c = node.arg
+            return f"({' + '.join(x if k == 1 else f'{k} * {x}' for k, x in zip(coeffs, v, strict=True))}{f' + {c}' if c else ''})"
+        if node.op == "prod":
+            return f"({' * '.join(v)})"
+        if node.op in ("div", "mod") and bounds(node.src[0])[0] >= 0:
+            return f"({v[0]} {'/' if node.op == 'div' else '%'} {node.arg})"
+        if node.op in ("min", "max"):
+            return reduce(lambda a, b: f"tw_{node.op}({a}, {b})", v)
+        raise UsageError(f"{self.name}: the size {node!r} cannot be exported")
+
+    def shape_of(self, shape: Sequence[Any]) -> tuple[int | str, ...]:
+        """A captured shape."""
+        return tuple(self.size(number(n)) for n in shape)
+
+    def nbytes(self, spec: Any) -> int | str:
+        """The bytes of an array."""
+        return times([spec.dtype.size, *self.shape_of(spec.shape)])
 
     def weight(self, data: bytes) -> int:
         """Keep bytes; returns their offset."""
         at = len(self.weights)
         self.weights += data + bytes(-len(data) % ALIGN)
         return at
+
+
+def times(factors: Sequence[int | str]) -> int | str:
+    """A product of numbers and C expressions."""
+    known, texts = prod(n for n in factors if isinstance(n, int)), [n for n in factors if isinstance(n, str)]
+    return " * ".join([*texts, str(known)]) if texts and known else known
 
 
 def c_target(name: str | None) -> Target:
@@ -177,16 +229,18 @@ def of_function(
     bare = inspect.unwrap(function)
     title = name or str(getattr(bare, "__name__", "function"))
     mode = options.get("tune", "record")  # (kernels that come from disk alone have no text)
-    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu"})
+    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu"}).of(bare)
+    check_symbols(settings.symbols, settings.parameters, bare)
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's
     leaves, structure = flatten((args, {}))
     labels = list(names[0]) if names else _names(bare, args)
-    given = read(leaves, structure, "cpu")
+    given = SymbolReader(title, settings).read(read(leaves, structure, "cpu"))
     graph = capture(bare, title, given, (), "cpu")
     outs = names[1]() if names else None
     program = compiled(graph, title, settings, frozenset())
     inputs = [n for n, x in zip(labels, leaves, strict=True) if isinstance(x, Tensor)]
-    recorded = Recorded(program, [raw(b.array) for b in given.buffers], [raw(c.buffer.array) for c in program.sequence.cells])
+    closures = [raw(c.buffer.array) for c in program.sequence.cells]
+    recorded = Recorded(program, [raw(b.array) for b in given.buffers], closures, program.sizes(given.values))
     return of_compiled(recorded, title, list(zip(inputs, given.tensors, strict=True)), program.call(given), outs, target)
 
 
@@ -202,11 +256,12 @@ def _own(tree: Any) -> Any:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A compiled function, and the bytes of its arguments and of the tensors from outside before its recorded call."""
+    """A compiled function, the bytes of its arguments and of the tensors from outside before its recorded call, and the values of its sizes."""
 
     compiled: CompiledFunction
     given: Sequence[bytes]
     closures: Sequence[bytes]
+    sizes: tuple[int, ...] = ()
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
@@ -241,15 +296,24 @@ def of_compiled(
     hosts = sorted({c.name for c in function.calls if c.host is not None and c.name not in ("copy", CHECK)})
     if hosts:
         raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
-    if sequence.symbols:
-        raise UsageError(f"{name}: the size {sequence.symbols[0]} differs from call to call, which cannot be exported: give it a value")
+    if function.graph.checks:
+        raise UsageError(f"{name}: a size of 0 has no result, which calls find out: give a range that begins at 1")
     program = ExportedProgram(c_name(name), c_target(target), arena=plan.memory.peak)
+    for (symbol, low, high), value in zip(function.graph.symbols, recorded.sizes, strict=True):
+        program.symbols.append(ExportedSize(program.parameter(symbol), symbol, low, high, value))
     where: dict[tuple[str, int], str] = {}
     in_place = {s.state.place for s in plan.states if s.state.kind == "argument"} | set(plan.donated.values())
     for i, ((label, x), data) in enumerate(zip(inputs, recorded.given, strict=True)):
         update, label = i in in_place, program.parameter(label)
         program.arrays.append(
-            ExportedArray(label, x.dtype, tuple(x.shape), "update" if update else "input", raw(x), data if update else b"")
+            ExportedArray(
+                label,
+                x.dtype,
+                program.shape_of(function.graph.slots[i].shape),
+                "update" if update else "input",
+                raw(x),
+                data if update else b"",
+            )
         )
         where["given", i] = label
     mutable = {s.state.place for s in plan.states if s.state.kind == "closure"}
@@ -260,12 +324,13 @@ def of_compiled(
             where["closure", i] = f"(state + {program.state})"
             program.states.append((program.state, at, len(data)))
             program.state += -(-len(data) // ALIGN) * ALIGN
-    _results(program, function, where, results, named)
+    _results(program, recorded, where, results, named)
     for place in range(len(plan.fresh)):
         if ("fresh", place) not in where:  # new values that could not be written in place
-            nbytes = sequence.specs[plan.fresh[place]].nbytes
+            spec = sequence.specs[plan.fresh[place]]
+            nbytes = program.nbytes(spec)
             where["fresh", place] = f"(arena + {program.arena})"
-            program.arena += -(-nbytes // ALIGN) * ALIGN
+            program.arena += -(-prod(upper(extent(n)) for n in spec.shape) * spec.dtype.size // ALIGN) * ALIGN
             for s in plan.states:
                 if s.fresh == place:
                     kind = "given" if s.state.kind == "argument" else "closure"
@@ -275,25 +340,29 @@ def of_compiled(
 
 
 def _results(
-    program: ExportedProgram, function: CompiledFunction, where: dict[tuple[str, int], str], results: Sequence[Any], names: Sequence[str]
+    program: ExportedProgram, recorded: Recorded, where: dict[tuple[str, int], str], results: Sequence[Any], names: Sequence[str]
 ) -> None:
     """A parameter for each result; a fresh array is the first result that it is, others are copied."""
-    plan, sequence = function.plan, function.sequence
-    late: list[tuple[str, tuple[str, int], int]] = []
+    function = recorded.compiled
+    plan, fresh = function.plan, function.sequence.fresh_specs(recorded.sizes)
+    late: list[tuple[str, tuple[str, int], int | str]] = []
     for source, value, label in zip(function.graph.results, results, names, strict=True):
         if source.kind in ("constant", "number", "value"):
             raise UsageError(f"{program.name}: the result {label} is no tensor: return tensors only")
         data, label = raw(value), program.parameter(label)
-        program.arrays.append(ExportedArray(label, value.dtype, tuple(value.shape), "output", data))
+        graph, shape = function.graph, value.shape
+        if source.kind in ("out", "argument"):
+            shape = (graph.outs if source.kind == "out" else graph.slots)[source.place].shape
+        program.arrays.append(ExportedArray(label, value.dtype, program.shape_of(shape), "output", data))
         if source.kind == "out":
             spot = plan.outs[source.place]
             key: tuple[str, int] = (spot.kind, spot.at)
-            if spot.kind == "fresh" and key not in where and sequence.specs[plan.fresh[spot.at]].nbytes == len(data):
+            if spot.kind == "fresh" and key not in where and fresh[spot.at].nbytes == len(data):
                 where[key] = label
                 continue
         else:
             key = ("given" if source.kind == "argument" else "closure", source.place)
-        late.append((label, key, len(data)))
+        late.append((label, key, times([value.dtype.size, *program.shape_of(shape)])))
     for label, key, nbytes in late:
         origin = f"(arena + {key[1]})" if key[0] == "arena" else where[key]
         program.copies.append((label, origin, nbytes))
@@ -310,7 +379,7 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Mapping[
             program.calls.append(ExportedCall(CHECK, "", None, tuple(pointers[: len(limits)]), "", "", limits=limits))
             continue
         if c.host is not None:  # a copy
-            nbytes = sequence.specs[c.outputs[0]].nbytes
+            nbytes = program.nbytes(sequence.specs[c.outputs[0]])
             program.calls.append(ExportedCall("copy", "", None, tuple(pointers), "", "", nbytes=nbytes))
             continue
         found = next(k for k in function.kernels if k.executable is c.executable)

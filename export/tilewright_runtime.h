@@ -12,6 +12,9 @@
 #define TW_MOST_THREADS 256
 #define TW_SPINS 4000
 
+static inline int64_t tw_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tw_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
 /* Items [lo, hi) of one phase of a kernel. */
 typedef void (*tw_phase)(void **arrays, int64_t *sizes, void *scratch, int64_t lo, int64_t hi);
 

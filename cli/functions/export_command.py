@@ -86,8 +86,10 @@ def _say(folder: Path, args: Namespace) -> None:
     exact = sum(k["from"] == "exact" for k in kernels)
     text = f"{folder}: {name} for {found['target']}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
     out.print(text, markup=False, soft_wrap=soft_wrapped(out))
-    takes = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in found["arrays"] if a["role"] != "output")
-    gives = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in found["arrays"] if a["role"] == "output")
+    shown = {a["name"]: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]" for a in found["arrays"]}
+    sizes = [f"{x['name']} from {x['low']} to {x['high']}" for x in found["sizes"]]
+    takes = ", ".join([*sizes, *(shown[a["name"]] for a in found["arrays"] if a["role"] != "output")])
+    gives = ", ".join(shown[a["name"]] for a in found["arrays"] if a["role"] == "output")
     out.print(f"takes {takes or 'nothing'}; gives {gives or 'nothing'}", markup=False, soft_wrap=soft_wrapped(out))
     if args.check:
         said = check(folder, args.threads or 1)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...export import write
 from ...ir.errors import TilewrightError, UsageError
 from ...named_kernels import split_path
 from ...named_kernels.user_process import function_of, namespace_of
-from ...tensor import Tensor
+from ...tensor import Tensor, Var
 from .tracing_process import Placeholders, parse_specs
 
 
@@ -48,13 +49,40 @@ def _export(asked: dict[str, Any]) -> None:
         several = made if isinstance(made, tuple) else tuple(made.values()) if isinstance(made, dict) else (made,)
         args: tuple[Any, ...] = tuple(_tensors(a) for a in several)
     else:
-        specs = parse_specs(asked["shape"]) if asked["shape"] else {}
+        text, symbols = with_sizes(asked["shape"] or "", inspect.signature(function).parameters)
+        asked["options"] |= {"symbols": symbols} if symbols else {}
+        specs = parse_specs(text) if text else {}
         found = Placeholders(path, asked["dtype"]).arguments(function, offered if callable(offered) else None, specs)
         random = np.random.default_rng(0)
         args = tuple(_valued(a, random) for a in (found.values() if isinstance(found, dict) else found))
     if any(type(a).__module__.startswith("torch") for a in args):
         raise UsageError(f"{path} takes PyTorch's tensors: write the model with torch.onnx.export, and export that file")
     write(asked["folder"], function, *args, **asked["options"])
+
+
+RECORDED = 37
+"""The size of the recorded call, where its range has it."""
+
+
+def with_sizes(text: str, parameters: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """`n=1..4096,x=nx20` as (what `parse_specs` reads: sizes of the recorded call, `jit`'s symbols). Raises UsageError."""
+    parts = [tuple(t.strip() for t in p.partition("=")) for p in text.split(",")]
+    ranges = {name: found for name, _, size in parts if (found := re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", size))}
+    sizes = {name: Var(name, int(r[1]), int(r[2])) for name, r in ranges.items()}
+    values = {name: str(min(int(r[2]), max(int(r[1]), RECORDED))) for name, r in ranges.items()}
+    plain, symbols, used = [], dict[str, Any](), set[str]()
+    for name, equals, size in parts:
+        if name in sizes and name not in parameters:
+            continue
+        extents = [e.strip() for e in size.split("x")] if name not in sizes else [name]
+        places = {i: sizes[e] for i, e in enumerate(extents) if e in sizes}
+        used |= {extents[i] for i in places}
+        if places:
+            symbols[name] = places[0] if name in sizes else places
+        plain.append(f"{name}{equals}{'x'.join(values.get(e, e) for e in extents)}")
+    if sizes.keys() - used:
+        raise UsageError(f"no array has the size {min(sizes.keys() - used)}: write --shape n=1..64,x=nx128 (a size's name has no letter x)")
+    return ",".join(plain), symbols
 
 
 def _tensors(tree: Any) -> Any:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...tensor.fusion.fusion_facts import GraphFacts
 
-_TENSOR_SHAPE = re.compile(r"=\s*(\d+\s*(x\s*\d+)+|$|,)|(^|,)\s*[a-z]+\d+\s*(,|$)")
-"""`x=64x128`, `x=` and `float32`: what only a function of tensors is given."""
+_TENSOR_SHAPE = re.compile(r"=\s*(\w+\s*(x\s*\w+)+|\d+\.\.\d+|$|,)|(^|,)\s*[a-z]+\d+\s*(,|$)")
+"""`x=64x128`, `n=1..64`, `x=` and `float32`: what only a function of tensors is given."""
 
 
 @dataclass(frozen=True)

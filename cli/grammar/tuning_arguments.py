@@ -208,7 +208,10 @@ def export(p: Grammar) -> None:
     p.add_path("--kernel", use=READS, metavar="NAME", help="one kernel (`tune kernels`) in the place of SOURCE")
     p.add_argument("--out", required=True, metavar="FOLDER", help="where to write; an earlier export there is replaced, other files never")
     p.add_argument(
-        "--shape", metavar="SHAPE", help="m=64,n=64 of a kernel or a model's sizes; x=33x20,w=20x17,float32 of a function's tensors"
+        "--shape",
+        metavar="SHAPE",
+        help="m=64,n=64 of a kernel or a model's sizes; x=33x20,w=20x17,float32 of a function's tensors; n=1..4096,x=nx20 for a size "
+        "that comes with each call",
     )
     p.add_argument("--dtype", help=DTYPES)
     p.add_argument("--name", metavar="NAME", help="of the library; default: the source's")

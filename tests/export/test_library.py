@@ -127,6 +127,29 @@ def test_a_training_step(tmp_path: Path) -> None:
     assert outcome(tmp_path / "lib", "train") == "equal bits"
 
 
+def test_sizes_come_with_calls(tmp_path: Path) -> None:
+    """Bits are those of the captured function at every size; a size out of range is an error."""
+    from tilewright import Var, jit
+    from tilewright.ir.errors import DeviceError
+
+    def rows(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = x @ W1
+        return y.softmax(-1), x.reshape((-1,)) * 2, (y + b)[:, 1:].sum(0)
+
+    symbols = {"x": {0: Var("n", 1, 300)}}
+    export.write(tmp_path / "lib", rows, normal(37, 24), normal(32), symbols=symbols, threads=1)
+    assert outcome(tmp_path / "lib", "rows") == "equal bits"
+    library, captured = export.load(tmp_path / "lib"), jit(rows, symbols=symbols, threads=1)
+    for n in (1, 17, 64, 300):
+        x = normal(n, 24)
+        for have, want in zip(library(x, normal(32)), captured(Tensor(x), Tensor(normal(32))), strict=True):
+            assert have.tobytes() == want.numpy().tobytes()
+    with pytest.raises(DeviceError, match="size is not in its range"):
+        library(normal(301, 24), normal(32))
+    with pytest.raises(UsageError, match=r"float32\[300, 24\], and float32\[300, 23\]"):
+        library(normal(300, 23), normal(32))
+
+
 def test_an_index_outside_is_an_error(tmp_path: Path) -> None:
     from tilewright.ir.errors import DeviceError
 
@@ -215,6 +238,10 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         == 0
     )
     assert "rows for" in capfd.readouterr().out
+    assert main(["export", f"{file}:step", "--shape", "n=1..64,x=nx20,w=20x17", "--out", out, "--check"]) == 0
+    assert "takes n from 1 to 64, x: float32[n, 20]" in capfd.readouterr().out
+    assert main(["export", f"{file}:step", "--shape", "n=1..64,x=4x20,w=20x17", "--out", out]) == 2
+    assert "no array has the size n" in capfd.readouterr().err
     assert main(["export", f"{file}:step", "--out", str(tmp_path / "more")]) == 2 and "give --shape x=64x128" in capfd.readouterr().err
     assert main(["export", "--out", str(tmp_path / "more")]) == 2 and "give one source" in capfd.readouterr().err
 
