@@ -4,10 +4,12 @@ from .errors import PlanError
 from .handcrafted import SCHEDULES, generate
 from .pipeline_costs import Link, PartCosts, PipelineCosts, equal_parts
 from .pipeline_schedule import PipelineSchedule
+from .schedule_search import FoundSchedule, search_schedule
 from .simulator import Timeline, simulate
 
 __all__ = [
     "SCHEDULES",
+    "FoundSchedule",
     "Link",
     "PartCosts",
     "PipelineCosts",
@@ -16,5 +18,6 @@ __all__ = [
     "Timeline",
     "equal_parts",
     "generate",
+    "search_schedule",
     "simulate",
 ]

@@ -158,7 +158,7 @@ class _Simulation:
                 came = self._done.get((source, needed))
                 if came is None:
                     return None
-                if source != stage or needed.kind != "F" or op.kind == "F":
+                if source != stage:  # what the stage made itself is there
                     latest = max(latest, came)
         return latest
 

@@ -11,7 +11,7 @@ def plan(p: Grammar) -> None:
     schedule = one.add_argument(
         "--schedule",
         metavar="NAME",
-        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, or a FILE.json that --save wrote",
+        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, a FILE.json that --save wrote, or search: the best that is found",
     )
     p.name_path(schedule, READS)
     one.add_argument("--stages", type=at_least(1), metavar="N", help="stages of the pipeline, a device each")
@@ -27,6 +27,13 @@ def plan(p: Grammar) -> None:
         metavar="M_B,M_W",
         help="memory that a microbatch takes on a stage, from F to B and from B to W, such as 300MB,100MB; default: memory is "
         "counted in microbatches",
+    )
+    one.add_argument("--layout", choices=("one-way", "v"), help="of search: a part of the model on each stage, or two as a V")
+    one.add_argument("--seconds", type=at_least(1), metavar="N", help="of search: how long; default 5")
+    p.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="what a device may hold, such as 2GB; of a search without --held: a number of microbatches; default: no limit",
     )
     p.add_path("--svg", use=PathUse("writes", "svg"), metavar="FILE", help="draw the schedule")
     p.add_path("--trace", use=JSON, metavar="FILE", help="write the schedule as a trace for ui.perfetto.dev")

@@ -27,24 +27,51 @@ def run(args: Namespace) -> int:
     from ...placement.pipeline_costs import PartCosts, equal_parts
     from ...placement.simulator import simulate
 
-    schedule = _schedule(args)
     times = numbers(args.times or "1,1,1,0", 4, "--times", "18.5,18.1,9.3,0.6: milliseconds of F, B, W and a transfer")
     f, b, w, c = (ms / 1e3 for ms in times)
     held = (1.0, 1.0) if args.held is None else tuple(size(part, "--held") for part in pair(args.held))
-    per = schedule.parts // schedule.stages
-    part = PartCosts(f, b, w, held=held[0], held_weight=held[1]).divided(per)
-    line = simulate(schedule, equal_parts(schedule.parts, part, c))
+    part, found = PartCosts(f, b, w, held=held[0], held_weight=held[1]), None
+    memory = math.inf if args.memory is None else size(args.memory, "--memory")
+    if args.schedule == "search":
+        from ...placement.schedule_search import search_schedule
+
+        stages, layout = _asked(args), args.layout or "one-way"
+        per = 2 if layout == "v" else 1
+        costs = equal_parts(stages * per, part.divided(per), c)
+        found = search_schedule(stages, args.microbatches, costs, memory, layout, args.seconds or 5)
+        line = found.line
+    else:
+        schedule = _schedule(args)
+        per = schedule.parts // schedule.stages
+        line = simulate(schedule, equal_parts(schedule.parts, part.divided(per), c))
+        if max(line.memory) > memory * (1 + 1e-9):
+            raise UsageError(f"{schedule.name} holds {_amount(max(line.memory), args)} on a stage, more than --memory {args.memory}")
     for path, text in ((args.svg, drawings.svg), (args.trace, drawings.perfetto)):
         if path is not None:
             write(path, text(line))
     if args.save is not None:
         write(args.save, json.dumps(schedule.to_json()) + "\n")
-    found = facts(line)
     if args.json is not None:
-        write(args.json, json.dumps({"schema": 1, **found}, indent=1) + "\n")
+        proved = {} if found is None else {"proven": found.proven, "bound_s": found.bound, "gap": found.gap, "tried": found.tried}
+        write(args.json, json.dumps({"schema": 1, **facts(line), **proved}, indent=1) + "\n")
     if args.json != "-":
-        _print(line, args.held is not None)
+        _print(line, args)
+        if found is not None:
+            proof = "nothing is faster: proven" if found.proven else f"not proven: at most {found.gap:.2%} of a step could be saved"
+            print(f"search      {found.tried} schedules in {duration(found.seconds)}; {proof}")
     return 0
+
+
+def _asked(args: Namespace) -> int:
+    if args.stages is None or args.microbatches is None:
+        raise UsageError(f"{args.schedule} needs --stages and --microbatches")
+    if args.chunks is not None:
+        raise UsageError("--chunks is for interleaved; --layout says how a search lays out the model")
+    return int(args.stages)
+
+
+def _amount(held: float, args: Namespace) -> str:
+    return f"{held:g} microbatches" if args.held is None else bytes_text(int(held))
 
 
 def _schedule(args: Namespace) -> PipelineSchedule:
@@ -52,12 +79,14 @@ def _schedule(args: Namespace) -> PipelineSchedule:
     from ...placement.pipeline_schedule import PipelineSchedule
 
     named = args.schedule
+    if args.layout is not None or args.seconds is not None:
+        raise UsageError("--layout and --seconds are for --schedule search")
     if named in SCHEDULES:
         if args.stages is None or args.microbatches is None:
             raise UsageError(f"{named} needs --stages and --microbatches")
         return generate(named, args.stages, args.microbatches, args.chunks)
     if not named.endswith(".json"):
-        raise UsageError(f"there is no pipeline schedule {named!r}; there are {', '.join(SCHEDULES)}, and FILE.json of --save")
+        raise UsageError(f"there is no pipeline schedule {named!r}; there are {', '.join(SCHEDULES)}, search, and FILE.json of --save")
     if args.stages is not None or args.microbatches is not None or args.chunks is not None:
         raise UsageError("a schedule in a file has its own --stages, --microbatches and --chunks: leave them out")
     try:
@@ -84,7 +113,7 @@ def facts(line: Timeline) -> dict[str, Any]:
     }
 
 
-def _print(line: Timeline, sized: bool) -> None:
+def _print(line: Timeline, args: Namespace) -> None:
     from ...placement import drawings
 
     s = line.schedule
@@ -94,7 +123,7 @@ def _print(line: Timeline, sized: bool) -> None:
     print(f"bubble      {line.bubble:.4f} of a step: the idlest stage waits {duration(max(line.idle))}")
     chunks = s.chunks if len(s.routes) == 1 else 1
     most = max(line.in_flight) / chunks
-    print(f"activations of at most {most:g} microbatches on a stage" + (f": {bytes_text(int(max(line.memory)))}" if sized else ""))
+    print(f"activations of at most {most:g} microbatches on a stage" + (f": {bytes_text(int(max(line.memory)))}" if args.held else ""))
 
 
 def numbers(text: str, n: int, flag: str, example: str) -> list[float]:

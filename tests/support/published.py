@@ -54,3 +54,6 @@ ZERO_BUBBLE = [
 """Bubble rates of 1F1B, ZB-H1 and ZB-H2."""
 ZB_2P = [0.0433, 0.0039, 0.0026, 0.0029, 0.0022, 0.0010, 0.0066, 0.0054, 0.0028, 0.0038, 0.0029, 0.0018]
 """Bubble rates that their search found with the memory of 2p microbatches."""
+ZB_V = [(16, 48, 14407, 14380, 9676, 1610, 0.0697), (16, 64, 14412, 14393, 9688, 1621, 0.0533)]
+"""p, m, microseconds of F, B, W and a transfer (of each of a stage's two chunks), and the bubble rate that their heuristic found with the memory
+of 1F1B."""

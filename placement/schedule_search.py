@@ -1,0 +1,183 @@
+"""Searching for a pipeline schedule under a limit of memory: exact where it is small (`exact_schedule`), else list scheduling, and local search
+over its rules."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from .errors import PlanError
+from .handcrafted import applicable
+from .list_schedule import FixedOrder, ListProblem, ListScheduler, StageRules, periodic
+from .pipeline_costs import PipelineCosts
+from .pipeline_schedule import PipelineSchedule, one_way, v_shaped
+from .simulator import Timeline, simulate
+
+LAYOUTS = {"one-way": one_way, "v": v_shaped}
+GIVE_UP = 2000
+"""Orders that are tried before none is said to fit into the memory."""
+EXACT_OPERATIONS = 100
+"""Up to so many operations the exact search is tried."""
+
+
+@dataclass(frozen=True)
+class FoundSchedule:
+    """`line`: the schedule with its times. `bound`: seconds that no schedule's step is below. `proven`: nothing is faster. `tried`: schedules
+    that were simulated or scheduled."""
+
+    line: Timeline
+    bound: float
+    proven: bool
+    tried: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How much faster a schedule might be, as a share of the bound."""
+        return 0.0 if self.proven or not self.bound else self.line.step / self.bound - 1
+
+
+def search_schedule(
+    stages: int,
+    microbatches: int,
+    costs: PipelineCosts,
+    memory: float = float("inf"),
+    layout: str = "one-way",
+    seconds: float = 5.0,
+    exact: bool | None = None,
+    seed: int = 0,
+) -> FoundSchedule:
+    """The schedule with the shortest step that is found. `memory`: bytes a stage may hold. `layout`: one part of the model a stage, or two as
+    a V. `exact`: None tries CP-SAT where the problem is small and OR-Tools are installed. Raises PlanError where nothing fits, with the least
+    memory that would."""
+    began = time.perf_counter()
+    if layout not in LAYOUTS:
+        raise PlanError(f"there is no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+    problem = ListProblem(microbatches, LAYOUTS[layout](stages), costs, memory)
+    least = problem.least_memory()
+    if least > memory * (1 + 1e-9):
+        raise PlanError(f"no schedule fits into {memory:.4g} bytes a stage: one microbatch alone takes {least:.4g}")
+    small = 3 * microbatches * len(problem.route) <= EXACT_OPERATIONS
+    if exact is None:
+        exact = small and find_spec("ortools") is not None
+    search = _LocalSearch(problem, 0.3 * seconds if exact else seconds, random.Random(seed))
+    best = search.run()
+    for schedule in _known(problem):
+        line = simulate(schedule, costs)
+        search.tried += 1
+        if max(line.memory) <= memory * (1 + 1e-9) and (best is None or line.step < best.step):
+            best = line
+    bound, proven = problem.bound(), False
+    if exact:
+        from .exact_schedule import least_step
+
+        left = seconds - (time.perf_counter() - began)
+        orders, proven_bound, proven = least_step(problem, max(left, 0.1), best)
+        bound = max(bound, proven_bound)
+        if orders is not None:
+            line = simulate(problem.schedule("searched", orders), costs)
+            best = line if best is None or line.step < best.step else best
+    if best is None:
+        raise PlanError(f"no schedule was found that fits into {memory:.4g} bytes a stage; {least:.4g} is the least that could; give more")
+    proven = proven or best.step <= bound * (1 + 1e-9)
+    return FoundSchedule(best, min(bound, best.step), proven, search.tried, time.perf_counter() - began)
+
+
+def _known(problem: ListProblem) -> Iterator[PipelineSchedule]:
+    """The literature's schedules over the same parts."""
+    for schedule in applicable(problem.stages, problem.microbatches):
+        if schedule.routes == (problem.route,):
+            yield schedule
+
+
+def _first_rules(problem: ListProblem) -> Iterator[StageRules]:
+    parts = problem.costs.parts
+    f, w = max(x.forward for x in parts), max(x.weight for x in parts)
+    for ahead in (0.0, 0.1, 0.4, 0.7, 1.0):
+        for backward_first in (False, True):
+            for deep in (True, False) if len(parts) > problem.stages else (True,):
+                yield StageRules(ahead * f, 0.0, None, backward_first, deep)
+    for wait in (0.25, 0.5, 1.0):
+        for late in (None, 0, 2):
+            yield StageRules(0.0, wait * w, late, True)
+            yield StageRules(0.4 * f, wait * w, late, False)
+
+
+def _first_orders(problem: ListProblem) -> Iterator[FixedOrder]:
+    """The orders of forward and backward passes in the literature's schedules over the same parts."""
+    part = {place: k for k, place in enumerate(problem.route)}
+    for schedule in _known(problem):
+        kinds = [[(op.kind[0], part[stage, op.chunk]) for (op,) in order if op.kind != "W"] for stage, order in enumerate(schedule.orders)]
+        yield kinds
+
+
+class _LocalSearch:
+    """List scheduling by uniform rules, and W in the gaps of known orders; then the best is changed a stage, or several, at a time."""
+
+    def __init__(self, problem: ListProblem, seconds: float, draw: random.Random) -> None:
+        self.problem, self._draw, self.tried = problem, draw, 0
+        self._end, self._bound = time.perf_counter() + seconds, problem.bound() * (1 + 1e-9)
+        self._chunks = 1 + max(chunk for _, chunk in problem.route)
+        self._best: tuple[float, list[StageRules], FixedOrder | None, ListScheduler] | None = None
+
+    def run(self) -> Timeline | None:
+        """The time line of the best that was found before the time was over; None where all ended in a deadlock."""
+        p, w = self.problem.stages, max(x.weight for x in self.problem.costs.parts)
+        for rules in _first_rules(self.problem):
+            if not self._over():
+                self._offer([rules] * p, None)
+        if self._chunks > 1:
+            for order in _first_orders(self.problem):
+                for wait in (0.0, 0.5, 0.9, 1.0):
+                    self._offer([StageRules(wait=wait * w)] * p, order)
+        while not self._over() and (self._best is not None or self.tried < GIVE_UP):
+            if self._best is None or (self._chunks > 1 and self._draw.random() < 0.3):
+                late = self._draw.choice((None, 1, 3))
+                self._offer([StageRules(wait=self._draw.choice((0.0, 0.5, 1.0)) * w, late=late)] * p, self._periodic())
+            else:
+                self._offer(self._changed(self._best[1]), self._best[2])
+        if self._best is None:
+            return None
+        return simulate(self.problem.schedule("searched", self._best[3].orders), self.problem.costs)
+
+    def _over(self) -> bool:
+        return self._best is not None and (self._best[0] <= self._bound or time.perf_counter() > self._end)
+
+    def _offer(self, rules: list[StageRules], order: FixedOrder | None) -> None:
+        found = ListScheduler(self.problem, rules, order)
+        self.tried += 1
+        if found.step < float("inf") and (self._best is None or found.step <= self._best[0]):
+            self._best = found.step, rules, order, found
+
+    def _periodic(self) -> FixedOrder:
+        """A block that is repeated, with offsets drawn at random; short ones keep few microbatches in flight."""
+        parts, draw = self.problem.costs.parts, self._draw
+        go = max((self.problem.transfer(k) for k in range(len(parts) - 1)), default=0.0)
+        f, b = max(x.forward for x in parts) + go, max(x.input for x in parts) + go
+        stretch = [draw.choice((1, 1.25, 1.5, 2, 2.5, 3, 4)) for _ in range(2 * self._chunks)]
+        period = max(
+            sum(sum((parts[k].forward, parts[k].input, parts[k].weight)) for k in self.problem.parts_of(s))
+            for s in range(self.problem.stages)
+        )
+        return periodic(self.problem, [x * f for x in stretch[: self._chunks]], [x * b for x in stretch[self._chunks :]], period)
+
+    def _changed(self, rules: list[StageRules]) -> list[StageRules]:
+        """The same with one rule changed, on one stage, on this and all after it, on this and all before it, or on all."""
+        draw, part = self._draw, self._draw.choice(self.problem.costs.parts)
+        change: dict[str, Any] = draw.choice(
+            (
+                {"ahead": draw.uniform(-0.1, 1.2) * part.forward},
+                {"wait": draw.uniform(0.0, 2.0) * part.weight},
+                {"drain": draw.uniform(0.0, 3.0) * part.weight},
+                {"late": draw.choice((None, 0, 1, 2, 3, 4, 6, 8, 12, self.problem.stages))},
+                {"backward_first": draw.random() < 0.5},
+                *([{"deep": draw.random() < 0.5}] if self._chunks > 1 else []),
+            )
+        )
+        at = draw.randrange(len(rules))
+        which = draw.choice((range(at, at + 1), range(at, len(rules)), range(at + 1), range(len(rules))))
+        return [replace(r, **change) if k in which else r for k, r in enumerate(rules)]
