@@ -1,8 +1,9 @@
 """Devices: build source text into objects, load them, run and time them. `get(name)` finds one; plug-ins add more."""
 
-from .base import Device, Executable, Memory, Packed, SourceLike
+from .base import Device, Executable, Memory, SourceLike
 from .bound_calls import BoundCall, Places
 from .limits import Cached, Limits, Rates
+from .packed import Packed
 from .registry import get, local_names, names, register
 
 __all__ = [

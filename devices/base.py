@@ -4,25 +4,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ir.dtypes import DType
-from ..ir.errors import DeviceError, UsageError
+from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
     from ..program.program import Signature
     from ..targets import Target
     from .limits import Limits
+    from .packed import Packed
 
 SPECIAL, FREE = 1, 2
 """Flags of an element that is compared: by kind, for it is not finite in its type; not at all."""
-_HUGE = 2 << 20
 
 
 class SourceLike(Protocol):
@@ -176,23 +173,6 @@ class Device(ABC):
         best figures seen so far (other work on the machine can only make one smaller). A number says in about how
         many seconds; a device may take what it needs."""
         return None
-
-
-class Packed:
-    """`size` bytes at `address`, which is a multiple of a page. They live as long as this object."""
-
-    __slots__ = ("_memory", "address", "size")
-
-    def __init__(self, size: int) -> None:
-        try:
-            self._memory = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, MemoryError, OverflowError, ValueError) as e:
-            raise DeviceError(f"no memory for {size >> 20} MiB of packed inputs: {e}") from e
-        if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            # only a hint: a kernel without transparent huge pages refuses it, and all still works
-            with contextlib.suppress(OSError):
-                self._memory.madvise(mmap.MADV_HUGEPAGE)
-        self.address, self.size = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), size
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,8 @@ class OnnxModel:
         ranges: Mapping[str, tuple[int, int]],
         options: Mapping[str, Any],
     ) -> None:
-        self._graph, self._types, self._options, self._version = graph, types, dict(options), opset(model)
+        self._graph, self._types, self._version = graph, types, opset(model)
+        self._options = {"frozen": True, **options}
         by_name = {v.name: v for v in (*model.graph.input, *model.graph.output)}
         self.inputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], True) for n in graph.inputs)
         self.outputs: tuple[OnnxValue, ...] = tuple(_described(by_name[n], False) for n in graph.outputs)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from ...ir.errors import BuildError, DeviceError, UsageError
 from ...ir.index import evaluate
 from ...ir.node import Node
-from ..base import Executable, Packed
+from ..base import Executable
+from ..packed import Packed
 from .engine import Code
 from .pool import pool
 

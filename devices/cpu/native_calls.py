@@ -52,8 +52,8 @@ class NativeCalls:
             record = e.record(c.vars or (0,) * len(e.signature.symbols), slice(once, None), c.packed)
             record.fill(record.bufs, 0, *c.pointers)
             self._records.append(record)
-        scratch, work, threads = zip(*(e.sizes for e in executables), strict=True) if executables else ((0,), (0,), (1,))
-        self._sizes = (max(scratch), max(work), max(threads))
+        sizes = [(e.sizes[0], e.sizes[1] if c.packed is None else 0, e.sizes[2]) for c, e in zip(self.calls, executables, strict=True)]
+        self._sizes = tuple(map(max, zip(*sizes))) if sizes else (0, 0, 1)
         self._arena: ScratchArena | None = None
         self._version = -1
         self._lock = threading.Lock()

@@ -16,8 +16,9 @@ from ...program import abi
 from ...program.hopper import MapNumbers, numbers
 from ...program.program import Signature
 from ...renderers import render
-from ..base import Comparison, Executable, Memory, Packed
+from ..base import Comparison, Executable, Memory
 from ..comparing import THREADS, by_threads, groups
+from ..packed import Packed
 from .libcuda import encode
 from .session import CudaSession
 

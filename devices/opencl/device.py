@@ -17,8 +17,9 @@ from ...program import abi
 from ...program.program import Signature
 from ...targets import Target
 from .. import limits as limits_file
-from ..base import Device, Executable, Memory, Packed, SourceLike
+from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits
+from ..packed import Packed
 from .drivers import CHECKS, FoundDevice, choose, drivers, find, target_of
 from .session import ClMemory, ClSession
 

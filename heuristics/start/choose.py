@@ -6,6 +6,7 @@ what that costs, in time and in quality). `templates` are the rules with their n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -159,6 +160,10 @@ COST = 9.5
 expression of its nests. The units are about milliseconds of a server's core."""
 EACH, NODE = 1.3, 0.03
 MOST = 4
+PACKED_FIRST = 3
+"""How many of what was found are asked about with constant inputs packed."""
+WORTH = 0.01
+"""The share of a call's time that packing once must save."""
 
 
 class _Choice:
@@ -220,8 +225,15 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
     found = list(hoisted(trials, streams, lambda k: quick_starts(k, target, threads, part=True), 1, part=part))
     packed = _Choice(StartFacts(kernel, target, threads))
     if any(b.constant for b in kernel.inputs):
-        packed.ask_all(constant_starts(kernel, target, threads, found[:1]))
-    return list(dict.fromkeys((*packed.best_first(), *found, ())))
+        packed.ask_all(constant_starts(kernel, target, threads, found[:PACKED_FIRST]))
+        found = _packed_where_quicker(trials, packed, found)
+    return list(dict.fromkeys((*found, ())))
+
+
+def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) -> list[Opts]:
+    """Schedules, after those with inputs packed once that are worth the memory of a copy."""
+    least = min((trials.seconds(o) for o in found), default=math.inf)
+    return [*(o for o in packed.best_first() if packed.found[o] <= (1 - WORTH) * least), *found]
 
 
 def _ask_rules(choice: _Choice) -> None:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from ...ir import index as ix
-from ...ir.buffer import Buffer, loads
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses, strides_of
@@ -26,6 +25,7 @@ from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
 from ..model.shared_work import is_noted
+from .lanes_along_rows import depth_of, row_lane_guesses, short_window_guesses
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
@@ -112,7 +112,7 @@ def best_contractions(trials: Trials, c: Contraction, keep: int = 8) -> list[Opt
     blocks = contraction_guesses(c, target, threads)
     blocks += [replace(p, along=place) for place in range(1, len(row_axes(c))) for p in blocks if not p.rows]
     guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in blocks]
-    slid = (*short_window_guesses(kernel, target, threads, c), *window_guesses(kernel, target, threads, c))
+    slid = (*short_window_guesses(kernel, target, threads, c), *row_lane_guesses(kernel, target, threads, c))
     guesses += [(opts, (0, i)) for i, opts in enumerate(slid)]
     for wish, tile in guesses:
         opts = trials.legal(wish)
@@ -188,7 +188,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
-    return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
+    return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], lanes, unrolled(0, 1), fit)
 
 
 def row_axes(c: Contraction) -> list[Node | None]:
@@ -198,6 +198,21 @@ def row_axes(c: Contraction) -> list[Node | None]:
     strides = [strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.tall]
     found = [a for a in c.rows if any(s.get(a) == 1 for s in strides)][:1] + [a for a in c.nest.axes if a in c.rows][-1:]
     return list(dict.fromkeys([max(c.rows, key=extent, default=None), *(a for a in found if extent(a) >= 8)]))
+
+
+PITCH, SPREAD = 4096, 256
+"""Bytes after which lines meet the same set of the first cache, and the largest power of two in the pitch of rows that lie in many sets."""
+
+
+def _unpacked(c: Contraction, tiles: list[tuple[int, int]], lanes: int, unroll: int, fit: Fit | None) -> list[Blocks]:
+    """Guesses that read the wide operand where it lies, its rows apart in the sets of a cache."""
+    if not c.plain or c.wide_value or c.tall_value or fit is not None or extent(c.lane) < 2 * lanes:
+        return []
+    strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
+    pitch = strides.get(max(c.reduce, key=extent), 0)
+    if strides.get(c.lane) != 1 or not isinstance(pitch, int) or math.gcd(pitch * c.wide.dtype.size, PITCH) > SPREAD:
+        return []
+    return [Blocks(mr, nv, extent(c.lane), pack=0, unroll=unroll) for mr, nv in tiles]
 
 
 SHALLOW = 32
@@ -371,12 +386,11 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     free = [extent(a) for a in shared_axes(kernel) if a is not c.lane and a is not _row(c)]
     # panels of an operand that is read across memory are better filled once where the reduction is long, though
     # that makes them narrow
-    across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
+    across = depth_of(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
-    windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    windows = list(islice(row_lane_guesses(kernel, target, threads, c), 2))
     if any(ask(wish) is not None for wish in islice(short_window_guesses(kernel, target, threads, c), 1)):
         return
-    windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
     for wish in windows:
         ask(wish)
     asked: dict[Blocks, float] = {}
@@ -389,12 +403,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
 
     at = best_of(order[0])
     few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
-    for change in (*few, *(() if windows else (_cut, _over_rows, _tile))):
+    for change in (_where_it_lies, *few, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
-
-
-def _depth(c: Contraction) -> int:
-    return math.prod(extent(a) for a in c.reduce)
 
 
 def _row(c: Contraction) -> Node | None:
@@ -406,8 +416,8 @@ def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, acr
     seconds = 1e-12 + _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
     line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
-    whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
-    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
+    whole = g.kc == (0 if across or depth_of(c) * line <= room else LONG)
+    return round(seconds, digits), bool(g.stream), (g.kc or depth_of(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
 
 
 def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:
@@ -420,8 +430,8 @@ def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int)
     nr, sums = g.nv * target.lanes(c.nest.expr.dtype), g.mr * g.nv
     loads = g.mr + g.nv
     step = max(sums / core.ports, loads / core.load_ports, core.latency, (sums + loads + core.overhead / g.unroll) / core.issue)
-    steps = _depth(c) * math.prod(extent(a) for a in c.nest.axes) / (g.mr * nr)
-    size, depth = c.nest.expr.dtype.size, g.kc or _depth(c)
+    steps = depth_of(c) * math.prod(extent(a) for a in c.nest.axes) / (g.mr * nr)
+    size, depth = c.nest.expr.dtype.size, g.kc or depth_of(c)
     near = depth * (nr + g.mr) * size <= caches.usable * target.l1  # else every row of tiles reads its panel from the second cache
     moved = (g.mr + (0 if near else nr)) * size / caches.l2
     step = max(step, moved) + caches.unhidden * min(step, moved)
@@ -465,123 +475,15 @@ def _stream(at: Blocks, left: list[Blocks]) -> Blocks | None:
     return next((g for g in left if g.stream and g.unroll == 16), None)
 
 
+def _where_it_lies(at: Blocks, left: list[Blocks]) -> Blocks | None:
+    """A tile of a wide operand that is not packed, the same where there is one."""
+    found = [g for g in left if not g.pack and not g.stream]
+    return next((g for g in found if (g.mr, g.nv) == (at.mr, at.nv)), found[0] if found else None)
+
+
 def _few(at: Blocks, left: list[Blocks]) -> Blocks | None:
     """Panels of a few long rows."""
     return next((g for g in left if g.kc == 128), None)
-
-
-# windows --------------------------------------------------------------------------------------------------------------
-#
-# The axis that is consecutive in the output slides over one operand, bounds and all. Lanes go along the other operand's rows instead (the
-# output channels): its panel is packed once for each worker, while elements of the window are broadcast, each to as many products as the
-# window has steps. The register tile then follows the output's shape without waste (Georganas et al., "Anatomy of High-Performance Deep
-# Learning Convolutions on SIMD Architectures", 2018).
-
-UNROLLED = 4
-"""Steps of a window that are unrolled."""
-SHORT_WINDOW = 7
-"""Elements of an axis that slides which are no register tile alone."""
-NEAR = 0.1
-"""The share of the second cache that the panel of a worker's lanes may take without blocks of what slides beside it."""
-SUMS, SPARED = 0.75, 0.15
-"""The share of the registers for accumulators beside such an axis, and the work that its tile may waste."""
-
-
-def _lanes_along_rows(kernel: Kernel, target: Target, c: Contraction) -> tuple[Node, list[Node]] | None:
-    """(the rows, along which lanes go, the axes beside them and the window's); None where nothing slides."""
-    rows = max(c.rows, key=extent, default=None)
-    if c.plain or rows is None or extent(rows) < target.lanes(c.nest.expr.dtype) or target.kind == "gpu":
-        return None
-    return rows, [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
-
-
-def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
-    """Schedules, perhaps illegal ones; none where nothing slides."""
-    found = _lanes_along_rows(kernel, target, c)
-    if found is None:
-        return
-    (rows, free), lanes = found, target.lanes(c.nest.expr.dtype)
-    width = extent(c.lane)
-    steps = [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
-    for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
-        if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
-            continue  # (unrolled steps take some registers more)
-        copies = _equal_parts(width, most)
-        out: list[Opt] = [opt("UPCAST", rows.arg.name, vectors * lanes)]
-        out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
-        out += steps
-        yield (*out, *_window_grid(free, threads, rows.arg.name, c))
-        if _elements(c.tall) > _elements(c.wide):
-            yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
-
-
-def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
-    """Where what slides is as short as a window, as in the gradient of a convolution's weight, it makes no register tile alone: the longest
-    axis beside it, whose results read the same panel, is in registers too."""
-    found = _lanes_along_rows(kernel, target, c)
-    if found is None or extent(c.lane) > SHORT_WINDOW or not c.stages or c.wide_value:
-        return
-    (rows, free), lanes, width = found, target.lanes(c.nest.expr.dtype), extent(c.lane)
-    beside = max(free, key=extent, default=None)
-    if beside is None:
-        return
-    vectors = 2 if target.registers >= 32 and extent(rows) >= 2 * lanes and waste(extent(rows), 2 * lanes) <= SPARED else 1
-    whole = (8, 4, 2) if len(free) == 1 else (8, 6, 4, 3, 2)  # (one axis is cut in blocks)
-    fit = (n for n in whole if vectors * width * n <= SUMS * target.registers and waste(extent(beside), n) <= SPARED)
-    copies = next(fit, 1)
-    if copies == 1 or waste(extent(rows), vectors * lanes) > 0.25:
-        return
-    name = str(beside.arg.name)
-    tile = [opt("UPCAST", rows.arg.name, vectors * lanes), opt("UPCAST", name, copies), opt("UPCAST", c.lane.arg.name, width)]
-    plain = (*tile, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name))
-    panel = _depth(c) * vectors * lanes * c.tall.dtype.size
-    if len(free) > 1 or panel > NEAR * target.l2:
-        yield (*tile, *_window_grid(free, threads, rows.arg.name, c))
-    yield plain
-
-
-def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
-    """Work items that are few enough to pack a panel each, and where both operands are staged."""
-    out: list[Opt] = []
-    for i, a in enumerate(free):
-        name = a.arg.name
-        last = i == len(free) - 1
-        if not last and extent(a) >= 2 * threads:
-            inner = free[i + 1].arg.name
-            return [
-                *out,
-                opt("PARALLEL", name),
-                opt("STAGE", c.tall.name, at=name),
-                opt("MOVE", inner, before=rows),
-                opt("STAGE", c.wide.name, at=inner, order="row"),
-            ]
-        if last:
-            block = -(-extent(a) // max(2, threads))  # each item packs a panel: few items, and a loop left to move inside them
-            cut = [opt("TILE", name, block)] if 1 < block < extent(a) else []
-            inner = f"{name}.t" if cut else name
-            grid = [*cut, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
-            moved = [opt("MOVE", inner, before=rows)] if cut else []
-            return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=inner, order="row")]
-        out.append(opt("PARALLEL", name))
-    return out
-
-
-def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
-    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all
-    of them read the window's operand."""
-    name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
-    cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
-    panel = f"{name}.t" if cut else name
-    return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
-
-
-def _elements(buffer: Buffer) -> int:
-    return math.prod(ix.upper(d) for d in buffer.shape)
-
-
-def _equal_parts(size: int, most: int) -> int:
-    """The number of equal parts' size, up to `most`, that wastes least."""
-    return min(range(1, most + 1), key=lambda n: (-(-size // n) * n / size * (1 + 2 / n), -n))
 
 
 # constant operands ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from math import prod
 
 from ...ir import index as ix
 from ...ir.dtypes import bool_
@@ -55,6 +56,36 @@ def _address(low: Lowering, n: Nest, f: Prefetch) -> Node | None:
     around = [p for p in low.sched.loops(n) if p.axis not in n.reduce_axes]
     step = ix.parts(at)[0].get(around[-1].var) if around else None
     return None if step is None else ix.add(at, const(step))
+
+
+PASSES = 32
+"""How often a block of a panel is passed over at most, where the next block is fetched meanwhile: above that, what one pass waits is little."""
+NEXT = 16 << 10
+"""Bytes of a block that its own first lines do not hide."""
+
+
+def fetch_next_block(low: Lowering, n: Nest) -> None:
+    """Of a panel that was packed once, which other calls drove out of the caches, the lines of the block that comes next: the passes over this
+    one share them evenly. Past the last block they are nobody's."""
+    for s, mem in low.scope.tiles.values():
+        if not s.once or not any(m is n for m in s.nests):
+            continue
+        strides, loops = {p.name: stride for p, stride in s.parts}, low.sched.loops(n)
+        cut = [i for i, p in enumerate(loops) if p.name in strides and p.axis not in n.reduce_axes and p.trips > 1]
+        if not cut:
+            continue
+        outside, inside, size = loops[: cut[-1] + 1], loops[cut[-1] + 1 :], s.dtype.size
+        passes, block = prod(p.trips for p in inside if p.name not in strides), strides[outside[-1].name]
+        if not 2 <= passes <= PASSES or block * size < NEXT:
+            continue
+        step = -(-block // prod(p.trips for p in inside))
+        at, radix = const(block), 1
+        for p in reversed(inside):
+            at, radix = ix.add(at, p.var, step * radix), radix * p.trips
+        for p in outside:
+            at = ix.add(at, p.var, strides.get(p.name, 0))
+        for byte in range(0, step * size, LINE):
+            low.b.prefetch(Mem(mem.space, mem.base, mem.dtype, mem.offset + byte // size), low.scalar(at))
 
 
 # steps under masks ----------------------------------------------------------------------------------------------------
@@ -187,6 +218,8 @@ class Accumulators:
         if self.dot is not None:
             self.dot.reset()
         fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
+        if self.dot is None:
+            fetch_next_block(self.low, self.n)
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """An accumulator after one more element."""

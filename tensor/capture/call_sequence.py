@@ -18,7 +18,7 @@ from ..running.pools import rooms_of
 from .memory_plan import PlacedCalls, Spot
 
 if TYPE_CHECKING:
-    from ...devices import Executable
+    from ...devices import Executable, Packed
     from ...ir.kernel import Kernel
     from ...plan import Replay
 
@@ -204,7 +204,7 @@ class CallSequence:
             if moves == MOVES.count:  # what was evicted has come back
                 break
         self._moves = moves
-        if not self._ready:
+        if not self._ready or any(s.repacks() for s in self._segments):
             self._segments = self._linked(where)
             first = self._segments[0] if len(self._segments) == 1 else None
             if isinstance(first, _NativeSegment) and first.picks == list(range(self._given + len(self.plan.fresh))):
@@ -309,6 +309,7 @@ class _NativeSegment:
         self.linked = linked
         slots: dict[int, list[tuple[int, int]]] = {}
         self.stays: list[tuple[int, int, int]] = []
+        self.sources: list[tuple[BufferCell, TensorBuffer]] = []
         calls = []
         for i, c in enumerate(linked):
             assert c.executable is not None
@@ -319,10 +320,30 @@ class _NativeSegment:
                     self.stays.append((i, j, p))
                 else:
                     slots.setdefault(at, []).append((i, j))
-            calls.append(BoundCall(c.executable, tuple(where[p] for p in places)))
+            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), packed=self._packed(program, c, where)))
+        self.calls = calls
         self.picks = sorted(slots)
         self.replay: Replay = Replay(calls, [slots[at] for at in self.picks], program.symbols)
         self.known = {p: where[p] for _, _, p in self.stays}
+
+    def _packed(self, program: CallSequence, call: LinkedCall, where: list[int]) -> Packed | None:
+        """What a call keeps packed of frozen tensors. Their memory is not written in place from now on: who updates one gives it other
+        memory, where it is packed anew."""
+        assert call.executable is not None
+        if not call.executable.signature.once:
+            return None
+        updated = {s.state.place for s in program.plan.states if s.state.kind == "closure"}
+        spots = [program.plan.spots[p] for p in call.inputs]
+        frozen = [program.cells[s.at] for s in spots if s.kind == "closure" and s.at not in updated]
+        for cell in frozen:
+            cell.buffer.foreign = True
+            self.sources.append((cell, cell.buffer))
+        anything = frozen[0].buffer.address  # (what packs reads frozen tensors alone)
+        return call.executable.pack([where[p] or anything for p in (*call.inputs, *call.outputs)])
+
+    def repacks(self) -> bool:
+        """Whether what was packed is in other memory now."""
+        return any(cell.buffer is not packed for cell, packed in self.sources)
 
     def run(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """With a call's addresses."""
@@ -331,7 +352,7 @@ class _NativeSegment:
     def watched(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """One by one, timed."""
         known = dict(zip(program.symbols, arrays.values, strict=True))
-        for c in self.linked:
+        for c, bound in zip(self.linked, self.calls, strict=True):
             assert c.executable is not None
             if not arrays.written(c):
                 continue
@@ -339,7 +360,7 @@ class _NativeSegment:
             for p in (*c.inputs, *c.outputs):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
-            call = c.executable.bind([known[s] for s in c.executable.signature.symbols])
+            call = c.executable.bind([known[s] for s in c.executable.signature.symbols], bound.packed)
             with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
                 call(*at)
 
@@ -370,3 +391,7 @@ class _NumpySegment:
 
     def patch(self, where: list[int]) -> None:
         """Memory is looked up at every call."""
+
+    def repacks(self) -> bool:
+        """It packs nothing."""
+        return False

@@ -24,6 +24,7 @@ from . import graph_records as warm
 from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .compiled_function import CompiledFunction
+from .frozen_weights import with_frozen
 from .jit_options import JitOptions
 from .kernel_lookup import FoundKernel, looked_up, looked_up_again
 from .memory_plan import placed
@@ -125,7 +126,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         with interned_in({}):  # nodes of its own: the constants of others may have memory
             outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
         sources = [graph.leaves[id(n)] for n in leaves]
-        key = warm.key_of_graph(outs, graph, sources, donated, place)
+        key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
         found = None if options.checks else warm.load(key, place, outs, graph)
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes = found
@@ -138,12 +139,14 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
             made = call_list(outs) if outs else CallList([], 0, [], ())
         by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
         plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+        if options.frozen:
+            calls = with_frozen(calls, by_place, plan.states)
         by_call, kernels = looked_up(calls, graph.device, place, options, helpers)
     if options.tune == "tune" and tune_now(kernels, place, options):
         changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
         by_call = {i: changed[id(k)] for i, k in by_call.items()}
         kernels = [changed[id(k)] for k in kernels]
-        key = warm.key_of_graph(outs, graph, sources, donated, place)
+        key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
     linked = [
         LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
         if isinstance(c, KernelCall)

@@ -130,7 +130,12 @@ def code_version() -> str:
 
 
 def key_of_graph(
-    outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequence[ArraySource], donated: frozenset[int], place: BuildPlace
+    outs: Sequence[TensorNode],
+    graph: CapturedGraph,
+    sources: Sequence[ArraySource],
+    donated: frozenset[int],
+    place: BuildPlace,
+    frozen: bool,
 ) -> str:
     """Where the record of a detached graph is, or an empty text where none can be."""
     text = graph_text(outs)
@@ -140,7 +145,7 @@ def key_of_graph(
     use = [(s.kind, s.place) for s in sources], [(r.kind, r.place) for r in graph.results], [(s.kind, s.place, s.new) for s in graph.states]
     slots = [(n.shape, n.dtype.name, str(n.arg.range)) for n in graph.slots]
     target = f"{place.device.name} {place.device.target.key} {place.threads} {place.device.compiler_id()}"
-    parts = VERSION, code_version(), target, stamp, use, slots, graph.symbols, sorted(donated), graph.device, text
+    parts = VERSION, code_version(), target, stamp, use, slots, graph.symbols, sorted(donated), frozen, graph.device, text
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

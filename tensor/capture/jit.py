@@ -361,7 +361,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
     says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
     is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`;
-    so is `check`: schedules that nobody measured are compared with the reference before the first call answers.
+    so is `check`: schedules that nobody measured are compared with the reference before the first call answers. `frozen`: tensors from
+    outside that it reads, such as weights, keep their contents: schedules may pack them once, at the first call. What is assigned to them
+    is still seen (and packed anew); what is written to their memory in other ways, through an array that shares it, may not be.
 
     A call's `out=` names arrays that results go to, one or a tree of them with the results' shapes and types, unless the function has
     an argument of that name. They may lie in the memory of arguments.

@@ -30,6 +30,7 @@ class JitSettings(TypedDict, total=False):
     budget: float | str | None
     symbols: Mapping[str, Any]
     check: bool | None
+    frozen: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class JitOptions:
     parameters: tuple[str, ...] = ()
     symbols: Mapping[str, Any] = field(default_factory=dict)
     check: bool | None = None
+    frozen: bool = False
 
     @property
     def checks(self) -> bool:
@@ -56,6 +58,8 @@ class JitOptions:
         argument_checks.one_of("jit", "tune", self.tune, MODES)
         argument_checks.one_of("jit", "shapes", self.shapes, SHAPES)
         argument_checks.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
+        if not isinstance(self.frozen, bool):
+            raise UsageError(f"jit(frozen={self.frozen!r}): say True where tensors from outside keep their contents, or False")
         if self.device is not None and not isinstance(self.device, str):
             raise UsageError(f'jit(device={self.device!r}): give a device\'s name, such as "cpu"')
         object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))

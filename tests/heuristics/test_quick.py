@@ -48,7 +48,7 @@ def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list
 @pytest.mark.covering
 def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = chosen(name, where, size, threads)
-    assert found and len(set(found)) == len(found) <= choose.MOST + 1
+    assert found and len(set(found)) == len(found) <= choose.MOST + 2  # (with one that stores in a phase, and none at all)
     for opts in found:
         apply(kernel, opts, targets.named(where))
     if size == "odd":

@@ -1,0 +1,80 @@
+"""Convolutions and products with lanes along the other operand's rows: right for small forms of one to three dimensions, and chosen where
+the output's rows fill lanes badly."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from checks import check_compiled
+from tilewright import named_kernels, targets
+from tilewright.heuristics.start import quick_starts
+from tilewright.ir import Kernel
+from tilewright.ir.normal_form import normalise
+from tilewright.ir.rewriter import with_constants
+from tilewright.opts import Opts, apply
+from tilewright.tensor import Tensor, nn
+
+FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "1d": ((2, 8, 24), (19,), (3,), {"padding": 1}),
+    "1d stride": ((2, 8, 20), (23,), (5,), {"stride": 2, "padding": 2}),
+    "2d": ((1, 16, 40), (7, 7), (3, 3), {"padding": 1}),
+    "2d batch": ((3, 8, 33), (6, 10), (3, 3), {"padding": 1}),
+    "2d stride": ((1, 12, 64), (14, 14), (3, 3), {"stride": 2, "padding": 1}),
+    "2d without borders": ((1, 12, 32), (9, 12), (3, 3), {}),
+    "2d points": ((1, 130, 48), (7, 7), (1, 1), {}),
+    "2d points, stride": ((1, 24, 48), (14, 13), (1, 1), {"stride": 2}),
+    "3d": ((1, 6, 20), (4, 5, 9), (3, 1, 3), {"padding": (1, 0, 1)}),
+    "3d stride": ((2, 5, 17), (5, 6, 7), (3, 3, 3), {"stride": 2, "padding": 1}),
+}
+"""(batch, channels, output channels), the image, the window, and how it slides."""
+
+
+@cache
+def convolution(form: str) -> Kernel:
+    (batch, channels, outs), space, window, how = FORMS[form]
+    x, w = np.zeros((batch, channels, *space), np.float32), np.zeros((outs, channels // how.get("groups", 1), *window), np.float32)
+    made = tw.jit(lambda x, w: nn.relu(nn.conv(x, w, **how)), tune="record")
+    made(Tensor(x), Tensor(w))
+    return normalise(next(k for k in made.missing() if len(k.inputs) == 2))
+
+
+def across(kernel: Kernel, found: list[Opts]) -> list[Opts]:
+    """Those with lanes along the weights' rows."""
+    weights = {b.name for b in kernel.inputs[1:]}
+    return [o for o in found if any(x.op == "STAGE" and x.on in weights for x in o)]
+
+
+@pytest.mark.many
+@pytest.mark.covering
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("form", FORMS)
+def test_results_are_right(form: str, level: str) -> None:
+    kernel, target = convolution(form), targets.named(level)
+    if not target.features <= targets.host().features:
+        pytest.skip(f"this machine has no {level}")
+    fixed = with_constants(kernel, [kernel.inputs[1].name])
+    tried = [(k, o) for k in (kernel, fixed) for o in across(k, quick_starts(k, target))[:1]]
+    assert tried
+    for k, opts in tried:
+        check_compiled(k, opts, target)
+
+
+@pytest.mark.parametrize("shape", [{"h": 14, "w": 14, "c": 256, "oc": 256}, {"h": 7, "w": 7, "c": 512, "oc": 512}])
+def test_a_narrow_image_has_lanes_along_its_channels(shape: dict[str, int]) -> None:
+    full = {"n": 1, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1} | shape
+    first = quick_starts(normalise(named_kernels.make("conv2d", full)), targets.named("znver5"))[0]
+    amounts = {o.on: o.amount for o in first if o.op == "UPCAST"}
+    assert amounts["oc"] == 32 and shape["w"] % amounts["ow"] == 0
+
+
+def test_constant_weights_are_packed_where_that_saves_time_alone() -> None:
+    target = targets.named("znver5")
+    kernel = normalise(named_kernels.make("matmul:constant=a", {"m": 512, "n": 49, "k": 2048}))
+    assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in quick_starts(kernel, target)[0])
+    row = normalise(named_kernels.make("matvec:constant=a", {"m": 2048, "n": 2048}))
+    assert all(o.op != "STAGE" for o in quick_starts(row, target)[0])
+    assert apply(kernel, quick_starts(kernel, target)[0], target)
