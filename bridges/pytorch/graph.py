@@ -7,7 +7,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,17 +16,21 @@ from torch._C._dynamo.guards import _empty_strided_cpu
 from torch.utils._pytree import tree_leaves
 
 from ...ir.errors import CacheError, CacheMiss, DeviceError
+from ...ir.node import Node
 from ...log import logger
 from ...tensor import Tensor
 from ...tensor.capture.addressed import AddressedFunction, GraphRecorder
 from ...tensor.capture.jit_options import JitOptions
 from .dtypes import name_of
-from .layout import ArrayLayout, has_symbols, layout_of, row_major
+from .layout import ArrayLayout, layout_of, row_major_layout
 from .operators import OPERATORS
+from .sizes import GraphSizes, NoSymbol, sized
 
 log = logger("torch")
 UPDATE = torch.ops.aten.copy_.default
 """What writes an argument's new values at the end of a graph."""
+FIRST = -1
+"""The level of numbers that depend on arguments alone."""
 CALLS = ("call_function", "call_method", "call_module")
 
 
@@ -55,16 +59,37 @@ class GraphStep:
 
 @dataclass
 class GraphProgram:
-    """What one graph became for given sizes."""
+    """What one graph became for given sizes, or for all that its symbols (`sizes`) can be."""
 
     steps: list[GraphStep]
     fallbacks: list[Fallback]
     nodes: int
+    sizes: GraphSizes | None = None
 
 
-def compile_graph(module: fx.GraphModule, name: str, options: JitOptions) -> GraphProgram:
-    """Compile a functional graph whose nodes know the tensors that they make (`meta["val"]`), with whole numbers for sizes."""
-    return _Compiler(module, name, options).program()
+@dataclass
+class CompiledGraph:
+    """A graph of PyTorch's and what it became, by the sizes that it was called with, or the ranges of its symbols. `why`: of a graph with
+    symbolic sizes that is compiled for each set of sizes."""
+
+    name: str
+    kind: str
+    programs: dict[str, GraphProgram] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """What PyTorch says that a node makes, as operators see it."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def compile_graph(module: fx.GraphModule, name: str, options: JitOptions, sizes: GraphSizes | None = None) -> GraphProgram:
+    """Compile a functional graph whose nodes know the tensors that they make (`meta["val"]`), with whole numbers or the symbols of `sizes`
+    for sizes. Raises NoSymbol where a symbol keeps an operator of ours, or a kernel, from being made."""
+    return _Compiler(module, name, options, sizes).program()
 
 
 def left_to_pytorch(module: fx.GraphModule, reason: str) -> GraphProgram:
@@ -75,11 +100,12 @@ def left_to_pytorch(module: fx.GraphModule, reason: str) -> GraphProgram:
 
 class _Compiler:
     """`level`: even where a node is ours, odd where it is PyTorch's. A node's level is at least those of its sources, so that all
-    nodes of a level can run as one step, in the order of levels."""
+    nodes of a level can run as one step, in the order of levels. Numbers that PyTorch computes of arguments come before everything else."""
 
-    def __init__(self, module: fx.GraphModule, name: str, options: JitOptions) -> None:
-        self.module, self.name, self.options = module, name, options
-        self.recorder = GraphRecorder(name, options)
+    def __init__(self, module: fx.GraphModule, name: str, options: JitOptions, sizes: GraphSizes | None) -> None:
+        self.module, self.name, self.options, self.sizes = module, name, options, sizes
+        self.recorder = GraphRecorder(name, options, [] if sizes is None else sizes.vars.values())
+        self.numbers: set[fx.Node] = set()
         self.made: dict[fx.Node, Any] = {}
         self.level: dict[fx.Node, int] = {}
         self.slots: dict[fx.Node, tuple[Tensor, ArrayLayout]] = {}
@@ -102,13 +128,15 @@ class _Compiler:
                 self._add_updates()
             steps = self._steps()
         self._deaths(steps)
-        return GraphProgram(steps, self.fallbacks, sum(n.op in CALLS for n in self.module.graph.nodes))
+        return GraphProgram(steps, self.fallbacks, sum(n.op in CALLS for n in self.module.graph.nodes), self.sizes)
 
     # one node -------------------------------------------------------------------------------------------------------
     def _add(self, node: fx.Node) -> None:
         value = node.meta.get("val")
         if not any(isinstance(v, torch.Tensor) for v in tree_leaves(value)):
-            self.level[node] = self._after(node, 1)  # numbers are PyTorch's
+            first = all(a.op == "placeholder" or self.level[a] == FIRST for a in node.all_input_nodes)
+            self.level[node] = FIRST if first else self._after(node, 1)  # numbers are PyTorch's
+            self.numbers.add(node)
             return
         if node.target is python_operator.getitem and self.level[node.args[0]] % 2 == 0:
             self.level[node] = self.level[node.args[0]]
@@ -119,6 +147,8 @@ class _Compiler:
             self.made[node] = self._computed(node, level)
             self.level[node] = level
         except Exception as e:  # whatever an operator of ours runs into, PyTorch has an answer
+            if self.sizes is not None and not isinstance(e, NotImplementedError):
+                raise NoSymbol(f"{node.target}: {e}") from e
             reason = f"{type(e).__name__}: {e}" if not isinstance(e, NotImplementedError) else str(e)
             log.debug("%s: PyTorch computes %s: %s", self.name, node.target, "".join(traceback.format_exception(e)))
             self._leave(node, reason)
@@ -152,11 +182,11 @@ class _Compiler:
         if not isinstance(target, fx.Node) or target.op != "placeholder" or not isinstance(source, fx.Node) or source not in self.made:
             return False
         level = self._after(node, 0)
-        old, new = target.meta["val"], source.meta["val"]
+        old, new = self._expected(target.meta["val"]), self._expected(source.meta["val"])
         others = [u for u in target.users if u is not node and u.op != "output"]
         if any(u.target is UPDATE or self.level[u] > level or self.level[u] % 2 for u in others):
             return False
-        if self.level[source] != level or layout_of(old, writable=True) is None or old.dtype != new.dtype or old.shape != new.shape:
+        if self.level[source] != level or self._layout(target, writable=True) is None or old.dtype != new.dtype or old.shape != new.shape:
             return False
         self.level[node] = level
         self.updates.append((target, source))
@@ -168,10 +198,32 @@ class _Compiler:
         if function is None:
             raise NotImplementedError("no such operator here")
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda a: self._operand(a, level))
-        value = node.meta["val"]
-        if has_symbols(value):
+        value = self._expected(node.meta["val"])
+        return self._checked(node, function(value, *args, **kwargs), value)
+
+    def _expected(self, value: Any) -> Any:
+        """What a node makes, without data. Raises NotImplementedError where data decides a size."""
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self._expected, value))
+        return ExpectedTensor(self._sizes(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
+
+    def _sizes(self, shape: Sequence[Any]) -> tuple[int, ...]:
+        if self.sizes is not None:
+            return tuple(map(self.sizes.size, shape))
+        if any(isinstance(n, torch.SymInt) for n in shape):
             raise NotImplementedError("a size that data decides")
-        return _checked(function(value, *args, **kwargs), value)
+        return tuple(shape)
+
+    def _checked(self, node: fx.Node, made: Any, value: Any) -> Any:
+        """What an operator made, in the type that PyTorch gives it. Raises NotImplementedError where the shape is another."""
+        if isinstance(value, tuple):
+            return tuple(self._checked(node, m, v) for m, v in zip(made, value, strict=True))
+        if not isinstance(value, ExpectedTensor) or not isinstance(made, Tensor):
+            return made
+        if tuple(made.shape) != value.shape:
+            text = f"the result has shape {list(made.shape)}, not {list(value.shape)}"
+            raise NotImplementedError(text) if self.sizes is None else NoSymbol(f"{node.target}: {text}")
+        return made if made.dtype.name == name_of(value.dtype) else made.astype(name_of(value.dtype))
 
     def _operand(self, node: fx.Node, level: int) -> Any:
         """A source of a node of ours: an expression of the same level, or an argument of the step."""
@@ -180,33 +232,66 @@ class _Compiler:
         value = node.meta.get("val")
         if node.op == "get_attr" and value is None:
             value = node.meta["val"] = getattr(self.module, str(node.target))
-        if has_symbols(value):
-            raise NotImplementedError("a size that data decides")
         if isinstance(value, torch.Tensor):
             return self._argument(node, value)
         if isinstance(value, (int, float, bool)):
             return value
+        if isinstance(value, torch.SymInt):
+            return self._sizes((value,))[0]
+        if isinstance(value, torch.SymFloat) and self.sizes is not None:
+            return self.sizes.number(value)
         raise NotImplementedError(f"an operand that is a {type(value).__name__}")
 
     def _argument(self, node: fx.Node, value: torch.Tensor) -> Tensor:
         if node not in self.slots:
             if value.layout is not torch.strided or value.device.type != "cpu":
                 raise NotImplementedError(f"an array on {value.device} with layout {value.layout}")
-            shape = tuple(value.shape)
-            layout = layout_of(value, writable=node.op != "placeholder") or ArrayLayout(
-                shape, row_major(shape), tuple(range(len(shape))), shape, value.dtype
-            )
+            layout = self._layout(node) or self._row_major(value)
             self.slots[node] = (self.recorder.slot(layout.stored, name_of(value.dtype)), layout)
             self.views[node] = layout.view(self.slots[node][0])
         return self.views[node]
 
+    def _row_major(self, value: torch.Tensor) -> ArrayLayout:
+        shape = self._sizes(value.shape)
+        return (
+            row_major_layout(shape, value.dtype)
+            if self.sizes is None
+            else ArrayLayout(shape, (), tuple(range(len(shape))), shape, value.dtype)
+        )
+
+    def _layout(self, node: fx.Node, writable: bool = False) -> ArrayLayout | None:
+        """How a node's array lies, as far as PyTorch says. With symbols: as it does at this call."""
+        value: torch.Tensor = node.meta["val"]
+        shape = self._sizes(value.shape)
+        if self.sizes is None:
+            return layout_of(shape, tuple(value.stride()), value.dtype, writable)
+        now = tuple(map(self.sizes.value, value.shape))
+        found = layout_of(now, tuple(map(self.sizes.value, value.stride())), value.dtype, writable)
+        if found is None:
+            return None
+        stored = tuple(1 if n == 1 and now[a] != 1 else shape[a] for a, n in zip(found.order, found.stored, strict=True))
+        return ArrayLayout(shape, found.strides, found.order, stored, value.dtype)
+
     # steps ----------------------------------------------------------------------------------------------------------
     def _steps(self) -> list[GraphStep]:
         by_level: dict[int, list[fx.Node]] = defaultdict(list)
+        idle = self._idle()
         for node in self.module.graph.nodes:
-            if node.op in CALLS:
+            if node.op in CALLS and node not in idle:
                 by_level[self.level[node]].append(node)
         return [self._built(by_level[n]) if n % 2 == 0 else GraphStep(by_level[n]) for n in sorted(by_level)]
+
+    def _idle(self) -> set[fx.Node]:
+        """Numbers that nobody asks for when the graph runs: ours know them already."""
+        askers = [n for n in self.module.graph.nodes if n.op == "output" or (n.op in CALLS and self.level[n] % 2 and n not in self.numbers)]
+        todo = [a for n in askers for a in n.all_input_nodes] + [n for n in self.numbers if n.is_impure()]
+        needed: set[fx.Node] = set()
+        while todo:
+            node = todo.pop()
+            if node not in needed:
+                needed.add(node)
+                todo += node.all_input_nodes
+        return self.numbers - needed
 
     def _built(self, nodes: list[fx.Node]) -> GraphStep:
         """Our step for these nodes; PyTorch's where it cannot be built, which is a fault of ours, and said once. What the user has to know,
@@ -216,6 +301,8 @@ class _Compiler:
         except (CacheError, CacheMiss, DeviceError):
             raise
         except Exception as e:
+            if self.sizes is not None:
+                raise NoSymbol(str(e)) from e
             if not isinstance(e, NotImplementedError):
                 warnings.warn(f"{self.name}: PyTorch computes {len(nodes)} nodes, since Tilewright failed to build them: {e}", stacklevel=2)
                 log.debug("%s: %s", self.name, "".join(traceback.format_exception(e)))
@@ -243,9 +330,15 @@ class _Compiler:
         return GraphStep(nodes, function, [(n, layout) for n, _, layout in inputs], list(zip(outs, layouts, strict=True)), ordered, aliases)
 
     def _output(self, node: fx.Node) -> ArrayLayout:
-        value = node.meta["val"]
-        shape = tuple(value.shape)
-        return layout_of(value, writable=True) or ArrayLayout(shape, row_major(shape), tuple(range(len(shape))), shape, value.dtype)
+        value: torch.Tensor = node.meta["val"]
+        found = self._layout(node)
+        if found is not None and self.sizes is not None:
+            step: Any = 1
+            for a, n in zip(reversed(found.order), reversed(found.stored), strict=True):
+                if n != 1 and self.sizes.size(value.stride(a)) != step:
+                    raise NoSymbol(f"{node.target}: strides that are {value.stride()}")
+                step = n * step
+        return found or self._row_major(value)
 
     def _deaths(self, steps: Sequence[GraphStep]) -> None:
         """Which arrays nobody needs after a step."""
@@ -257,17 +350,6 @@ class _Compiler:
         for node, i in last.items():
             if node.op in (*CALLS, "placeholder") and node not in kept:
                 steps[i].dead.append(node)
-
-
-def _checked(made: Any, value: Any) -> Any:
-    """What an operator made, in the type that PyTorch gives it. Raises NotImplementedError where the shape is another."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_checked(m, v) for m, v in zip(made, value, strict=True))
-    if not isinstance(value, torch.Tensor) or not isinstance(made, Tensor):
-        return made
-    if tuple(made.shape) != tuple(value.shape):
-        raise NotImplementedError(f"the result has shape {list(made.shape)}, not {list(value.shape)}")
-    return made if made.dtype.name == name_of(value.dtype) else made.astype(name_of(value.dtype))
 
 
 def changes_operands(node: fx.Node) -> bool:
@@ -282,8 +364,9 @@ def line_of(node: fx.Node) -> str:
     return lines[-1].removeprefix("File ").rpartition(", in ")[0].replace('"', "").replace(", line ", ":") if lines else ""
 
 
-def runner(module: fx.GraphModule, program: GraphProgram) -> Callable[[list[Any]], list[Any]]:
-    """What runs a program: a function of a list of arguments, which it empties."""
+def runner(module: fx.GraphModule, program: GraphProgram, values: Sequence[int] = ()) -> Callable[[list[Any]], list[Any]]:
+    """What runs a program with these values of its symbols: a function of a list of arguments, which it empties. Raises UsageError for
+    values that it is no program of."""
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     known: dict[Any, Any] = {n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"}
     result = next(n for n in module.graph.nodes if n.op == "output").args[0]
@@ -292,7 +375,8 @@ def runner(module: fx.GraphModule, program: GraphProgram) -> Callable[[list[Any]
     constants = [known.get(n) for n in place][len(inputs) :]
     outs = [place[x] if isinstance(x, fx.Node) else len(place) + i for i, x in enumerate(leaves)]
     constants += [None if isinstance(x, fx.Node) else x for x in leaves]
-    run_steps = [_bound(step, place) for step in program.steps]
+    known_sizes = {} if program.sizes is None else program.sizes.named(values)
+    run_steps = [_bound(step, place, known_sizes) for step in program.steps]
 
     def run(arguments: list[Any]) -> list[Any]:
         values = [*arguments, *constants]
@@ -304,12 +388,18 @@ def runner(module: fx.GraphModule, program: GraphProgram) -> Callable[[list[Any]
     return run
 
 
-def _bound(step: GraphStep, place: Mapping[fx.Node, int]) -> Callable[[list[Any]], None]:
-    """A step that finds the value of each node at its place in a list, and puts it there."""
+def _bound(step: GraphStep, place: Mapping[fx.Node, int], sizes: Mapping[Node, int]) -> Callable[[list[Any]], None]:
+    """A step that finds the value of each node at its place in a list, and puts it there. `sizes`: values of symbols."""
     dead = [place[n] for n in step.dead]
     if step.function is None:
         return lambda values: _by_pytorch(step.nodes, dead, place, values)
-    call, results = step.function.run, step.function.results
+    if sizes:
+        at_sizes = sized(sizes)
+        step = replace(
+            step, inputs=[(n, at_sizes(layout)) for n, layout in step.inputs], outputs=[(n, at_sizes(layout)) for n, layout in step.outputs]
+        )
+    assert step.function is not None
+    call, results, values_of_symbols = step.function.run, step.function.results, step.function.sizes(sizes)
     fresh_at = [p.at for p in results if p.kind == "fresh"]
     by_fresh: dict[int, ArrayLayout] = {}
     for (_, layout), spot in zip(step.outputs, results, strict=True):
@@ -317,7 +407,7 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int]) -> Callable[[list[Any]
             by_fresh.setdefault(spot.at, layout)
     given = dict(step.inputs)
     spare = {p.at: node for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "fresh"}
-    layouts = [by_fresh.get(i) or given[spare[i]] for i in range(len(step.function.fresh))]
+    layouts = [by_fresh.get(i) or given[spare[i]] for i in range(step.function.fresh)]
     new = [(layout.shape, layout.strides, layout.dtype) for layout in layouts]
     plain = [(place[node], spot.at) for (node, _), spot in zip(step.outputs, results, strict=True)]
     shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
@@ -329,7 +419,7 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int]) -> Callable[[list[Any]
     def run(values: list[Any]) -> None:
         arrays = [a if (a := values[i]).stride() == strides and not a.is_neg() else _in_layout(a, to) for i, strides, to in inputs]
         fresh = [_empty_strided_cpu(*how) for how in new]
-        call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh])
+        call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh], values_of_symbols)
         if shared:
             _share(step, place, values, arrays, fresh)
         else:
@@ -361,7 +451,7 @@ def _share(step: GraphStep, place: Mapping[fx.Node, int], values: list[Any], arr
             apart = first is not node and origin(first) is not origin(node)
         else:
             apart = step.inputs[spot.at][0] in changed
-        values[place[node]] = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype).copy_(view) if apart else view
+        values[place[node]] = view.clone() if apart else view
 
 
 ALIASES = {torch.ops.aten.alias.default, torch.ops.aten.detach.default}
@@ -383,13 +473,15 @@ def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
         return array
     if (
         tuple(array.shape) == layout.shape
-        and (found := layout_of(array)) is not None
+        and (found := layout_of(layout.shape, array.stride(), array.dtype)) is not None
         and (found.order, found.stored) == (layout.order, layout.stored)
     ):
         return array
     if layout.plain:
         return array.contiguous()
-    return torch.empty_strided(layout.shape, layout.strides, dtype=array.dtype).copy_(array)
+    for a in (a for a, step in enumerate(layout.strides) if not step):  # one element is all of them: PyTorch said so
+        array = array.narrow(a, 0, 1)
+    return torch.empty_strided(array.shape, layout.strides, dtype=array.dtype).copy_(array).expand(layout.shape)
 
 
 def _by_pytorch(nodes: Sequence[fx.Node], dead: Sequence[int], place: Mapping[fx.Node, int], values: list[Any]) -> None:

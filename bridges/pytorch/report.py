@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...tensor.capture.compiled_function import CompiledFunction
-from .backend import GRAPHS, CompiledGraph
-from .graph import Fallback, GraphProgram
+from .backend import GRAPHS
+from .graph import CompiledGraph, Fallback, GraphProgram
 
 
 def functions(program: GraphProgram) -> Iterator[CompiledFunction]:
@@ -34,13 +34,15 @@ def report() -> str:
 
 
 def _graph(graph: CompiledGraph) -> Iterator[str]:
+    if graph.why:
+        yield f"{graph.name} ({graph.kind}): its sizes are compiled one by one: {graph.why}"
     if not graph.programs:
         yield f"{graph.name} ({graph.kind}): not called yet"
     for sizes, program in graph.programs.items():
         found = list(functions(program))
         kernels = sum(len(f.calls) for f in found)
         own = len(program.fallbacks)
-        where = f" for sizes {', '.join(map(str, sizes))}" if sizes else ""
+        where = f" for sizes {sizes}" if sizes else ""
         lines = [f"{graph.name} ({graph.kind}){where}: {program.nodes} nodes, {kernels} kernels, {own} nodes by PyTorch"]
         for f in found:
             for k in f.kernels:

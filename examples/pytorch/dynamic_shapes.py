@@ -1,6 +1,6 @@
 """Sequences of any length: `python examples/pytorch/dynamic_shapes.py`.
 
-Dynamo takes one graph down, with the length as a symbol. Our kernels are made once for each length that is called."""
+Dynamo takes one graph down, with the length as a symbol. Our kernels are made once, and run at every length."""
 
 import tilewright.torch
 import torch

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.dtypes import DTypeLike
 from ...ir.dtypes import dtype as dtype_of
 from ..graph.captured_numbers import NumberTape
-from ..graph.index_maps import Shape
 from ..graph.nodes import Slot, make
+from ..graph.symbolic_sizes import SymbolicSize
 from ..running.current_capture import Capture, capturing
 from ..tensor import Tensor
 from ..trees import flatten
@@ -31,16 +30,13 @@ class ResultPlace:
 
 
 class AddressedFunction:
-    """A compiled graph that is called with addresses on the host. `results`: where each is. `fresh`: (shape, bytes) of each array
-    that the caller provides beside the arguments. `updates`: of each update, where its new values lie; 'given' is in place."""
+    """A compiled graph that is called with addresses on the host, and the values of its symbols. `results`: where each is. `fresh`: how
+    many arrays the caller provides beside the arguments. `updates`: of each update, where its new values lie; 'given' is in place."""
 
     def __init__(self, program: CompiledFunction, updates: int) -> None:
         self.program = program
         plan = program.plan
-        self.fresh: list[tuple[Shape, int]] = []
-        for place in plan.fresh:
-            spec = program.sequence.specs[place]
-            self.fresh.append((spec.shape, prod(spec.shape) * spec.dtype.size))
+        self.fresh = len(plan.fresh)
         self.results: list[ResultPlace] = []
         for source in program.graph.results:
             if source.kind == "argument":
@@ -58,14 +54,17 @@ class AddressedFunction:
         if len(by_place) != updates:
             raise NotImplementedError("an update of what is no argument")
         self.run = program.sequence.run_at
+        self.sizes = program.sizes
 
 
 class GraphRecorder:
     """Records expressions of arguments without values, and compiles parts of them. `slot` makes an argument, `compile` a function of
-    some of the arguments; expressions are made while `recording()` is open."""
+    some of the arguments; expressions are made while `recording()` is open. `symbols`: those that sizes are made of (others are numbers)."""
 
-    def __init__(self, name: str, options: JitOptions) -> None:
+    def __init__(self, name: str, options: JitOptions, symbols: Iterable[int] = ()) -> None:
         self.name, self.options = name, options
+        found = (s.node.arg for s in symbols if isinstance(s, SymbolicSize))
+        self.symbols = tuple(sorted((info.name, info.lo, info.hi) for info in found))
         self._capture: Capture | None = None
 
     @contextmanager
@@ -92,4 +91,5 @@ class GraphRecorder:
         leaves, structure = flatten(list(results))
         assigned: list[tuple[Any, Any, Any]] = [(old, old.node, new.node) for old, new in updates]
         captured = graph.finished(leaves, [t.node for t in results], structure, assigned)
+        captured = replace(captured, symbols=self.symbols, checks=self._capture.checks)
         return AddressedFunction(compiled(captured, name or self.name, self.options, frozenset()), len(updates))

@@ -24,7 +24,8 @@ Indices = tuple[Node, ...]
 @dataclass(frozen=True)
 class IndexMap:
     """Result index → (source index, mask). `shape` is the result's, `source` the source's; `axes` are placeholders of
-    the result's dimensions (a constant 0 for a dimension of size 1)."""
+    the result's dimensions (a constant 0 for a dimension of size 1). `lies`: a reshape whose source index would be divided by a symbolic
+    size; `indices` then are axes of the source's own, and its source is always memory, which is read in the result's shape."""
 
     shape: Shape
     source: Shape
@@ -32,6 +33,7 @@ class IndexMap:
     indices: Indices
     mask: Node | None = None
     reshape: bool = False
+    lies: bool = False
 
     def __call__(self, index: Indices) -> tuple[Indices, Node | None]:
         """The source's index and mask for a result's index."""
@@ -62,8 +64,8 @@ class IndexMap:
 
     @cached_property
     def bijective(self) -> bool:
-        """Whether the result holds each element of the source exactly once, as far as it can be seen."""
-        return self.permutes or (self.reshape and self.mask is None)
+        """Whether the result holds each element of the source exactly once, as far as it can be seen, and `back` can say where."""
+        return self.permutes or (self.reshape and self.mask is None and not reshape(self.shape, self.source).lies)
 
     @cached_property
     def units(self) -> bool:
@@ -73,18 +75,24 @@ class IndexMap:
     @cached_property
     def varies(self) -> frozenset[int]:
         """The result's dimensions that the source's index depends on."""
+        if self.lies:
+            return frozenset(d for d, a in enumerate(self.axes) if a.op == "axis")
         used = axes_of(*self.indices, *(() if self.mask is None else (self.mask,)))
         return frozenset(d for d, a in enumerate(self.axes) if a in used)
 
     def along(self, source: frozenset[int]) -> frozenset[int]:
         """The result's dimensions along which elements differ where those of the source do along `source`: where they are
         zeros is part of what they are."""
+        if self.lies:
+            return self.varies
         used = axes_of(*(self.indices[d] for d in source), *(() if self.mask is None else (self.mask,)))
         return frozenset(d for d, a in enumerate(self.axes) if a in used)
 
     @cached_property
     def divides(self) -> bool:
         """Whether an index is divided, as where a reshape splits what lies in order otherwise."""
+        if self.lies:
+            return True
         parts = (*self.indices, *(() if self.mask is None else (self.mask,)))
         return any(n.op in ("div", "mod") for p in parts for n in walk(p))
 
@@ -93,6 +101,8 @@ class IndexMap:
         if self.permutes:
             places = {p: i for p, i in zip(self.plain or (), at) if p is not None}
             return tuple(places.get(d, _ZERO) for d in range(len(self.shape)))
+        if any(isinstance(n, SymbolicSize) for n in self.shape[1:]):  # by groups, of which none divides by a symbol
+            return reshape(self.shape, self.source)(at)[0]
         return unravel(ravel(self.source, at), self.shape)
 
     @property
@@ -124,9 +134,7 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     out: list[Node] = []
     for n in reversed(shape[1:]):
         if isinstance(n, SymbolicSize):
-            raise UsageError(
-                f"a reshape would divide an index by the symbolic size {n!r}: keep that dimension separate, or make it the first of those merged"
-            )
+            raise NotImplementedError(f"an index divided by the symbolic size {n!r}")
         out.append(ix.mod(flat, n) if n else _ZERO)
         flat = ix.floordiv(flat, n) if n else _ZERO
     if shape:
@@ -140,11 +148,16 @@ def reshape(source: Shape, shape: Shape) -> IndexMap:
     axes = placeholder_axes(shape)
     if 0 in source:
         return IndexMap(shape, source, axes, tuple(_ZERO for _ in source), None, True)
-    return IndexMap(shape, source, axes, _regrouped(source, shape, axes), None, True)
+    try:
+        return IndexMap(shape, source, axes, _regrouped(source, shape, axes), None, True)
+    except NotImplementedError:
+        own = tuple(axis(f"_lies{d}", n) if n != 1 else _ZERO for d, n in enumerate(source))
+        return IndexMap(shape, source, axes, own, None, True, True)
 
 
 def _regrouped(source: Shape, shape: Shape, axes: Indices) -> Indices:
-    """Source indices, by groups of dimensions of equal size, so that (a, b·c) ↔ (a·b, c) mixes no more than it must."""
+    """Source indices, by groups of dimensions of equal size, so that (a, b·c) ↔ (a·b, c) mixes no more than it must. Raises
+    NotImplementedError where an index would be divided by a symbolic size, and UsageError where no groups are equal."""
     out: list[Node] = []
     i = j = 0
     while i < len(source) or j < len(shape):
@@ -203,6 +216,8 @@ def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexM
 
 def compose(outer: IndexMap, inner: IndexMap) -> IndexMap:
     """First `inner`, then `outer`: one map from the result of `outer` to the source of `inner`."""
+    if outer.lies or inner.lies:  # both are reshapes
+        return reshape(inner.source, outer.shape)
     middle, mask = outer(outer.axes)
     indices, more = inner(middle)
     both = more if mask is None else mask if more is None else mask & more

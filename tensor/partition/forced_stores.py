@@ -5,7 +5,7 @@ that is compared with an extreme of itself is computed once, since another kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from ..graph.index_maps import Indices
@@ -48,6 +48,13 @@ def deep_reshapes(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[Te
                 level[id(n)] = 0
             level[id(n)] += 1
     return list(found.values())
+
+
+def reshaped(graph: Graph, stored: Container[int]) -> list[TensorNode]:
+    """Nodes that are read in a shape of which no index of theirs can be made: as memory they can. (A reshape that is stored itself is
+    written at its places, which can be said.) `stored`: ids."""
+    views = (n for n in graph.order if n.op == "view" and n.arg.lies and id(n) not in stored and not graph.leaf(n))
+    return [n.src[0] for n in views if not graph.leaf(n.src[0]) and id(n.src[0]) not in stored]
 
 
 def joined(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:

@@ -82,4 +82,4 @@ def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
 
 
 def _pointwise(m: TensorNode) -> bool:
-    return m.op in ("elementwise", "cast") or (m.op == "view" and m.arg.bijective)
+    return m.op in ("elementwise", "cast") or (m.op == "view" and m.arg.bijective and not m.arg.lies)

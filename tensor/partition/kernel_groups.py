@@ -13,7 +13,7 @@ from ..graph.nodes import TensorNode
 from ..graph.source_lines import at
 from .dominators import Graph
 from .fold_search import find_folds
-from .forced_stores import compared_with_extremes, crowded, deep_reshapes, joined, too_large
+from .forced_stores import compared_with_extremes, crowded, deep_reshapes, joined, reshaped, too_large
 from .heads import epilogue, is_contraction, is_head
 from .kernel_regions import FoldedEnds, KernelRegion, Regions
 from .store_rules import Rule
@@ -172,6 +172,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         plan.guests.update((id(g), host) for g in guests)
     apart = compared_with_extremes(graph, lambda n: id(n) in stored or id(n) in folds.inside or id(n) in taken)
     stored.update((id(n), (n, Rule.steady)) for n in apart)
+    stored.update((id(n), (n, Rule.reshaped)) for n in reshaped(graph, stored))
     stored.update((id(n), (n, Rule.joined)) for n in joined(graph, lambda n: id(n) in stored))
     stored.update((id(n), (n, Rule.limit)) for n in deep_reshapes(graph, lambda n: id(n) in stored))
     stored.update((id(n), (n, Rule.limit)) for n in crowded(graph, lambda n: id(n) in stored))

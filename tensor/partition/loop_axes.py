@@ -75,8 +75,8 @@ ZERO = const(0)
 
 
 def through(n: TensorNode, at: Indices | None) -> Indices | None:
-    """The index of a view's source; None where the view pads."""
-    if at is None:
+    """The index of a view's source; None where the view pads, or reads memory in another shape."""
+    if at is None or n.arg.lies:
         return None
     to, mask = n.arg(at)
     return to if mask is None else None

@@ -125,5 +125,6 @@ class Rule(StrEnum):
     computed = "read at places that are computed or padded"
     joined = "a join of many arrays, for each of which readers would have code"
     limit = "the kernel would have too many parameters or operations"
+    reshaped = "read in another shape, with a symbolic size by which no index is divided"
     steady = "compared with an extreme of itself: others would compute it with other bits"
     fold = "a chain of reductions over one axis, in tiles"

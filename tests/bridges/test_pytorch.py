@@ -269,15 +269,53 @@ def test_an_optimiser_is_compiled() -> None:
         close(a, b)
 
 
-def test_sizes_that_change() -> None:
-    """One graph by Dynamo for all lengths; a program of ours for each."""
-    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+class Reader(Attention):
+    """Attention over tokens, flattened for the products as PyTorch and models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(20, 32), nn.BatchNorm1d(32)
+
+    def forward(self, x: Any) -> Any:
+        y = super().forward(self.table(x)).reshape(-1, 32)
+        return self.norm(y).reshape(*x.shape, 32).mean(1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_one_program_for_many_sizes(training: bool) -> None:
+    """Batch and length are symbols, forward and backward; a value beyond their range makes a program of a larger one."""
+    model = Reader().train(training)
+    other = copy.deepcopy(model)
     fast = compiled(model, dynamic=True)
-    with torch.no_grad():
-        for n in (3, 5, 3, 9):
-            x = torch.randn(n, 8)
-            close(fast(x), model(x))
-    assert bridge.report().count("graph") == 3
+    for batch, length in ((3, 5), (5, 4), (2, 9), (2, 300)):
+        x = torch.randint(0, 20, (batch, length))
+        with torch.set_grad_enabled(training):
+            ours, theirs = fast(x), other(x)
+            close(ours, theirs)
+            if training:
+                gradients = [torch.autograd.grad(y.square().sum(), m.parameters()) for y, m in ((ours, model), (theirs, other))]
+                torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+    report = bridge.report()
+    assert report.count("graph") == (4 if training else 2) and "compiled one by one" not in report and not bridge.fallbacks()
+
+
+def test_sizes_that_need_values_are_compiled_one_by_one() -> None:
+    f = lambda x: x.sort(0)[0] * 2  # noqa: E731
+    fast = compiled(f, dynamic=True)
+    for n in (3, 5, 3):
+        x = torch.randn(n, 4)
+        close(fast(x), f(x))
+    assert bridge.report().count("graph") == 3 and "its sizes are compiled one by one: aten.sort.default" in bridge.report()
+
+
+def test_a_broadcast_result_is_one_row_in_memory() -> None:
+    """As PyTorch's own, so that the backward pass may read it as it was promised."""
+    f = lambda x: (x[:1] * 2).expand(3, 4)  # noqa: E731
+    x = torch.randn(2, 4, requires_grad=True)
+    ours = compiled(lambda x: (f(x), (f(x) ** 2).sum()))(x)
+    assert ours[0].stride() == f(x).stride()
+    close(ours[0], f(x))
+    close(torch.autograd.grad(ours[1], x)[0], torch.autograd.grad((f(x) ** 2).sum(), x)[0])
 
 
 def test_what_is_not_ours_is_pytorchs_and_listed() -> None:

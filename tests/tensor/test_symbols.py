@@ -228,7 +228,6 @@ def test_symbolic_expressions_have_the_named_kernels_keys(name: str) -> None:
         (lambda x: [x for _ in range(x.shape[0])], "no Python number"),
         (lambda x: x[:3], "index 3 lies in a dimension of n for some values"),
         (lambda x: x + xp.zeros((5, 8)), r"add of shapes \[n, 8\] and \[5, 8\]"),
-        (lambda x: x.mT.reshape(-1) + 1, "symbolic size n"),
         (lambda x: x.reshape(x.shape[0] + 1, 8), r"reshape of \[n, 8\]"),
         (lambda x: xp.sort(x, axis=0), "sort of"),
         (lambda x: x / (x.shape[0] / 2), "whole numbers"),
@@ -239,6 +238,29 @@ def test_what_needs_a_value_is_an_error_with_the_users_line(function: Callable[[
     with pytest.raises(UsageError, match=message) as e:
         f(Tensor(normal(0, 5, 8)))
     assert "test_symbols.py:" in str(e.value)
+
+
+FLATTENED: dict[str, Callable[[Any, Any], Any]] = {
+    "product": lambda x, w: (x.reshape(-1, 8) @ w).reshape(*x.shape[:2], 8),
+    "pointwise before and behind": lambda x, w: (((x * 2).exp().reshape(-1, 8) @ w).tanh().reshape(*x.shape[:2], 8) + x).softmax(-1),
+    "a result": lambda x, w: (x.swapaxes(0, 1) + 1).reshape(-1, 8),
+    "the flat one and what it is made of": lambda x, w: ((x + 1).reshape(-1, 8).sum(0), (x + 1).sum((0, 1)), (x + 1).reshape(-1)),
+    "a product in another order": lambda x, w: (x.reshape(-1, 8) @ w).reshape(*x.shape[:2], 2, 4).transpose(2, 0, 1, 3) + 0,
+    "a sum over all of them": lambda x, w: x.reshape(-1, 8).T @ (x @ w).reshape(-1, 8),
+    "padded": lambda x, w: x.reshape(-1, 8).pad([(1, 2), (0, 0)])[1:] * 2,
+}
+
+
+@pytest.mark.parametrize("name", FLATTENED)
+def test_two_symbols_are_flattened_into_one_size(name: str) -> None:
+    """No index is divided by a symbol: what is read in another shape is memory."""
+    f = Counted(FLATTENED[name], {"x": {0: Var("b", 1, 16), 1: Var("s", 1, 32)}})
+    for b, s in ((2, 5), (1, 7), (3, 4)):
+        x, w = normal(b, b, s, 8), normal(1, 8, 8)
+        with_sizes = f(x, w)
+        for mine, theirs in zip(*(v if isinstance(v, tuple) else (v,) for v in (with_sizes, jit(FLATTENED[name])(x, w))), strict=True):
+            close(mine, np.asarray(theirs))
+    assert f.calls == 1
 
 
 @pytest.mark.slow

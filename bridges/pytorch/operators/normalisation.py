@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .... import xp
@@ -66,8 +67,8 @@ def batch_norm(
     if not training:
         return (*batch_norm_inference(out, x, weight, bias, mean, var, momentum, eps), mean, var)
     y, m, rstd, v = _with_statistics(x, weight, bias, eps)
-    count = x.size // x.shape[1]
-    unbiased = v * (count / (count - 1)) if count > 1 else v
+    count: Any = math.prod((x.shape[0], *x.shape[2:]))
+    unbiased = v * count / (count - 1) if count > 1 else v
     mean, var = wide(mean), wide(var)
     return as_result(y, out[0]), m, rstd, mean * (1 - momentum) + m * momentum, var * (1 - momentum) + unbiased * momentum
 
