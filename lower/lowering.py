@@ -88,6 +88,8 @@ class Scalars:
             return b.op(op, self.get(node.src[0]), self.get(node.src[1]))
         if (op in COMPARE and node.src[0].dtype is index) or (op in ("and", "or", "not") and node.dtype is bool_):
             return b.op(op, *(self.get(s) for s in node.src))
+        if op == "cast" and node.src[0].dtype is bool_ and node.dtype.is_int:
+            return b.op("select", self.get(node.src[0]), b.const(1), b.const(0), dtype=index)
         if op == "where":  # a place of another place: a chain of values whose borders are choices
             return b.op("select", *(self.get(s) for s in node.src), dtype=index)
         raise OptError(f"the index {node!r} is needed outside the loop that it counts: stage or move something else, or at another loop")

@@ -193,6 +193,13 @@ def _drawn_in_order(x: Any) -> Any:
     return a, torch.rand_like(torch.special.i1(a + x) + 1), torch.rand(3)
 
 
+def _buckets_of_distances(w: Any) -> Any:
+    """T5's positions: which side, and how far, as the place in a table."""
+    d = torch.arange(9) - torch.arange(9)[:, None]
+    far = 4 + (torch.log(d.abs().float() / 4) / 0.7 * 4).to(torch.long)
+    return F.embedding((d > 0).to(torch.long) * 8 + torch.where(d.abs() < 4, d.abs(), far.clamp(max=7)), w) + 1
+
+
 MASK = torch.ones(5, 5).bool()
 MASK[2] = False
 TRAPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
@@ -201,6 +208,7 @@ TRAPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "an update of a slice with gaps": (_read_by_pytorch_before, lambda: (torch.ones(4, 6)[:, ::2],)),
     "a view by PyTorch of what changes": (_seen_through_a_view, lambda: (torch.arange(5.0),)),
     "a view of another type": (_bits_of_what_changes, lambda: (torch.arange(4096.0),)),
+    "places by comparisons of places": (_buckets_of_distances, lambda: (torch.arange(64.0).reshape(16, 4),)),
     "negative bits": (lambda c: c.conj().imag + 0.5, lambda: (torch.ones(2, dtype=torch.complex64) * 1j,)),
     "hidden rows": (
         lambda q: F.scaled_dot_product_attention(q, q, q, attn_mask=MASK),
