@@ -1,12 +1,13 @@
 """Two models of letters: which letter follows one (a table of bigrams), and which follows eight (embeddings and a hidden
-layer; Bengio et al., 2003). `python examples/char_mlp.py` trains both and writes a line of each."""
+layer; Bengio et al., 2003). `python -m tilewright.examples.char_mlp` trains both and writes a line of each."""
 
 import argparse
 
-import made_text
 import numpy as np
 import tilewright as tw
 from tilewright import Tensor, nn, optim
+
+from . import made_text
 
 CONTEXT, WIDTH, HIDDEN = 8, 16, 128
 

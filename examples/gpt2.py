@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al., 2019) trained from nothing: `python examples/gpt2.py`.
+"""GPT-2 (Radford et al., 2019) trained from nothing: `python -m tilewright.examples.gpt2`.
 
 By default a small one, on letters of made-up sentences, in less than a minute on two cores. `--size 124M` has the shapes of
 the model that was published, and `--text FILE` another text. The loss is the cross-entropy of h · Wᵀ, W being the
@@ -9,10 +9,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import made_text
 import numpy as np
 import tilewright as tw
 from tilewright import Tensor, nn, optim
+
+from . import made_text
 
 
 @dataclass(frozen=True)

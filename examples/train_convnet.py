@@ -1,4 +1,4 @@
-"""A convolutional network that tells small pictures apart: `python examples/train_convnet.py`.
+"""A convolutional network that tells small pictures apart: `python -m tilewright.examples.train_convnet`.
 
 The pictures (12 × 12, with noise) show a horizontal bar, a vertical bar, a cross or a square, anywhere."""
 

@@ -1,4 +1,4 @@
-"""A multilayer perceptron on two spirals: `python examples/train_mlp.py`.
+"""A multilayer perceptron on two spirals: `python -m tilewright.examples.train_mlp`.
 
 A step of training (forward, backward, Adam) is one graph of a few kernels."""
 

@@ -57,7 +57,7 @@ def limits(root: Path = ROOT) -> dict[str, Any]:
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
     """Every module of the package, by its dotted name below the package."""
-    folders = [p.parent for p in root.glob("*/__init__.py") if p.parent.name != "tests"]
+    folders = [p.parent for p in root.glob("*/__init__.py") if p.parent.name not in ("tests", "examples")]
     found = {}
     for path in (p for f in folders for p in f.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts

@@ -85,7 +85,7 @@ def imported_folders(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def package_folders() -> set[str]:
-    return {p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name != "tests"}
+    return {p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name not in ("tests", "examples")}
 
 
 def test_every_folder_has_a_row_in_the_table() -> None:
@@ -177,7 +177,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
 
 def test_pyproject_lists_every_package() -> None:
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    found = {"tilewright", *(f"tilewright.{p.parent.name}" for p in (ROOT / "doors").glob("*/__init__.py"))}
+    found = {"tilewright", "tilewright.examples", *(f"tilewright.{p.parent.name}" for p in (ROOT / "doors").glob("*/__init__.py"))}
     for folder in MAY_IMPORT:
         for init in (ROOT / folder).rglob("__init__.py"):
             found.add(".".join(("tilewright", *init.parent.relative_to(ROOT).parts)))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "tests" / "torch_losses.json"
-sys.path.insert(0, str(ROOT / "examples"))
 
 STEPS = {"train_mlp": 10, "train_convnet": 6, "char_mlp": 8, "gpt2": 4}
 """Steps that tests compare."""
@@ -53,7 +51,7 @@ def flat(tree: Any) -> list[Any]:
 def train_mlp(steps: int) -> list[float]:
     """`examples/train_mlp.py`."""
     import torch
-    import train_mlp as example
+    from tilewright.examples import train_mlp as example
 
     points, arms = (torch.tensor(a) for a in example.spirals())
     params = leaves(example.weights([2, 64, 64, 2]))
@@ -70,7 +68,7 @@ def train_mlp(steps: int) -> list[float]:
 def train_convnet(steps: int) -> list[float]:
     """`examples/train_convnet.py`."""
     import torch
-    import train_convnet as example
+    from tilewright.examples import train_convnet as example
 
     images, labels = (torch.tensor(a) for a in example.pictures())
     params = leaves(example.weights())
@@ -88,8 +86,8 @@ def train_convnet(steps: int) -> list[float]:
 
 def char_mlp(steps: int) -> list[list[float]]:
     """`examples/char_mlp.py`: both models."""
-    import char_mlp as example
     import torch
+    from tilewright.examples import char_mlp as example
 
     alphabet, text = example.letters()
     table, network = (leaves(w) for w in example.weights(len(alphabet)))
@@ -116,9 +114,9 @@ def char_mlp(steps: int) -> list[list[float]]:
 
 def gpt2(steps: int, shapes: tuple[int, ...] = SMALL, batch: int = 2, total: int | None = None) -> list[float]:
     """`examples/gpt2.py`; `total`: the steps that the schedule counts."""
-    import gpt2 as example
-    import made_text
     import torch
+    from tilewright.examples import gpt2 as example
+    from tilewright.examples import made_text
 
     size = example.Size(*shapes)
     data = example.encode(made_text.text())

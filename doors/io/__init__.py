@@ -17,6 +17,7 @@ from tilewright.weights import StoredTensor as StoredTensor
 from tilewright.weights import Tokenizer as Tokenizer
 from tilewright.weights import UnknownTensorError as UnknownTensorError
 from tilewright.weights import checkpoint as checkpoint
+from tilewright.weights import is_packed as is_packed
 from tilewright.weights import linear as linear
 from tilewright.weights import load as load
 from tilewright.weights import open_model as open_model

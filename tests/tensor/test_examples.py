@@ -5,19 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch_twins
-
-sys.path.insert(0, str(torch_twins.ROOT / "examples"))
-import char_mlp
-import gpt2
-import train_convnet
-import train_mlp
+from tilewright.examples import char_mlp, gpt2, train_convnet, train_mlp
 
 pytestmark = pytest.mark.slow
 EXAMPLES: dict[str, Callable[..., Any]] = {

@@ -1,0 +1,146 @@
+"""GPT-2 (Radford et al., 2019) from its files: `python -m tilewright.examples.gpt2_text FOLDER_OR_GGUF "prompt" --tokens 200`.
+
+`gpt2.py` trains such a model. Here it reads and writes text, with keys and values kept from token to token."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import tilewright as tw
+from tilewright import Tensor, io, nn
+
+from . import generate, language
+
+
+@dataclass(frozen=True)
+class Config:
+    """A model's shapes."""
+
+    layers: int = 2
+    heads: int = 4
+    width: int = 64
+    tokens: int = 256
+    context: int = 128
+    eps: float = 1e-5
+
+    @property
+    def kv_heads(self):
+        """Each head has keys of its own."""
+        return self.heads
+
+    @property
+    def head(self):
+        """Numbers of a head."""
+        return self.width // self.heads
+
+
+SIZES = {"tiny": Config(), "124M": Config(12, 12, 768, 50257, 1024)}
+
+
+def config_of(said, context=None):
+    """The shapes that a config.json gives. `context`: at most so many places. Raises UsageError where it is no GPT-2."""
+    if said.get("model_type") != "gpt2":
+        raise tw.UsageError(f"the architecture is {said.get('model_type')!r}; this program runs gpt2")
+    if said.get("activation_function", "gelu_new") != "gelu_new":
+        raise tw.UsageError(f"the activation is {said['activation_function']!r}; models of this kind have gelu_new")
+    layers, heads, width, tokens, places = language.sizes(said, ("n_layer", "n_head", "n_embd", "vocab_size", "n_positions"))
+    if width % heads:
+        raise tw.UsageError(f"{heads} heads do not divide a width of {width}")
+    return Config(layers, heads, width, tokens, min(places, context or places), float(said.get("layer_norm_epsilon", 1e-5)))
+
+
+def params_of(tensors, config):
+    """The tree of parameters, of a file's tensors. Hugging Face's matrices are (inputs, outputs), those of GGUF and llm.c the other way round."""
+    prefix = "transformer." if "transformer.wte.weight" in tensors else ""
+
+    def dense(name, inputs, outputs):
+        turned = f"{name}.weight.T" in tensors
+        w, b = tensors[f"{name}.weight{'.T' if turned else ''}"], tensors[f"{name}.bias"]
+        language.check_shapes(
+            {name: w, f"{name}.bias": b}, {name: (outputs, inputs) if turned else (inputs, outputs), f"{name}.bias": (outputs,)}
+        )
+        return {"wT" if turned else "w": w, "b": b}
+
+    def norm(name):
+        p = {"w": tensors[f"{name}.weight"], "b": tensors[f"{name}.bias"]}
+        language.check_shapes(p, {"w": (config.width,), "b": (config.width,)})
+        return p
+
+    def layer(i):
+        at, d = f"{prefix}h.{i}.", config.width
+        return {
+            "ln1": norm(at + "ln_1"), "qkv": dense(at + "attn.c_attn", d, 3 * d), "out": dense(at + "attn.c_proj", d, d), "ln2": norm(at + "ln_2"),
+            "up": dense(at + "mlp.c_fc", d, 4 * d), "down": dense(at + "mlp.c_proj", 4 * d, d),
+        }  # fmt: skip
+
+    embed = tensors[f"{prefix}wte.weight"]
+    tree = {
+        "embed": embed,
+        "places": tensors[f"{prefix}wpe.weight"],
+        "layers": [layer(i) for i in range(config.layers)],
+        "ln": norm(f"{prefix}ln_f"),
+    }
+    if embed.shape[0] < config.tokens or tree["places"].shape[0] < config.context:
+        raise tw.UsageError(f"{embed.shape[0]} tokens and {tree['places'].shape[0]} places are fewer than the config says")
+    head = tensors.get("lm_head.weight", embed)
+    return language.in_float32(tree) | {"head": head}
+
+
+def init(config, seed=0, pack=lambda w: w):
+    """Parameters of random numbers, of deviation 0.02. `pack`: what becomes of each matrix, (outputs, inputs)."""
+    rng = np.random.default_rng(seed)
+    d = config.width
+
+    def matrix(*shape):
+        return pack(rng.standard_normal(shape, dtype="float32") * np.float32(0.02))
+
+    def dense(inputs, outputs):
+        return {"wT": matrix(outputs, inputs), "b": np.zeros(outputs, "float32")}
+
+    def norm():
+        return {"w": np.ones(d, "float32"), "b": np.zeros(d, "float32")}
+
+    layers = [
+        {"ln1": norm(), "qkv": dense(d, 3 * d), "out": dense(d, d), "ln2": norm(), "up": dense(d, 4 * d), "down": dense(4 * d, d)}
+        for _ in range(config.layers)
+    ]
+    embed = matrix(config.tokens, d)
+    tree = {"embed": embed, "places": matrix(config.context, d), "layers": layers, "ln": norm(), "head": embed}
+    return tw.tree_map(lambda x: x if isinstance(x, Tensor) else Tensor(x), tree)
+
+
+def norm(p, x, config):
+    """Layer normalisation."""
+    return nn.layer_norm(x, p["w"], p["b"], eps=config.eps)
+
+
+def dense(p, x):
+    """x · w + b."""
+    if "wT" in p:
+        return io.linear(x, p["wT"], p["b"])
+    return x @ (p["w"].decoded() if io.is_packed(p["w"]) else p["w"].astype(x.dtype)) + p["b"]
+
+
+def attention(p, x, cache, at, config):
+    """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
+    n = x.shape[0]
+    q, k, v = (t.reshape(n, config.heads, config.head).permute(1, 0, 2) for t in dense(p["qkv"], x).split(3, -1))
+    cache.write(at, k, v)
+    keys, values = cache.read(at + n)
+    scores = q.reshape(config.heads, 1, n, config.head) @ keys.mT * config.head**-0.5
+    if n != 1:
+        scores = language.seen(at, n).where(scores, float("-inf"))
+    return dense(p["out"], (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.width))
+
+
+def model(p, caches, tokens, at, config, last=True):
+    """Logits of tokens (n,) that stand at places `at` and after, of the last one or of all."""
+    n = tokens.shape[0]
+    x = io.rows(p["embed"], tokens) + io.rows(p["places"], tw.xp.minimum(tw.xp.arange(n) + at, config.context - 1))
+    for layer, cache in zip(p["layers"], caches, strict=True):
+        x = x + attention(layer, norm(layer["ln1"], x, config), cache, at, config)
+        x = x + dense(layer["down"], nn.gelu(dense(layer["up"], norm(layer["ln2"], x, config)), approximate="tanh"))
+    return io.linear(norm(p["ln"], x[-1:] if last else x, config), p["head"])[:, : config.tokens]
+
+
+if __name__ == "__main__":
+    generate.main(__doc__, config_of, params_of, init, model, SIZES)

@@ -1,0 +1,194 @@
+"""Llama and its kin (Touvron et al., 2023): RMSNorm, rotary places, grouped queries, SwiGLU. Also Mistral (a window), Qwen 2 (biases) and Qwen 3
+(norms of queries and keys).
+
+    python -m tilewright.examples.llama FOLDER_OR_GGUF "prompt" --tokens 200
+    python -m tilewright.examples.llama --random 1.1B --quant q4_0 --bench
+
+Nothing here is about speed: `model` says what is computed, and the compiler makes kernels of it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import tilewright as tw
+from tilewright import Tensor, io, nn, xp
+
+from . import generate, language
+
+
+@dataclass(frozen=True)
+class Config:
+    """A model's shapes. `windows`: how many places each layer sees, None for all; `scaling`: how the angles of rotary places are scaled, as Hugging Face's config.json says it; `factors`: what each angle is
+    divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side."""
+
+    layers: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    width: int = 64
+    head: int = 16
+    hidden: int = 128
+    tokens: int = 256
+    context: int = 128
+    theta: float = 10000.0
+    eps: float = 1e-5
+    windows: tuple[int | None, ...] = ()
+    scaling: tuple[tuple[str, object], ...] = ()
+    factors: tuple[float, ...] = ()
+    interleaved: bool = False
+
+
+SIZES = {
+    "tiny": Config(),
+    "110M": Config(12, 12, 12, 768, 64, 2048, 32000, 1024),
+    "0.5B": Config(24, 14, 2, 896, 64, 4864, 151936, 2048, 1e6, 1e-6),
+    "1.1B": Config(22, 32, 4, 2048, 64, 5632, 32000, 2048),
+}
+"""Known shapes: llama2.c's largest, Qwen 2.5's smallest, TinyLlama."""
+
+KINDS = ("llama", "mistral", "qwen2", "qwen3")
+NAMES = {
+    "norm1": "input_layernorm.weight", "norm2": "post_attention_layernorm.weight", "q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight",
+    "v": "self_attn.v_proj.weight", "o": "self_attn.o_proj.weight", "gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight",
+    "down": "mlp.down_proj.weight",
+}  # fmt: skip
+OPTIONAL = {
+    "q_bias": "self_attn.q_proj.bias", "k_bias": "self_attn.k_proj.bias", "v_bias": "self_attn.v_proj.bias", "o_bias": "self_attn.o_proj.bias",
+    "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight", "gate_bias": "mlp.gate_proj.bias", "up_bias": "mlp.up_proj.bias",
+    "down_bias": "mlp.down_proj.bias",
+}  # fmt: skip
+"""Names of a layer's tensors here → in Hugging Face's files."""
+
+
+def config_of(said, context=None):
+    """The shapes that a config.json gives. `context`: at most so many places. Raises UsageError where it is no model of this kind."""
+    kind = said.get("model_type")
+    if kind not in KINDS:
+        raise tw.UsageError(f"the architecture is {kind!r}; this program runs {', '.join(KINDS)}")
+    if said.get("hidden_act", "silu") != "silu":
+        raise tw.UsageError(f"the activation is {said['hidden_act']!r}; models of this kind have silu")
+    whole = language.sizes(said, ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"))
+    width, hidden, layers, heads, tokens = whole
+    rope = dict(said.get("rope_scaling") or {}) | dict(said.get("rope_parameters") or {})
+    known = ("default", "linear", "llama3")
+    if (name := rope.get("rope_type", rope.get("type", "default"))) not in known:
+        raise tw.UsageError(f"the angles are scaled as {name!r}; {', '.join(known)} are known")
+    kv, head = said.get("num_key_value_heads") or heads, said.get("head_dim") or width // heads
+    if type(kv) is not int or kv < 1 or heads % kv or type(head) is not int or head < 2 or head % 2:
+        raise tw.UsageError(f"{heads} heads of {head!r} numbers for {kv!r} of keys do not fit together")
+    window = said.get("sliding_window") if said.get("use_sliding_window", kind == "mistral") else None
+    full = said.get("max_window_layers", 0) if kind.startswith("qwen") else 0  # the first layers see all
+    kinds = said.get("layer_types") or ["sliding_attention" if i >= full else "full_attention" for i in range(layers)]
+    places = said.get("max_position_embeddings") or 2048
+    if len(kinds) != layers:
+        raise tw.UsageError(f"layer_types names {len(kinds)} layers of {layers}")
+    return Config(
+        layers, heads, kv, width, head, hidden, tokens, min(places, context or places), float(rope.get("rope_theta") or said.get("rope_theta") or 1e4),
+        float(said.get("rms_norm_eps") or 1e-6), tuple(window if k == "sliding_attention" else None for k in kinds), tuple(sorted((k, v) for k, v in rope.items() if not isinstance(v, (list, dict)))),
+        tuple(said.get("rope_factors") or ()), bool(said.get("rope_interleaved")),
+    )  # fmt: skip
+
+
+def matrices(config):
+    """The shapes of a layer's matrices, (outputs, inputs)."""
+    q, kv, d, hidden = config.heads * config.head, config.kv_heads * config.head, config.width, config.hidden
+    return {"q": (q, d), "k": (kv, d), "v": (kv, d), "o": (d, q), "gate": (hidden, d), "up": (hidden, d), "down": (d, hidden)}
+
+
+def params_of(tensors, config):
+    """The tree of parameters, of a file's tensors. Matrices stay as they are stored. Raises UsageError where one is missing or has another shape."""
+
+    def layer(i):
+        at = f"model.layers.{i}."
+        found = {ours: tensors[at + name] for ours, name in NAMES.items()}
+        return found | {ours: tensors[at + name] for ours, name in OPTIONAL.items() if at + name in tensors}
+
+    embed = tensors["model.embed_tokens.weight"]
+    head = tensors.get("lm_head.weight", embed)
+    tree = {"embed": embed, "layers": [layer(i) for i in range(config.layers)], "norm": tensors["model.norm.weight"], "head": head}
+    d = config.width
+    for p in tree["layers"]:
+        language.check_shapes(p, matrices(config) | {"norm1": (d,), "norm2": (d,)})
+    language.check_shapes(tree, {"embed": (config.tokens, d), "head": (config.tokens, d), "norm": (d,)})
+    return language.in_float32(tree) | angles(config)
+
+
+def init(config, seed=0, pack=lambda w: w):
+    """Parameters of random numbers, of deviation 0.02. `pack`: what becomes of each matrix."""
+    rng = np.random.default_rng(seed)
+    d = config.width
+
+    def matrix(*shape):
+        return pack(rng.standard_normal(shape, dtype="float32") * np.float32(0.02))
+
+    def layer():
+        return {"norm1": np.ones(d, "float32"), "norm2": np.ones(d, "float32")} | {
+            name: matrix(*shape) for name, shape in matrices(config).items()
+        }
+
+    embed = matrix(config.tokens, d)
+    tree = {"embed": embed, "layers": [layer() for _ in range(config.layers)], "norm": np.ones(d, "float32"), "head": embed}
+    return tw.tree_map(lambda x: x if isinstance(x, Tensor) else Tensor(x), tree) | angles(config)
+
+
+def angles(config):
+    """Cosines and sines of each place, (places, head / 2)."""
+    f = config.theta ** (-np.arange(0, config.head, 2) / config.head)
+    s = dict(config.scaling)
+    kind = s.get("rope_type", s.get("type", "default"))
+    if config.factors:
+        f = f / np.array(config.factors)
+    elif kind == "linear":
+        f = f / s["factor"]
+    elif kind == "llama3":  # long waves are slowed, short ones are not, and between it is smooth
+        turns = s["original_max_position_embeddings"] * f / (2 * math.pi)
+        part = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
+        f = f * (part + (1 - part) / s["factor"])
+    a = np.outer(np.arange(language.places(config.context)), f)
+    return {"cos": Tensor(np.cos(a).astype("float32")), "sin": Tensor(np.sin(a).astype("float32"))}
+
+
+def turned(x, cos, sin, interleaved):
+    """Rotary places of (heads, n, head): pairs of numbers turned by the angle of their place. Pairs end half a head apart, whichever way they lay:
+    products of queries with keys do not mind."""
+    half = x.shape[-1] // 2
+    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+    return xp.concat([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+def attention(p, x, cache, at, cos, sin, config, window=None):
+    """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
+    n, groups = x.shape[0], config.heads // config.kv_heads
+
+    def heads(name):
+        y = io.linear(x, p[name], p.get(f"{name}_bias")).reshape(n, -1, config.head)
+        return (nn.rms_norm(y, p[f"{name}_norm"], eps=config.eps) if f"{name}_norm" in p else y).permute(1, 0, 2)
+
+    q, k = (turned(heads(name), cos, sin, config.interleaved) for name in "qk")
+    cache.write(at, k, heads("v"))
+    keys, values = cache.read(at + n)  # (kv heads, 1, places, head)
+    scores = q.reshape(config.kv_heads, groups, n, config.head) @ keys.mT * config.head**-0.5
+    if n != 1 or window is not None:  # a single token sees all that is kept
+        scores = language.seen(at, n, window).where(scores, float("-inf"))
+    y = (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.heads * config.head)
+    return io.linear(y, p["o"], p.get("o_bias"))
+
+
+def feed_forward(p, x):
+    """SwiGLU."""
+    gated = nn.silu(io.linear(x, p["gate"], p.get("gate_bias"))) * io.linear(x, p["up"], p.get("up_bias"))
+    return io.linear(gated, p["down"], p.get("down_bias"))
+
+
+def model(p, caches, tokens, at, config, last=True):
+    """Logits of tokens (n,) that stand at places `at` and after, of the last one or of all."""
+    n = tokens.shape[0]
+    x = io.rows(p["embed"], tokens)
+    cos, sin = p["cos"][at : at + n], p["sin"][at : at + n]
+    for layer, cache, window in zip(p["layers"], caches, config.windows or [None] * config.layers, strict=True):
+        x = x + attention(layer, nn.rms_norm(x, layer["norm1"], eps=config.eps), cache, at, cos, sin, config, window)
+        x = x + feed_forward(layer, nn.rms_norm(x, layer["norm2"], eps=config.eps))
+    return io.linear(nn.rms_norm(x[-1:] if last else x, p["norm"], eps=config.eps), p["head"])
+
+
+if __name__ == "__main__":
+    generate.main(__doc__, config_of, params_of, init, model, SIZES)
