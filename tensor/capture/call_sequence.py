@@ -149,10 +149,10 @@ class CallSequence:
     def run_at(self, given: Sequence[int], fresh: Sequence[int], values: tuple[int, ...] = ()) -> None:
         """Make all calls on memory that the caller keeps: addresses of the arguments, and of the fresh arrays, each row-major and as
         large as the program says with these values of its symbols. The memory must be the host's."""
+        if self.direct:
+            self.run_direct(given, values, fresh)
+            return
         with self._lock, self._memory(given):
-            if WATCH.observer is None and self._direct is not None:
-                self._direct(*given, *fresh, *values)
-                return
             specs = self._known.all(values)
             at: dict[tuple[str, int], int] = {(s.kind, s.at): p for p, s in enumerate(self.plan.spots)}
             arrays = [

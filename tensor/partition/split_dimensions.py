@@ -220,7 +220,9 @@ class _Apart:
 
     def _pointwise(self, n: TensorNode, parts: tuple[Parts, ...]) -> TensorNode:
         src = [self._as(s, parts) for s in n.src]
-        return self._new(n, elementwise(n.arg, *src) if n.op == "elementwise" else make("cast", (src[0],), n.arg, src[0].shape, n.dtype))
+        if n.op == "elementwise" and n.arg != "rounded":
+            return self._new(n, elementwise(n.arg, *src))
+        return self._new(n, make(n.op, (src[0],), n.arg, src[0].shape, n.dtype))  # to a type of its own
 
     def _as(self, n: TensorNode, parts: tuple[Parts, ...]) -> TensorNode:
         """A node of which the dimensions are in parts. Pointwise work before a product is done on the parts, where it can be."""

@@ -83,3 +83,28 @@ def test_gradients(mask: str, size: tuple[int, ...], dtype: Any) -> None:
     tolerance = 2e-5 if dtype is torch.float32 else 3e-2
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
     assert not bridge.fallbacks()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_block_in_16_bits_with_norms_in_float32(dtype: str) -> None:
+    """Norms that convert to float32 and back, as Llama, Qwen and others write them, between products whose heads are flattened."""
+    kind = getattr(torch, dtype)
+    layers = torch.nn.ModuleList([torch.nn.Linear(32, n, bias=False) for n in (32, 16, 16, 32, 64, 32)]).to(kind)
+    scale = torch.ones(32, dtype=kind)
+
+    def norm(x: Any) -> Any:
+        wide = x.float()
+        return scale * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(kind)
+
+    def block(x: Any) -> Any:
+        y = norm(x)
+        q, k, v = (layer(y).view(2, 9, -1, 8).transpose(1, 2) for layer in layers[:3])
+        k, v = (a[:, :, None].expand(2, 2, 2, 9, 8).reshape(2, 4, 9, 8) for a in (k, v))
+        x = x + layers[3](F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 9, 32))
+        return x + layers[5](F.silu(layers[4](norm(x)))[..., :32] * 0.1)
+
+    x = torch.randn(2, 9, 32, dtype=kind)
+    with torch.no_grad():
+        got = torch.compile(block, backend=bridge.backend)(x)
+        torch.testing.assert_close(got, block(x), rtol=3e-2, atol=3e-2)
+    assert not bridge.fallbacks()
