@@ -18,6 +18,7 @@ from typing import Any
 from ..ir.errors import DeviceError, TilewrightError
 from ..log import logger
 from .base import Device
+from .once import process_lock
 
 GROUP = "tilewright.devices"
 _BUILTIN = {
@@ -32,6 +33,7 @@ _CHOOSING = ("opencl", "cuda")
 log = logger("devices")
 _FACTORIES: dict[str, Callable[[], Device]] = {}
 _MADE: dict[str, Device] = {}
+_LOCK = process_lock()
 
 
 def register(name: str, factory: Callable[[], Device]) -> None:
@@ -56,12 +58,18 @@ def get(name: str | Device) -> Device:
         return name
     found = _MADE.get(name)
     if found is None:
-        device = _made(name)
-        if not isinstance(device, Device):
-            raise DeviceError(f"device {name!r}: its factory returned {type(device).__name__}, not a tilewright Device")
-        device.spec = device.spec or name
-        found = _MADE[name] = device
-        log.debug("device %s is made by %s", name, type(device).__qualname__)
+        with _LOCK:
+            found = _MADE.get(name) or _new(name)
+    return found
+
+
+def _new(name: str) -> Device:
+    device = _made(name)
+    if not isinstance(device, Device):
+        raise DeviceError(f"device {name!r}: its factory returned {type(device).__name__}, not a tilewright Device")
+    device.spec = device.spec or name
+    found = _MADE[name] = device
+    log.debug("device %s is made by %s", name, type(device).__qualname__)
     return found
 
 

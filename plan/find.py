@@ -25,7 +25,7 @@ from .resolve import UNPIN, Choice, Plan, halved, plan_of_opts, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache
-    from ..devices import Device, Executable
+    from ..devices import Device, Executable, Memory
     from ..ir.buffer import Extent
     from ..ir.dtypes import DTypeLike
     from ..opts import Opt
@@ -123,7 +123,7 @@ def best(
         raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
     plan = plan_of_opts(without_aliases(kernel), parse(opts), place, threads, policy)
     built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
-    return CompiledKernel(kernel, plan, built, _loaded(place, built, threads))
+    return CompiledKernel(kernel, plan, built, _loaded(place, built, threads, place.memory()))
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ class _Ask:
 def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> CompiledKernel:
     """The best of what the cache and the start schedules have that this machine can load."""
     place = ask.place
+    memory = place.memory()  # a device that cannot be opened is not a schedule's fault
     failed: list[tuple[Opt, ...]] = []
     known = without_aliases(kernel)  # what was tuned: rows remember the source without outputs in place
     about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "start": ask.start}
@@ -163,7 +164,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 failed.append(plan.opts)
                 continue
             built = build(code, place, ask.store)
-            executable = _loaded(place, built, ask.threads)
+            executable = _loaded(place, built, ask.threads, memory)
             if ask.check and not passed(FirstUse(kernel, plan, built, executable, place, ask.cache, ask.store)):
                 failed.append(plan.opts)
                 continue
@@ -205,9 +206,9 @@ def _with_buckets(compiled: CompiledKernel, ask: _Ask) -> CompiledKernel:
     return BucketedKernel(compiled, buckets) if buckets else compiled
 
 
-def _loaded(device: Device, built: Built, threads: int) -> Executable:
+def _loaded(device: Device, built: Built, threads: int, memory: Memory | None) -> Executable:
     """A schedule that has the memory it needs. Raises DeviceError, MemoryError."""
-    executable, memory = device.load(built.obj, built.signature, threads), device.memory()
+    executable = device.load(built.obj, built.signature, threads)
     try:
         executable.reserve()
     except BaseException:

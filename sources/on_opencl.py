@@ -45,7 +45,8 @@ def _kernel(session: Any, program: Any, s: SourceSignature) -> Any:
     """The function, with as many arguments of such types as the spec says. Raises BuildError."""
     cl = session.cl
     try:
-        kernel = cl.Kernel(program, s.function)
+        with session.using():
+            kernel = cl.Kernel(program, s.function)
     except cl.Error:
         names = program.get_info(cl.program_info.KERNEL_NAMES).replace(";", ", ")
         raise BuildError(f"the source has no kernel {s.function!r}; it has {names or 'none'}") from None
@@ -143,7 +144,8 @@ class ClSource(Executable):
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         try:
-            yield
+            with self._session.using():
+                yield
         except self._session.cl.Error as e:
             self._set = ()
             raise MeasureError(f"{self._session.about['name']} failed over it: {e}") from None

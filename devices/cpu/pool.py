@@ -24,13 +24,13 @@ Functions:
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ...ir.errors import DeviceError
+from ..once import once
 from .engine import Code, compile_text
 
 SPIN_S = 60e-6
@@ -75,7 +75,7 @@ class Pool:
         os.register_at_fork(after_in_child=function("reset", None))
 
 
-@functools.cache
+@once
 def pool() -> Pool:
     """The pool of this process."""
     return Pool()

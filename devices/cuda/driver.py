@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
+from ..once import once
 from .libcuda import NO_DRIVER, LibCuda
 
 CHOICE = "TILEWRIGHT_CUDA_DRIVER"
@@ -111,7 +112,7 @@ class Driver(Protocol):
         """Until all work is done. Faults of kernels come up here."""
 
 
-@functools.cache
+@once
 def open_driver() -> Driver:
     """The driver of this process, initialised. Raises DeviceError, with the fix, where there is none, or where the package that
     the variable names is missing."""

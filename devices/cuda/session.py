@@ -15,6 +15,7 @@ from typing import Any
 from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from ...targets import Target
+from ..once import forked, once
 from .driver import Driver, open_driver
 
 # What a GPU was like while it was timed: clocks, temperature, power, and what held its clocks back.
@@ -232,11 +233,14 @@ class CudaSession:
             return None  # figures beside a measurement: without them it is no worse
 
 
-@functools.lru_cache(maxsize=8)
-def _session(index: int, target: Target, pid: int) -> CudaSession:
-    return CudaSession(open_driver(), index, target)
+@once
+def _session(index: int, target: Target) -> tuple[CudaSession, int]:
+    return CudaSession(open_driver(), index, target), os.getpid()
 
 
 def session(index: int, target: Target) -> CudaSession:
-    """This process's session of a GPU."""
-    return _session(index, target, os.getpid())
+    """This process's session of a GPU. Raises DeviceError in a child that was forked after it was opened."""
+    found, process = _session(index, target)
+    if process != os.getpid():
+        raise forked(f"cuda:{index}")
+    return found

@@ -6,7 +6,6 @@ import contextlib
 import json
 import platform
 import re
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -185,9 +184,10 @@ class ClExecutable(Executable):
         self._s, self.signature, self._target, self.threads = s, signature, target, 1
         cl = s.cl
         try:
-            self._kernels = [cl.Kernel(program, abi.entry(signature, i)) for i in range(len(signature.items))]
-            for kernel, threads in zip(self._kernels, signature.threads, strict=True):
-                most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, s.device)
+            with s.using():
+                self._kernels = [cl.Kernel(program, abi.entry(signature, i)) for i in range(len(signature.items))]
+                sizes = [k.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, s.device) for k in self._kernels]
+            for most, threads in zip(sizes, signature.threads, strict=True):
                 if threads > most:
                     raise BuildError(
                         f"{signature.name} runs in groups of at most {most} threads on {target.name}, not {threads}: it takes too many registers"
@@ -196,7 +196,6 @@ class ClExecutable(Executable):
             raise BuildError(f"the OpenCL driver has no kernel {abi.entry(signature, 0)} in this program ({e}): build it again") from None
         self._arguments = abi.arguments(signature, target)
         self._own: dict[str, tuple[int, int]] = {}
-        self._lock = threading.Lock()
         self._set: tuple[Any, ...] = ()
         self._grids: list[tuple[Any, int, int]] = []
         if signature.work:
@@ -233,7 +232,7 @@ class ClExecutable(Executable):
         return [s.cl.enqueue_nd_range_kernel(s.queue, kernel, (size,), (group,)) for kernel, size, group in self._grids]
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
-        with self._lock, self._failing():
+        with self._failing():
             self._launch(pointers, vars)
             self._s.queue.finish()
 
@@ -242,7 +241,7 @@ class ClExecutable(Executable):
             return super().queue(vars, packed)
 
         def call(*pointers: int) -> None:
-            with self._lock, self._failing():
+            with self._failing():
                 if not self._kernels:
                     raise UsageError(f"{self.signature.name} has been closed")
                 self._launch(pointers, vars)
@@ -258,7 +257,7 @@ class ClExecutable(Executable):
     ) -> list[float]:
         out: list[float] = []
         spent, batch, together = 0.0, 1, 1
-        with self._lock, self._failing():
+        with self._failing():
             while len(out) < max(1, repeats) and (not out or spent <= limit_s):
                 first = len(out)
                 calls = [self._launch(pointer_sets[i % len(pointer_sets)], vars) for i in range(first, min(first + batch, max(1, repeats)))]
@@ -278,8 +277,10 @@ class ClExecutable(Executable):
 
     @contextlib.contextmanager
     def _failing(self) -> Any:
+        """The driver is this thread's; MeasureError where it fails."""
         try:
-            yield
+            with self._s.using():
+                yield
         except self._s.cl.Error as e:
             self._set = ()
             raise MeasureError(f"{self._s.about['name']} failed over it: {e}") from None
@@ -290,11 +291,10 @@ class ClExecutable(Executable):
             memory.fill(handle, 0xFF, size)
 
     def close(self) -> None:
-        with self._lock:
-            for handle, _ in self._own.values():
-                self._s.drop(handle)
-            self._own.clear()
-            self._kernels, self._grids, self._set = [], [], ()
+        for handle, _ in self._own.values():
+            self._s.drop(handle)
+        self._own.clear()
+        self._kernels, self._grids, self._set = [], [], ()
 
 
 def _spans(calls: Sequence[Sequence[Any]], together: int) -> list[float]:

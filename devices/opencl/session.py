@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
+import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...files import folders, owned
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from ..base import Memory
+from ..once import forked, once, process_lock
 from .drivers import FoundDevice, settings
 
 MARGIN = 256
@@ -25,14 +26,14 @@ _DAY_S = 86400.0
 KEPT_S = 14 * _DAY_S
 
 
-_SESSIONS: dict[tuple[int, str, str, int], ClSession] = {}
-
-
 class ClSession:
-    """Context and queue of one device, open in this process; nothing of it survives a fork."""
+    """Context and queue of one device, open in this process; nothing of it survives a fork. `using()` is held around every call of the
+    driver: arguments are kept in kernels until they are launched, and PoCL's compiler is not made for several threads."""
 
     def __init__(self, found: FoundDevice) -> None:
         """Raises DeviceError."""
+        self._lock = process_lock()
+        self._process = os.getpid()
         with _environment(found):
             import pyopencl as cl
 
@@ -56,7 +57,20 @@ class ClSession:
         """What kernels get, by handle."""
         self.whole: dict[int, Any] = {}
         """The same with `margin` bytes in front."""
-        self._next = 1
+        self._handles = itertools.count(1)
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[None]:
+        """The driver is this thread's. Raises DeviceError in a forked child, which would wait for ever for threads of the driver that
+        it does not have."""
+        self.check_process()
+        with self._lock:
+            yield
+
+    def check_process(self) -> None:
+        """Raise DeviceError in a child of the process that opened the device."""
+        if os.getpid() != self._process:
+            raise forked(str(self.about["name"]))
 
     def add(self, nbytes: int) -> int:
         """A new buffer's handle. Raises MeasureError where there is no room."""
@@ -64,19 +78,22 @@ class ClSession:
         if nbytes > most:
             raise MeasureError(f"{self.about['name']} takes buffers of at most {most} bytes, not {nbytes}; measure a smaller shape")
         size = max(1, nbytes)
-        try:
-            whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, self.margin + size)
-            buffer = whole.get_sub_region(self.margin, size)
-        except self.cl.Error as e:
-            raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
-        handle, self._next = self._next, self._next + 1
+        with self.using():
+            try:
+                whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, self.margin + size)
+                buffer = whole.get_sub_region(self.margin, size)
+            except self.cl.Error as e:
+                raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
+        handle = next(self._handles)
         self.buffers[handle], self.whole[handle] = buffer, whole
         return handle
 
     def drop(self, handle: int) -> None:
-        """Release a buffer."""
-        self.buffers.pop(handle).release()
-        self.whole.pop(handle).release()
+        """Release a buffer. In a forked child, where a tensor of its parent's dies, nothing can be released."""
+        if os.getpid() == self._process:
+            with self.using():
+                self.buffers.pop(handle).release()
+                self.whole.pop(handle).release()
 
     def options(self) -> list[str]:
         """What programs are compiled with: no more than the standard lets compilers do, and division and square root
@@ -94,7 +111,7 @@ class ClSession:
             raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
 
     def _built(self, program: Any, **how: Any) -> Any:
-        with warnings.catch_warnings():
+        with self.using(), warnings.catch_warnings():
             # drivers chatter about their own doings ("1 warning generated")
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             return program.build(**how)
@@ -163,7 +180,7 @@ def prune(folder: str, now: float | None = None) -> None:
                 shutil.rmtree(used.parent, ignore_errors=True)
 
 
-@functools.cache
+@once
 def _temporary() -> str:
     import atexit
     import shutil
@@ -174,12 +191,19 @@ def _temporary() -> str:
     return folder
 
 
+_OPENING = process_lock()
+_SESSIONS: dict[tuple[str, str, int], ClSession] = {}
+
+
 def session(found: FoundDevice) -> ClSession:
     """This process's session of a device."""
-    key = (os.getpid(), found.about["platform"], found.about["name"], found.about["at"])
-    if key not in _SESSIONS:
-        _SESSIONS[key] = ClSession(found)
-    return _SESSIONS[key]
+    key = (found.about["platform"], found.about["name"], found.about["at"])
+    with _OPENING:
+        for s in _SESSIONS.values():
+            s.check_process()
+        if key not in _SESSIONS:
+            _SESSIONS[key] = ClSession(found)
+        return _SESSIONS[key]
 
 
 class ClMemory(Memory):
@@ -210,7 +234,8 @@ class ClMemory(Memory):
 
     def _do(self, work: Callable[[ClSession], Any]) -> None:
         try:
-            work(self._s).wait()
+            with self._s.using():
+                work(self._s).wait()
         except self._s.cl.Error as e:
             raise MeasureError(f"{self._s.about['name']} failed to move memory: {e}") from e
 

@@ -150,6 +150,8 @@ def rooms_of(device: str) -> DeviceRooms | None:
 
     place = get(device)
     place.check()
-    memory = place.memory()
-    with _lock:
-        return _rooms.setdefault(device, None if memory is None else DeviceRooms(memory))
+    with _lock:  # whoever asks a device twice may get two memories, which do not know each other's handles
+        if device not in _rooms:
+            memory = place.memory()
+            _rooms[device] = None if memory is None else DeviceRooms(memory)
+        return _rooms[device]
