@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,7 @@ def build(text: str, s: SourceSignature, target: Target) -> bytes:
     compiler = cc.find()
     flags = (*default_flags(s.flags, target), *s.flags)
     compiled = [f for f in flags if not f.startswith(_LIBRARY)]
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+    with cc.workplace() as folder:
         plus = s.language == "c++"
         source = "source.cpp" if plus else "source.c"
         Path(folder, source).write_text(text)
@@ -91,7 +90,7 @@ def build(text: str, s: SourceSignature, target: Target) -> bytes:
 @functools.cache
 def _timer(compiler: cc.Compiler) -> bytes:
     """The object of `_TIMER`, made once a process."""
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+    with cc.workplace() as folder:
         Path(folder, "timer.c").write_text(_TIMER)
         cc.run((*compiler.command, "-c", "-fPIC", "-O2", "timer.c", "-o", "timer.o"), Path(folder))
         return Path(folder, "timer.o").read_bytes()

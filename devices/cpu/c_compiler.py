@@ -5,6 +5,7 @@ the first of $CC (which may hold arguments), gcc, clang, and zig (on the path or
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import math
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,8 +156,19 @@ def assembly_of(text: str, target: Target, compiler: Compiler) -> str:
     return _made(text, "-S", target, compiler).decode(errors="replace")
 
 
+@contextlib.contextmanager
+def workplace() -> Iterator[str]:
+    """A folder for what a compiler reads and writes. Raises DeviceError where none can be made."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="tilewright-")
+    except OSError as e:
+        raise DeviceError(f"a C compiler needs a folder for temporary files ({e.strerror}): set TMPDIR to one that can be written") from e
+    with made as folder:
+        yield folder
+
+
 def _made(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+    with workplace() as folder:
         source, out = Path(folder, "kernel.c"), Path(folder, "kernel.out")
         source.write_text(text)
         run((*compiler.command, what, *flags(target, compiler), "kernel.c", "-o", "kernel.out"), Path(folder))

@@ -20,6 +20,7 @@ from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits
 from ..packed import Packed
 from .drivers import CHECKS, FoundDevice, choose, drivers, find, target_of
+from .pocl_cache import check_room
 from .session import ClMemory, ClSession
 
 _MAGIC = b"tilewright opencl object 1\n"
@@ -40,7 +41,7 @@ class OpenClDevice(Device):
     @cached_property
     def found(self) -> FoundDevice:
         """The driver's device, not opened. Raises DeviceError where there is none."""
-        return choose(find(), self._selector)
+        return choose(find(), self._selector, [d.error for d in drivers() if d.error])
 
     @cached_property
     def _target(self) -> Target:
@@ -54,11 +55,6 @@ class OpenClDevice(Device):
     def threads(self) -> int:
         # a driver for processors uses the cores it finds, a GPU has no such choice
         return int(self.found.about["units"]) if self._target.kind == "cpu" else 1
-
-    @property
-    def _late(self) -> bool:
-        """Whether the driver compiles at the first launch."""
-        return "portable computing" in self.found.about["platform"].lower()
 
     def compiler_id(self) -> str:
         d = self.found.about
@@ -94,14 +90,17 @@ class OpenClDevice(Device):
 
     def check_threads(self, threads: int) -> None:
         if threads != self.threads:
-            fewer = "; PoCL takes fewer of them with POCL_MAX_PTHREAD_COUNT=N" if self._late else ""
+            fewer = "; PoCL takes fewer of them with POCL_MAX_PTHREAD_COUNT=N" if self.found.late else ""
             raise DeviceError(f"{self.name} runs with {self.threads} threads, not {threads}: leave the number of threads out{fewer}")
 
     def open(self) -> ClSession:
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
         from .session import session
 
-        return session(self.found)
+        found = session(self.found)
+        if self.found.late:
+            check_room()
+        return found
 
     def build(self, source: SourceLike) -> bytes:
         if source.target.lang != "opencl":
@@ -111,7 +110,7 @@ class OpenClDevice(Device):
 
         refuse(source.signature, self.target)
         s = self.open()
-        if self._late:
+        if self.found.late:
             s.compile(source.text)
             code = source.text.encode()
         else:
@@ -135,7 +134,7 @@ class OpenClDevice(Device):
 
         refuse(signature, self.target)
         s = self.open()
-        return ClExecutable(s, s.compile(code.decode()) if self._late else s.link(code), signature, self.target)
+        return ClExecutable(s, s.compile(code.decode()) if self.found.late else s.link(code), signature, self.target)
 
     def memory(self) -> Memory:
         from .session import ClMemory

@@ -23,6 +23,7 @@ from ...files.child_process import ChildProcess
 from ...ir.errors import DeviceError
 from ...targets import Target, machine
 from ...targets.table import opencl as as_target
+from . import pocl_cache
 
 VARIABLE = "TILEWRIGHT_OPENCL_FOUND"
 """Environment variable in which a process hands the answers to those it starts."""
@@ -135,14 +136,15 @@ def _answer(file: str, environment: Mapping[str, str], process: ChildProcess, wa
 
 
 def settings() -> dict[str, str]:
-    """What every process that uses a driver sets: PoCL, which counts the machine's cores, uses those that this process may."""
+    """What every process that uses a driver, or asks it, sets. PoCL, which counts the machine's cores, uses those that this process may, and
+    keeps what it compiles where it can."""
     from ...targets import usable_cores
 
     out = {"PYOPENCL_NO_CACHE": "1", "PYOPENCL_COMPILER_OUTPUT": "0"}
     threads = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")  # of PoCL before 4, and since
     if not any(name in os.environ for name in threads):
         out |= dict.fromkeys(threads, str(usable_cores()))
-    return {name: value for name, value in out.items() if name not in os.environ}
+    return {name: value for name, value in out.items() if name not in os.environ} | pocl_cache.setting()
 
 
 def describe() -> list[dict[str, Any]]:
@@ -176,6 +178,8 @@ def _subgroup(d: Any) -> int:
 
 
 def _why_not(library: str, error: str) -> str:
+    if "pocl" in library and pocl_cache.VARIABLE not in os.environ:
+        return pocl_cache.NO_FOLDER
     if "PLATFORM_NOT_FOUND" not in error:
         return error
     if not library:
@@ -192,7 +196,7 @@ def main() -> None:
     library = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         devices = describe()
-        answer: dict[str, Any] = {"devices": devices} if devices else {"none": "it has no device"}
+        answer: dict[str, Any] = {"devices": devices} if devices else {"none": _why_not(library, "it has no device")}
     except Exception as e:
         # whatever a driver, its loader or the binding raises: the reason goes to the user
         answer = {"none": _why_not(library, " ".join(str(e).split()) or type(e).__name__)}
@@ -224,6 +228,11 @@ class FoundDevice:
         return f"{self.about['platform']} - {self.about['name']}"
 
     @property
+    def late(self) -> bool:
+        """Whether the driver compiles at the first launch."""
+        return "portable computing" in self.about["platform"].lower()
+
+    @property
     def checker(self) -> bool:
         """Whether it interprets kernels to check them: no device to tune for."""
         return "oclgrind" in self.about["platform"].lower()
@@ -243,15 +252,16 @@ def find() -> list[FoundDevice]:
     return out
 
 
-def choose(devices: Sequence[FoundDevice], selector: str) -> FoundDevice:
+def choose(devices: Sequence[FoundDevice], selector: str, failed: Sequence[str] = ()) -> FoundDevice:
     """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its platform's or its
-    own name (the first that has it). Raises DeviceError that lists what there is."""
+    own name (the first that has it). Raises DeviceError that lists what there is, and why others `failed`."""
     if not selector:
         rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
         usable = [d for d in devices if not d.checker]
         if not usable:
+            why = "; or ".join([*failed, INSTALL])
             raise DeviceError(
-                f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}"
+                f"the only OpenCL driver that works here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {why}"
             )
         # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
         return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
@@ -262,7 +272,7 @@ def choose(devices: Sequence[FoundDevice], selector: str) -> FoundDevice:
         matching = [d for part in ("platform", "name") for d in devices if selector.lower() in d.about[part].lower()]
     if not matching:
         names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))
-        raise DeviceError(f"no OpenCL device {selector!r}: use an index or a part of a name ({names})")
+        raise DeviceError("; ".join([f"no OpenCL device {selector!r}: use an index or a part of a name ({names})", *failed]))
     return matching[0]
 
 

@@ -6,24 +6,17 @@ import contextlib
 import ctypes
 import itertools
 import os
-import time
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...files import folders, owned
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from ..base import Memory
-from ..once import forked, once, process_lock
+from ..once import forked, process_lock
 from .drivers import FoundDevice, settings
 
 MARGIN = 256
-
-
-_DAY_S = 86400.0
-
-
-KEPT_S = 14 * _DAY_S
 
 
 class ClSession:
@@ -102,13 +95,12 @@ class ClSession:
         return [f"-cl-std=CL{'2.0' if wide else '1.2'}", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
 
     def compile(self, text: str, options: Sequence[str] | None = None) -> Any:
-        """A program, with these options or else `options()`. Raises BuildError with the log's first lines."""
+        """A program, with these options or else `options()`. Raises BuildError with the first lines of the compiler's log, errors first."""
         options = self.options() if options is None else list(options)
         try:
             return self._built(self.cl.Program(self.context, text), options=options, cache_dir=False)
         except self.cl.Error as e:
-            lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
-            raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
+            raise BuildError(f"the OpenCL compiler refused it: {_complaints(str(e))}") from None
 
     def _built(self, program: Any, **how: Any) -> Any:
         with self.using(), warnings.catch_warnings():
@@ -128,10 +120,24 @@ class ClSession:
             raise BuildError(f"the OpenCL driver does not take its own binary again ({e}): build it again") from None
 
 
+def _complaints(said: str) -> str:
+    """The lines of a build's log that say what is wrong: errors, with what follows them, before anything else. pyopencl's own lines, and what
+    drivers say of how many errors there were, are left out."""
+    said = re.sub(r"\S*/tempfile_\w+\.cl:", "line ", said)  # PoCL's name for the text
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not _CHATTER.match(line.strip())]
+    first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), 0)
+    return " | ".join(lines[first : first + 6]) or "it does not say why"
+
+
+_CHATTER = re.compile(
+    r"\(options|\(source saved|clBuildProgram failed|Build on <|Device .* failed to build|\d+ (warning|error)s? |CompilerWarning"
+)
+
+
 @contextlib.contextmanager
 def _environment(found: FoundDevice) -> Any:
     """While the first call makes the loader open the driver: it, and no other. What PoCL reads later stays set."""
-    for name, value in {**settings(), **_caches()}.items():
+    for name, value in settings().items():
         os.environ.setdefault(name, value)
     before = {name: os.environ.get(name) for name in found.environment}
     os.environ.update(found.environment)
@@ -142,53 +148,6 @@ def _environment(found: FoundDevice) -> Any:
             os.environ.pop(name, None)
             if old is not None:
                 os.environ[name] = old
-
-
-def _caches() -> dict[str, str]:
-    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be or somebody else could write
-    there, in a folder that ends with the process."""
-    if "POCL_CACHE_DIR" in os.environ:
-        return {}
-    folder = os.path.join(folders.made(), "pocl")
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if owned.why_not(folder) is not None or not os.access(folder, os.W_OK):
-            raise PermissionError(folder)
-    except OSError:
-        return {"POCL_CACHE_DIR": _temporary()}
-    prune(folder)
-    return {"POCL_CACHE_DIR": folder}
-
-
-def prune(folder: str, now: float | None = None) -> None:
-    """Delete what PoCL keeps in a folder of ours and nobody used for KEPT_S seconds: it never does so itself, and a
-    search leaves thousands of programs there. At most once a day. What cannot be deleted stays."""
-    import pathlib
-    import shutil
-
-    now, stamp = time.time() if now is None else now, pathlib.Path(folder) / "pruned"
-    try:
-        if stamp.exists() and now - stamp.stat().st_mtime < _DAY_S:
-            return
-        stamp.touch()
-    except OSError:
-        return  # tidying can wait
-    # two letters, then a folder a program, with a file that PoCL touches at every use
-    for used in pathlib.Path(folder).glob("??/*/last_accessed"):
-        with contextlib.suppress(OSError):  # another process is at it too
-            if now - used.stat().st_mtime > KEPT_S:
-                shutil.rmtree(used.parent, ignore_errors=True)
-
-
-@once
-def _temporary() -> str:
-    import atexit
-    import shutil
-    import tempfile
-
-    folder = tempfile.mkdtemp(prefix="tilewright-pocl-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 _OPENING = process_lock()

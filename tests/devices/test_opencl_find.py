@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tilewright import devices, targets
 from tilewright.devices.opencl import drivers as opencl_drivers
+from tilewright.devices.opencl import pocl_cache
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.devices.opencl.drivers import FoundDevice, _why_not, choose, find, target_of
+from tilewright.files.child_process import ChildAnswer
 from tilewright.ir import DeviceError
 
 CPU = {
@@ -126,7 +129,7 @@ def test_no_working_driver_names_the_reasons_and_the_fix(install: Callable[..., 
 
 def test_only_a_checker_is_no_device(install: Callable[..., Path]) -> None:
     install("checker", "abort")
-    with pytest.raises(DeviceError, match=r"the only OpenCL driver here is Oclgrind.*install a driver"):
+    with pytest.raises(DeviceError, match=r"the only OpenCL driver that works here is Oclgrind.*install a driver"):
         devices.get("opencl").check()
     assert [name.split(" ")[0] for name, why in devices.get("opencl").family() if why] == ["opencl", "opencl"]
     devices.get("opencl:oclgrind").check()
@@ -247,24 +250,48 @@ def test_why_a_driver_has_no_platform() -> None:
     assert _why_not("x", "OUT_OF_HOST_MEMORY") == "OUT_OF_HOST_MEMORY"
 
 
-def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
-    from tilewright.devices.opencl.session import KEPT_S, prune
+def test_a_driver_is_asked_with_the_settings_that_it_runs_with(
+    install: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL without a folder that it can write in shows no platform."""
+    (tmp_path / "file").touch()
+    monkeypatch.delenv(pocl_cache.VARIABLE, raising=False)
+    monkeypatch.setattr(pocl_cache.folders, "made", lambda: tmp_path / "file")  # no folder can be made below a file
+    monkeypatch.setattr(opencl_drivers, "ChildProcess", lambda *a, env: asked.append(env) or Answer())
+    asked: list[dict[str, str]] = []
 
+    class Answer:
+        def answer(self, limit_s: float) -> ChildAnswer:
+            return ChildAnswer(json.dumps({"devices": [CPU]}).encode(), b"", 0, False)
+
+    install("cpu")
+    find()
+    assert asked[0][pocl_cache.VARIABLE].startswith(tempfile.gettempdir()) and os.path.isdir(asked[0][pocl_cache.VARIABLE])
+    monkeypatch.setattr(pocl_cache, "LEAST", 1 << 62)  # no disk has so much
+    pocl_cache._temporary.cache_clear()
+    assert pocl_cache.setting() == {}
+    assert _why_not("libpocl.so.2", "PLATFORM_NOT_FOUND_KHR") == pocl_cache.NO_FOLDER
+    with pytest.raises(DeviceError, match="PoCL needs a folder in which it can write"):
+        pocl_cache.check_room()
+    pocl_cache._temporary.cache_clear()
+
+
+def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
     now = 2e9
-    for name, age in (("AB/OLD", KEPT_S + 60), ("AB/NEW", KEPT_S - 60)):
+    for name, age in (("AB/OLD", pocl_cache.KEPT_S + 60), ("AB/NEW", pocl_cache.KEPT_S - 60)):
         (tmp_path / name / "k").mkdir(parents=True)
         (tmp_path / name / "last_accessed").touch()
         os.utime(tmp_path / name / "last_accessed", (now - age, now - age))
     (tmp_path / "AB" / "mine").touch()
-    prune(str(tmp_path), now)
+    pocl_cache.prune(str(tmp_path), now)
     assert sorted(p.name for p in (tmp_path / "AB").iterdir()) == ["NEW", "mine"]
     os.utime(tmp_path / "pruned", (now, now))
     os.utime(tmp_path / "AB/NEW/last_accessed", (0, 0))
-    prune(str(tmp_path), now + 3600)
+    pocl_cache.prune(str(tmp_path), now + 3600)
     assert (tmp_path / "AB/NEW").exists()
-    prune(str(tmp_path), now + 90000)
+    pocl_cache.prune(str(tmp_path), now + 90000)
     assert not (tmp_path / "AB/NEW").exists()
-    prune(str(tmp_path / "nowhere"), now)
+    pocl_cache.prune(str(tmp_path / "nowhere"), now)
 
 
 def test_damaged_answers_are_asked_for_again(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
