@@ -1,6 +1,6 @@
 """Devices: build source text into objects, load them, run and time them. `get(name)` finds one; plug-ins add more."""
 
-from .base import Device, Executable, Memory, SourceLike
+from .base import Device, DeviceArrays, Executable, Memory, SourceLike
 from .bound_calls import BoundCall, Places
 from .limits import Cached, Limits, Rates
 from .packed import Packed
@@ -10,6 +10,7 @@ __all__ = [
     "BoundCall",
     "Cached",
     "Device",
+    "DeviceArrays",
     "Executable",
     "Limits",
     "Memory",

@@ -145,6 +145,9 @@ class Device(ABC):
     def check(self) -> None:  # noqa: B027
         """Raise DeviceError, with the fix, when kernels cannot run here."""
 
+    def check_timing(self) -> None:  # noqa: B027
+        """Raise DeviceError where kernels run and their times mean nothing: nobody tunes for such a device."""
+
     def check_threads(self, threads: int) -> None:  # noqa: B027
         """Raise DeviceError where kernels cannot be loaded for so many threads."""
 
@@ -191,6 +194,26 @@ class Comparison:
     flags: int = 0
 
 
+class DeviceArrays(ABC):
+    """Arrays of another library in a device's memory, as a kernel's arguments: they are used where they lie. Each has `shape` and `dtype`, None
+    where it has none (a buffer), and is row-major."""
+
+    looks: Sequence[tuple[tuple[int, ...] | None, Any, int]]
+    """Shape, NumPy type and bytes of each."""
+
+    @abstractmethod
+    def add(self, shape: Sequence[int], dtype: Any) -> Any:
+        """One more, undefined, for a result; it is the last now."""
+
+    @abstractmethod
+    def overlap(self, i: int, j: int, same: bool) -> bool:
+        """Whether two have memory in common; with `same`, the same memory twice does not count."""
+
+    @abstractmethod
+    def launch(self, executable: Executable, vars: Sequence[int], outputs: int) -> None:
+        """Queue a call with all of them, the last `outputs` of which it writes, after what is queued for them."""
+
+
 class Memory(ABC):
     """Buffers of a device. A handle is a positive int that stands for a buffer's first byte, and is what
     `Executable.run` takes for a pointer. Sizes are bytes, `address` is host memory. Every call is complete when it
@@ -224,6 +247,18 @@ class Memory(ABC):
     @abstractmethod
     def fill(self, handle: int, byte: int, nbytes: int, offset: int = 0) -> None:
         """Set `nbytes` bytes of a buffer from `offset` on to one value."""
+
+    def shared(self, address: int, nbytes: int) -> int:
+        """A handle of host memory itself, which kernels read and write where it lies; 0 where that is not possible."""
+        return 0
+
+    def unshare(self, handle: int, nbytes: int, written: bool) -> None:
+        """Release what `shared` gave. Where kernels have `written` there, the host sees it when this returns."""
+        raise UsageError("this memory shares nothing with the host")
+
+    def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
+        """Arrays of another library in this device's memory; None where none of them is. Raises UsageError where only some are."""
+        return None
 
     def sound(self) -> bool:
         """After an error: whether this process can go on with the device (False: nobody can say)."""

@@ -95,14 +95,14 @@ class Binder:
         self._unaligned = max((d.alignment for d in self.dtypes), default=1) - 1
         first = len(self.inputs)
         names = [b.name for b in kernel.buffers]
-        self._pairs = [(i, j, names[j] == kernel.buffers[i].alias) for i in range(first, len(names)) for j in range(i)]
+        self.pairs = [(i, j, names[j] == kernel.buffers[i].alias) for i in range(first, len(names)) for j in range(i)]
 
     def usage(self) -> str:
         """How to call it, e.g. `matmul(a, b, out=c)`."""
         outs = ", ".join(b.name for b in self.outputs)
         return f"{self.kernel.name}({', '.join(b.name for b in self.inputs)}, out={f'({outs})' if len(self.outputs) > 1 else outs})"
 
-    def values(self, inputs: Sequence[Array], outs: Sequence[Array] | None, given: Mapping[str, int]) -> dict[Node, int]:
+    def values(self, inputs: Sequence[Any], outs: Sequence[Any] | None, given: Mapping[str, int]) -> dict[Node, int]:
         """The value of every symbol: from the shapes, else from `given` keywords."""
         known: dict[Node, int] = {}
         if self._static is not None and not given:
@@ -175,10 +175,32 @@ class Binder:
         if bits & self._unaligned:
             return None
         if given:
-            for i, j, same in self._pairs:
+            for i, j, same in self.pairs:
                 if found[i] < found[j] + sizes[j] and found[j] < found[i] + sizes[i] and not (same and found[i] == found[j]):
                     return None
         return found
+
+    def of_looks(
+        self, looks: Sequence[tuple[tuple[int, ...] | None, Any, int]], inputs: int, outs: bool, given: Mapping[str, int]
+    ) -> tuple[dict[Node, int], tuple[int, ...]]:
+        """The values of symbols for arrays in a device's memory (`DeviceArrays.looks`), after the checks that can be made there; those
+        without a shape need enough bytes."""
+        if inputs != len(self.inputs):
+            raise UsageError(f"{self.usage()} takes {len(self.inputs)} input array{'s' * (len(self.inputs) != 1)}, not {inputs}")
+        if any(shape is None for shape, _, _ in looks) and self._static is None:
+            raise UsageError(f"{self.usage()} has sizes that follow from shapes, and a buffer has none: pass pyopencl.array.Array")
+        shown = [_Look(s if s is not None else t) for (s, _, _), t in zip(looks, self._static or [()] * len(looks))]
+        env = self.values(shown[:inputs], shown[inputs:] if outs else None, given)
+        for buffer, dtype, (shape, kind, nbytes), want in zip(self.kernel.buffers, self.dtypes, looks, self.shapes(env)):
+            if kind is not None and kind != dtype:
+                raise UsageError(
+                    f"{self.usage()}: {buffer.name} is {kind}, it must be {buffer.dtype.name}; convert it with .astype({str(dtype)!r})"
+                )
+            if shape is not None and shape != want:
+                raise UsageError(f"{self.usage()}: {buffer.name} has shape {shape}, it must be {want}")
+            if nbytes < prod(want) * dtype.itemsize:
+                raise UsageError(f"{self.usage()}: {buffer.name} has {nbytes} bytes, it must have {prod(want) * dtype.itemsize}")
+        return env, tuple(env[s] for s in self.symbols)
 
     def shapes(self, env: Mapping[Node, int]) -> tuple[tuple[int, ...], ...]:
         """The shape of every parameter."""
@@ -209,12 +231,19 @@ class Binder:
                     f"{self.usage()}: {buffer.name} does not begin at a multiple of {dtype.alignment} bytes; pass a copy, x.copy()"
                 )
             spans.append((at, at + a.nbytes))
-        for i, j, same in self._pairs:
+        for i, j, same in self.pairs:
             if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and not (same and spans[i] == spans[j]):
                 names = self.kernel.buffers[i].name, self.kernel.buffers[j].name
                 fix = f"pass {names[1]} itself as out=, or" if same else "pass"
                 raise UsageError(f"{self.usage()}: output {names[0]} overlaps {names[1]} in memory; {fix} an out= array of its own")
         return tuple(at for at, _ in spans)
+
+
+class _Look:
+    """An array of which only the shape is known."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.ndim = shape, len(shape)
 
 
 def viewed(arrays: Sequence[Any]) -> tuple[Any, ...]:

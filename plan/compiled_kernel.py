@@ -20,7 +20,7 @@ from .resolve import Origin, Plan
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
     from ..cache.keys import Key
-    from ..devices import BoundCall, Executable, Packed
+    from ..devices import BoundCall, DeviceArrays, Executable, Packed
     from ..opts import ShownSchedule
     from .artefacts import Built
 
@@ -271,6 +271,10 @@ class CompiledKernel:
         """A call with arrays of shapes that are new, or with something wrong."""
         binder = self._binder
         outs = binder.outs(out)
+        if isinstance(self._executable, Copying):
+            lying = self._executable.memory.arrays((*inputs, *(outs or ())))
+            if lying is not None:
+                return self._launched(lying, inputs, out, outs, symbols)
         inputs, outs = viewed(inputs), None if outs is None else viewed(outs)
         binder.check(inputs, outs)
         env = binder.values(inputs, outs, symbols)
@@ -289,6 +293,22 @@ class CompiledKernel:
         if self._constants is not None:
             call = self._constants.call(inputs, addresses, vars)
         call(*addresses)
+        return out if outs is not None else made if len(made) > 1 else made[0]
+
+    def _launched(self, lying: DeviceArrays, inputs: tuple[Any, ...], out: Any, outs: Any, symbols: Mapping[str, int]) -> Any:
+        """A call with arrays in the device's memory. What integers are places is not looked at."""
+        binder = self._binder
+        if self._ranges or self._constants is not None:
+            raise UsageError(f"{binder.usage()} looks at what its arrays hold, so they must be NumPy's: pass x.get()")
+        env, vars = binder.of_looks(lying.looks, len(inputs), outs is not None, symbols)
+        for i, j, same in binder.pairs if outs is not None else ():
+            if lying.overlap(i, j, same):
+                raise UsageError(f"{binder.usage()}: an output overlaps another argument in memory; pass an out= array of its own")
+        made = (
+            tuple(lying.add(s, d) for s, d in zip(binder.shapes(env)[len(inputs) :], binder.dtypes[len(inputs) :])) if outs is None else ()
+        )
+        assert isinstance(self._executable, Copying)
+        lying.launch(self._executable.inner, vars, len(binder.outputs))
         return out if outs is not None else made if len(made) > 1 else made[0]
 
     def _bound(self, vars: tuple[int, ...]) -> Callable[..., None]:

@@ -1,4 +1,5 @@
-"""An executable of a device with memory of its own, called with host addresses: arguments are copied there and back."""
+"""An executable of a device with memory of its own, called with host addresses: arguments are copied there and back, or used where they
+lie if the device can do that."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Copying(Executable):
     """`run` takes host addresses. Buffers stay on the device between calls; calls run one at a time."""
 
     def __init__(self, inner: Executable, memory: Memory) -> None:
-        self.inner, self._memory = inner, memory
+        self.inner, self.memory = inner, memory
         self.signature, self.threads = inner.signature, inner.threads
         self._buffers: list[tuple[int, int]] = [(0, 0)] * len(inner.signature.params)
         self._lock = threading.Lock()
@@ -36,14 +37,14 @@ class Copying(Executable):
             out.append(math.prod(extents) * p.dtype.size)
         return out
 
-    def _handles(self, sizes: Sequence[int]) -> list[int]:
+    def _handles(self, sizes: Sequence[int | None]) -> list[int]:
         for i, size in enumerate(sizes):
             handle, room = self._buffers[i]
-            if not handle or room < size:
+            if size is not None and (not handle or room < size):
                 if handle:
-                    self._memory.free(handle)
+                    self.memory.free(handle)
                 self._buffers[i] = (0, 0)
-                self._buffers[i] = (self._memory.alloc(size), size)
+                self._buffers[i] = (self.memory.alloc(size), size)
         return [handle for handle, _ in self._buffers]
 
     def reserve(self) -> None:
@@ -59,14 +60,21 @@ class Copying(Executable):
 
         def call(*pointers: int) -> None:
             with self._lock:
-                handles = self._handles(sizes)
-                for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
-                    if role != "out":
-                        self._memory.write(handle, address, size)
-                self.inner.run(handles, vars)
-                for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
-                    if role != "in":
-                        self._memory.read(handle, address, size)
+                shared = [self.memory.shared(address, size) for address, size in zip(pointers, sizes, strict=True)]
+                try:
+                    own = self._handles([None if s else size for s, size in zip(shared, sizes)])
+                    handles = [s or h for s, h in zip(shared, own)]
+                    for handle, s, address, size, role in zip(handles, shared, pointers, sizes, roles):
+                        if role != "out" and not s:
+                            self.memory.write(handle, address, size)
+                    self.inner.run(handles, vars)
+                    for handle, s, address, size, role in zip(handles, shared, pointers, sizes, roles):
+                        if role != "in" and not s:
+                            self.memory.read(handle, address, size)
+                finally:
+                    for s, size, role in zip(shared, sizes, roles):
+                        if s:
+                            self.memory.unshare(s, size, role != "in")
 
         return call
 
@@ -82,6 +90,6 @@ class Copying(Executable):
     def close(self) -> None:
         for handle, _ in self._buffers:
             if handle:
-                self._memory.free(handle)
+                self.memory.free(handle)
         self._buffers = [(0, 0)] * len(self._buffers)
         self.inner.close()

@@ -73,6 +73,7 @@ class KernelTask:
         self.dtype = dtype_of(dtype).name if dtype is not None else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
         self.device = devices.get(device)
         self.device.check()
+        self.device.check_timing()
         self.threads = int(threads or self.device.threads)
         self.device.check_threads(self.threads)
         self.vars = symbol_values(self.kernel, vars or {})

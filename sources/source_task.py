@@ -313,6 +313,7 @@ def resolved(source: str | Path | SourceSpec, function: str, settings: Mapping[s
         spec = spec_of(source, function, **about)
     device = SourceDevice(settings.get("device") or DEVICES[spec.language], spec.language)
     device.check()
+    device.check_timing()
     threads = settings.get("threads") or (1 if device.family_name == "cpu" else device.threads)
     device.check_threads(threads)
     return SourceTask(spec, device, threads, tuple(settings.get("first", ())))

@@ -1,3 +1,5 @@
 """OpenCL devices of any vendor."""
 
 from __future__ import annotations
+
+from .device import on as on

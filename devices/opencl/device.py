@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import re
 import zlib
@@ -19,7 +20,7 @@ from .. import limits as limits_file
 from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits
 from ..packed import Packed
-from .drivers import CHECKS, FoundDevice, choose, drivers, find, target_of
+from .drivers import CHECKS, PYOPENCL, FoundDevice, choose, chosen, drivers, find, target_of
 from .pocl_cache import check_room
 from .session import ClMemory, ClSession
 
@@ -34,13 +35,17 @@ class OpenClDevice(Device):
     isolation = "worker"
     first_launch_s = 20.0
 
-    def __init__(self, selector: str = "") -> None:
+    def __init__(self, selector: str = "", queue: Any = None) -> None:
+        """`queue`: of pyopencl, a user's (`devices.opencl.on`)."""
+        self._queue = queue
         self.name = f"opencl:{selector}" if selector else "opencl"
         self._selector = selector
 
     @cached_property
     def found(self) -> FoundDevice:
         """The driver's device, not opened. Raises DeviceError where there is none."""
+        if not self._selector and (context := os.environ.get(PYOPENCL, "")):
+            return chosen(find(), context)
         return choose(find(), self._selector, [d.error for d in drivers() if d.error])
 
     @cached_property
@@ -82,11 +87,19 @@ class OpenClDevice(Device):
             devices, mine = find(), self.found
         except DeviceError as e:
             return [(self.name, str(e)), *(failed if any(d.devices for d in asked) else ())]
-        others = [(f"opencl:{i}", CHECKS if d.checker else "") for i, d in enumerate(devices) if d is not mine and d.about != mine.about]
+        others = [
+            (f"opencl:{i}", f"Oclgrind {CHECKS}" if d.checker else "")
+            for i, d in enumerate(devices)
+            if d is not mine and d.about != mine.about
+        ]
         return [(self.name, ""), *others, *failed]
 
     def check(self) -> None:
         _ = self._target
+
+    def check_timing(self) -> None:
+        if self.found.checker:
+            raise DeviceError(f"{self.name} is Oclgrind, which {CHECKS}, as it interprets them: choose another device (tune devices)")
 
     def check_threads(self, threads: int) -> None:
         if threads != self.threads:
@@ -97,7 +110,7 @@ class OpenClDevice(Device):
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
         from .session import session
 
-        found = session(self.found)
+        found = session(self.found, self._queue)
         if self.found.late:
             check_room()
         return found
@@ -159,6 +172,19 @@ class OpenClDevice(Device):
         return now
 
 
+def on(queue: Any) -> OpenClDevice:
+    """The device of a user's `pyopencl.CommandQueue`: kernels are built in its context and launched on it, and take and return pyopencl's
+    arrays there without a copy. Raises DeviceError where Tilewright does not know the device."""
+    about = queue.device
+    names = (about.platform.name.strip(), about.name.strip())
+    for i, d in enumerate(find()):
+        if (d.about["platform"], d.about["name"]) == names:
+            made = OpenClDevice(str(i), queue)
+            made.spec = made.name
+            return made
+    raise DeviceError(f"the queue's device, {' - '.join(names)}, is none that Tilewright found: tune devices lists those")
+
+
 _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""
 _BATCH_S = 0.02
@@ -196,6 +222,7 @@ class ClExecutable(Executable):
         self._arguments = abi.arguments(signature, target)
         self._own: dict[str, tuple[int, int]] = {}
         self._set: tuple[Any, ...] = ()
+        self._last: Any = None
         self._grids: list[tuple[Any, int, int]] = []
         if signature.work:
             self._own["work"] = (s.add(signature.work), signature.work)
@@ -225,10 +252,21 @@ class ClExecutable(Executable):
         self._grids = [(k, n * t, t) for k, n, t in zip(self._kernels, grids, sig.threads, strict=True) if n]
         self._set = now
 
-    def _launch(self, pointers: Sequence[int], vars: Sequence[int]) -> list[Any]:
+    def _launch(self, pointers: Sequence[int], vars: Sequence[int], wait_for: Sequence[Any] = ()) -> list[Any]:
         self._bind(pointers, vars)
-        s = self._s
-        return [s.cl.enqueue_nd_range_kernel(s.queue, kernel, (size,), (group,)) for kernel, size, group in self._grids]
+        s, events = self._s, list[Any]()
+        for kernel, size, group in self._grids:
+            before = [events[-1]] if events and not s.in_order else list(wait_for) if not events else None
+            events.append(s.cl.enqueue_nd_range_kernel(s.queue, kernel, (size,), (group,), wait_for=before or None))
+        return events
+
+    def launch(self, pointers: Sequence[int], vars: Sequence[int], wait_for: Sequence[Any]) -> Any:
+        """Queue a call after these events of pyopencl; the event of its end, None where there is nothing to do."""
+        with self._failing():
+            if not self._s.in_order and self._own and self._last is not None:
+                wait_for = [*wait_for, self._last]  # both calls use the workspace
+            self._last = (self._launch(pointers, vars, wait_for) or [self._last])[-1]
+            return self._last
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         with self._failing():

@@ -207,7 +207,7 @@ if __name__ == "__main__":
     main()
 
 
-CHECKS = "Oclgrind checks kernels (tune check) and is no device to tune for"
+CHECKS = "checks kernels (tune check) and is no device to tune for"
 _EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",), "subgroups": ("cl_khr_subgroup_shuffle",)}
 _INTEL = {"cl_intel_subgroups", "cl_intel_required_subgroup_size"}
 """Subgroups of a size that a kernel chooses, and shuffles with names of their own."""
@@ -253,27 +253,64 @@ def find() -> list[FoundDevice]:
 
 
 def choose(devices: Sequence[FoundDevice], selector: str, failed: Sequence[str] = ()) -> FoundDevice:
-    """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its platform's or its
-    own name (the first that has it). Raises DeviceError that lists what there is, and why others `failed`."""
-    if not selector:
-        rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
-        usable = [d for d in devices if not d.checker]
-        if not usable:
-            why = "; or ".join([*failed, INSTALL])
-            raise DeviceError(
-                f"the only OpenCL driver that works here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {why}"
-            )
+    """The device that `selector` names. '': a GPU, else an accelerator, else a processor; among those of a kind for 'gpu', 'cpu' or
+    'accelerator'. 'N': its index. 'P:N': the Nth of a platform, which is a number too or a part of its name. Else a part of its platform's
+    or its own name (the first that has it). Raises DeviceError that lists what there is, and why others `failed`."""
+    matching = _matching(devices, selector.lower())
+    if matching:
+        return matching[0]
+    if devices and all(d.checker for d in devices):
+        why = "; or ".join([*failed, INSTALL])
+        raise DeviceError(f"the only OpenCL driver that works here is Oclgrind, which {CHECKS}: {why}")
+    names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))
+    raise DeviceError("; ".join([f"no OpenCL device {selector!r}: use an index or a part of a name ({names})", *failed]))
+
+
+_KINDS = ("gpu", "accelerator", "cpu")
+
+
+def _matching(devices: Sequence[FoundDevice], selector: str) -> list[FoundDevice]:
+    if selector in ("", *_KINDS):
+        usable = [d for d in devices if not d.checker and selector in ("", d.about["kind"])]
         # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
-        return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
+        return sorted(usable, key=lambda d: (_KINDS.index(d.about["kind"]), "intel" not in d.about["platform"].lower()))
     if selector.isdecimal():
-        matching = [d for i, d in enumerate(devices) if selector == str(i)]
-    else:
-        # the platform's name counts first: an Intel processor also runs other vendors' drivers
-        matching = [d for part in ("platform", "name") for d in devices if selector.lower() in d.about[part].lower()]
-    if not matching:
-        names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))
-        raise DeviceError("; ".join([f"no OpenCL device {selector!r}: use an index or a part of a name ({names})", *failed]))
-    return matching[0]
+        return [d for i, d in enumerate(devices) if selector == str(i)]
+    platform, _, at = selector.rpartition(":")
+    if platform and at.isdecimal():
+        platforms = list(dict.fromkeys(_platform(d) for d in devices))
+        of = platforms[int(platform) :][:1] if platform.isdecimal() else [p for p in platforms if platform in p[1].lower()]
+        return [d for d in devices if _platform(d) in of[:1]][int(at) :]
+    # the platform's name counts first: an Intel processor also runs other vendors' drivers
+    return [d for part in ("platform", "name") for d in devices if selector in d.about[part].lower()]
+
+
+def _platform(d: FoundDevice) -> tuple[str, str, str]:
+    return d.file, d.about["platform"], d.about["platform_version"]
+
+
+PYOPENCL = "PYOPENCL_CTX"
+"""The variable by which users of pyopencl say which device is meant where a program does not: PLATFORM[:DEVICE], each a number or a part
+of a name."""
+
+
+def chosen(devices: Sequence[FoundDevice], context: str) -> FoundDevice:
+    """The device that pyopencl takes for this value of its variable. Numbers are places in its own order. Raises DeviceError."""
+    platform, _, at = context.lower().partition(":")
+    if any(part.isdecimal() for part in (platform, at)):
+        ended = ChildProcess(_MODULE, env={**os.environ, **settings()}).answer(ASK_S)
+        answer = json.loads(ended.last_line) if not ended.status and ended.last_line.startswith("{") else {}
+        place = {json.dumps(d, sort_keys=True): i for i, d in enumerate(answer.get("devices", ()))}
+        devices = sorted(devices, key=lambda d: place.get(json.dumps(dict(d.about), sort_keys=True), len(place)))
+    platforms = list(dict.fromkeys(_platform(d) for d in devices))
+    of = [p for i, p in enumerate(platforms) if (platform == str(i) if platform.isdecimal() else platform in p[1].lower())][:1]
+    mine = [d for d in devices if _platform(d) in of]
+    found = [d for i, d in enumerate(mine) if (at == str(i) if at.isdecimal() else at in d.about["name"].lower())]
+    if not found:
+        raise DeviceError(
+            f"{PYOPENCL}={context} names no OpenCL device that works here: mend it, unset it, or use opencl:NAME (tune devices)"
+        )
+    return found[0]
 
 
 def target_of(d: Mapping[str, Any]) -> Target:
@@ -293,6 +330,8 @@ def target_of(d: Mapping[str, Any]) -> Target:
     if "intel" in platform:
         features.add("simt")  # its compiler vectorises across work-items; PoCL's hardly does
     driver = "intel" if "intel" in platform else "pocl" if "portable computing" in platform else _word(d["platform"])
+    if driver == "pocl" and (kind := d["name"].partition("-")[0]) not in ("pthread", "cpu"):
+        driver = f"pocl-{_word(kind)}"  # POCL_DEVICES: it has several for one processor, such as `basic`, which has one thread
     base = machine()  # whole: TILEWRIGHT_TARGET lowers the code that we make, and here the driver chooses instructions
     return as_target(f"{driver}-{base.name}", f"{driver}-{base.cpu}", "cpu", frozenset(features), d["units"], d["shared"], d["group"], base)
 

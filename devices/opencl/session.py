@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, MeasureError
-from ..base import Memory
+from ..base import DeviceArrays, Memory
 from ..once import forked, process_lock
 from .drivers import FoundDevice, settings
 
 MARGIN = 256
+ALIGNED = 64
+"""Bytes that the longest vectors are loaded from multiples of."""
 
 
 class ClSession:
     """Context and queue of one device, open in this process; nothing of it survives a fork. `using()` is held around every call of the
     driver: arguments are kept in kernels until they are launched, and PoCL's compiler is not made for several threads."""
 
-    def __init__(self, found: FoundDevice) -> None:
-        """Raises DeviceError."""
+    def __init__(self, found: FoundDevice, queue: Any = None) -> None:
+        """`queue`: a user's, with its context; else both are made. Raises DeviceError."""
         self._lock = process_lock()
         self._process = os.getpid()
         with _environment(found):
@@ -32,7 +34,12 @@ class ClSession:
 
             self.cl: Any = cl
             self.about = about = found.about
+            self.in_order = queue is None or not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
             try:
+                if queue is not None:
+                    self.queue, self.context, self.device = queue, queue.context, queue.device
+                    self._begin()
+                    return
                 platforms = [
                     p for p in cl.get_platforms() if (p.name.strip(), p.version.strip()) == (about["platform"], about["platform_version"])
                 ]
@@ -45,6 +52,9 @@ class ClSession:
                 self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
             except (cl.Error, IndexError) as e:
                 raise DeviceError(f"cannot open {found.label}: {e}; see whether it is still there: tune devices") from e
+        self._begin()
+
+    def _begin(self) -> None:
         self.margin = max(MARGIN, self.device.mem_base_addr_align // 8)
         self.buffers: dict[int, Any] = {}
         """What kernels get, by handle."""
@@ -77,8 +87,14 @@ class ClSession:
                 buffer = whole.get_sub_region(self.margin, size)
             except self.cl.Error as e:
                 raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
+        handle = self.keep(buffer)
+        self.whole[handle] = whole
+        return handle
+
+    def keep(self, buffer: Any) -> int:
+        """A handle of a buffer."""
         handle = next(self._handles)
-        self.buffers[handle], self.whole[handle] = buffer, whole
+        self.buffers[handle] = buffer
         return handle
 
     def drop(self, handle: int) -> None:
@@ -87,6 +103,17 @@ class ClSession:
             with self.using():
                 self.buffers.pop(handle).release()
                 self.whole.pop(handle).release()
+
+    @contextlib.contextmanager
+    def lent(self, buffers: Sequence[Any]) -> Iterator[list[int]]:
+        """Handles of memory that somebody else keeps, which kernels may be launched with here."""
+        handles = [next(self._handles) for _ in buffers]
+        self.buffers.update(zip(handles, buffers, strict=True))
+        try:
+            yield handles
+        finally:
+            for handle in handles:
+                del self.buffers[handle]
 
     def options(self) -> list[str]:
         """What programs are compiled with: no more than the standard lets compilers do, and division and square root
@@ -151,17 +178,17 @@ def _environment(found: FoundDevice) -> Any:
 
 
 _OPENING = process_lock()
-_SESSIONS: dict[tuple[str, str, int], ClSession] = {}
+_SESSIONS: dict[tuple[str, str, int, int], ClSession] = {}
 
 
-def session(found: FoundDevice) -> ClSession:
-    """This process's session of a device."""
-    key = (found.about["platform"], found.about["name"], found.about["at"])
+def session(found: FoundDevice, queue: Any = None) -> ClSession:
+    """This process's session of a device, or of a queue of pyopencl's that a user made there."""
+    key = (found.about["platform"], found.about["name"], found.about["at"], 0 if queue is None else queue.int_ptr)
     with _OPENING:
         for s in _SESSIONS.values():
             s.check_process()
         if key not in _SESSIONS:
-            _SESSIONS[key] = ClSession(found)
+            _SESSIONS[key] = ClSession(found, queue)
         return _SESSIONS[key]
 
 
@@ -190,6 +217,32 @@ class ClMemory(Memory):
             import numpy as np
 
             self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.whole[handle], np.uint8(byte), self.margin + offset, nbytes))
+
+    def shared(self, address: int, nbytes: int) -> int:
+        # a driver for processors computes where an array lies; vectors are loaded from multiples of their size
+        if self._s.about["kind"] != "cpu" or address % ALIGNED or not nbytes:
+            return 0
+        cl = self._s.cl
+        with self._s.using():
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+            return self._s.keep(cl.Buffer(self._s.context, flags, hostbuf=_bytes(address, nbytes)))
+
+    def unshare(self, handle: int, nbytes: int, written: bool) -> None:
+        s = self._s
+        with s.using():
+            buffer = s.buffers.pop(handle)
+            if written:
+                # by the standard the host sees what kernels wrote once the buffer is mapped
+                import numpy as np
+
+                mapped, _ = s.cl.enqueue_map_buffer(s.queue, buffer, s.cl.map_flags.READ, 0, (nbytes,), np.uint8)
+                mapped.base.release(s.queue).wait()
+            buffer.release()
+
+    def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
+        from .user_arrays import UserArrays
+
+        return UserArrays.of(self._s, given)
 
     def _do(self, work: Callable[[ClSession], Any]) -> None:
         try:

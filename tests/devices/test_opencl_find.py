@@ -15,7 +15,7 @@ from tilewright.devices.opencl import drivers as opencl_drivers
 from tilewright.devices.opencl import pocl_cache
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.devices.opencl.drivers import FoundDevice, _why_not, choose, find, target_of
-from tilewright.files.child_process import ChildAnswer
+from tilewright.files.child_process import ChildAnswer, ChildProcess
 from tilewright.ir import DeviceError
 
 CPU = {
@@ -92,6 +92,34 @@ def test_a_gpu_comes_first_and_the_checker_is_no_device(install: Callable[..., P
     assert choose(found, "gfx").environment == {"OCL_ICD_VENDORS": "/drivers/gpu", "OCL_ICD_FILENAMES": "/drivers/gpu"}
     assert [name for name, why in devices.get("opencl").family() if not why] == ["opencl", "opencl:1"]
     assert dict(devices.get("opencl").family())["opencl:0"].startswith("Oclgrind checks kernels (tune check)")
+
+
+def test_kinds_and_places_choose_devices(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install("checker", "cpu", "gpu")
+    names = {s: choose(find(), s).about["name"] for s in ("cpu", "GPU", "1:0", "2:0", "amd:0", "oclgrind:0")}
+    assert names == dict(
+        zip(names, ("pthread-znver5", "gfx1100", "pthread-znver5", "gfx1100", "gfx1100", "Oclgrind Simulator"), strict=True)
+    )
+    for wrong in ("accelerator", "amd:1", "7:0", ":0"):
+        with pytest.raises(DeviceError, match="no OpenCL device"):
+            choose(find(), wrong)
+    monkeypatch.setenv("PYOPENCL_CTX", "portable")
+    assert OpenClDevice().found.about["kind"] == "cpu" and OpenClDevice("gpu").found.about["kind"] == "gpu"
+    # numbers are places in pyopencl's order, which is not ours
+    order = json.dumps({"devices": [GPU, CPU, CHECKER]}).encode()
+    monkeypatch.setattr(ChildProcess, "answer", lambda *_: ChildAnswer(order, b"", 0, False))
+    for context, name in (("0", "gfx1100"), ("1:0", "pthread-znver5"), ("oclgrind", "Oclgrind Simulator")):
+        monkeypatch.setenv("PYOPENCL_CTX", context)
+        assert OpenClDevice().found.about["name"] == name
+    with pytest.raises(DeviceError, match=r"is Oclgrind, which checks kernels .* choose another device"):
+        OpenClDevice().check_timing()
+    monkeypatch.setenv("PYOPENCL_CTX", "1:5")
+    with pytest.raises(DeviceError, match="PYOPENCL_CTX=1:5 names no OpenCL device that works here"):
+        _ = OpenClDevice().found
+
+
+def test_devices_of_one_driver_have_targets_of_their_own() -> None:
+    assert target_of(CPU).name != target_of(CPU | {"name": "basic-znver5"}).name == f"pocl-basic-{targets.machine().name}"
 
 
 @pytest.mark.parametrize("selector", ["3", "99", "nvidia"])
