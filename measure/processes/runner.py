@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import time
 import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ _KEPT = 5
 _QUICK_S = 2e-3
 """Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
 a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared."""
+LEAST_FIRST_S = 2.0
+"""A driver that compiles at the first launch has at least so long for it, and three times as long as it took for the slowest."""
 DRIVER_S = 10.0
 """How long a device's driver may take to open the device, to compare outputs there, or to let go of a worker that was killed."""
 OWN_STEP_S = 120.0
@@ -73,6 +76,7 @@ class Runner:
     _child: _Child | None = None
     _child_data: Data | None = None
     _checked_in_full: set[Data] = field(default_factory=set)
+    _slowest_first_s: float = 0.0
 
     # data ---------------------------------------------------------------------------------------------------------
     def bench(self, data: Data) -> Bench:
@@ -155,11 +159,13 @@ class Runner:
         """What a child says of a job; a failed Measurement when it ended over it."""
         child = self._spawn(data)
         child.served += 1
-        limit, where, step = OWN_STEP_S, "", batch.OURS
+        limit, where, step, began = OWN_STEP_S, "", batch.OURS, time.monotonic()
         try:
             child.channel.send((*message, self.group))
             while True:
                 kind, payload = child.channel.receive(limit)
+                if step == batch.FIRST and kind == "step":
+                    self._slowest_first_s = max(self._slowest_first_s, time.monotonic() - began)
                 if kind == "lost":
                     self.end_child()
                     raise MeasureError(f"the device {self.device.name} cannot be used for measuring: {payload}")
@@ -167,7 +173,7 @@ class Runner:
                     self.end_child()
                 if kind in ("result", "broken"):
                     return payload
-                step = payload
+                step, began = payload, time.monotonic()
                 limit = self._deadline(step, deadline_s)
                 where = ", with operands that are aligned to their elements only" if payload == batch.MOVED else ""
         except TimeoutError:
@@ -190,7 +196,9 @@ class Runner:
     def _deadline(self, step: str, candidate_s: float) -> float:
         """Seconds that a step may take."""
         if step == batch.FIRST and self.device.first_launch_s:
-            return self.setup.deadline_s + self.device.first_launch_s
+            most = self.setup.deadline_s + self.device.first_launch_s
+            # a driver that compiles now takes about as long for one candidate as for another, and one that hangs need not cost all that
+            return min(most, max(LEAST_FIRST_S, 3 * self._slowest_first_s)) if self._slowest_first_s else most
         if step in (batch.OPEN, batch.JUDGED):
             return max(DRIVER_S, self.setup.deadline_s) + self.device.first_launch_s
         return OWN_STEP_S if step == batch.OURS else candidate_s

@@ -77,6 +77,18 @@ class LateDevice(FarDevice):
         return super().load(obj, signature, threads)
 
 
+class HangingDevice(FarDevice):
+    """Compiles at the first launch, and does not come back from the second one."""
+
+    first_launch_s = 20.0
+    loads = 0
+
+    def load(self, obj, signature, threads):
+        self.loads += 1
+        time.sleep(0.1 if self.loads < 2 else 60)
+        return super().load(obj, signature, threads)
+
+
 class BesideOthers(CpuDevice):
     """What is loaded second in a process is wrong, as if the first had damaged its memory."""
 

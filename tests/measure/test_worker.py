@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
-from fake_worker import FarDevice, LateDevice, LostDevice, OddDevice
+from fake_worker import FarDevice, HangingDevice, LateDevice, LostDevice, OddDevice
 from measure_fakes import built, double, endless, right, store_at, text
 from tilewright.ir import DeviceError, MeasureError
 from tilewright.measure import Measurer, Outcome
@@ -88,3 +90,12 @@ def test_the_first_launch_may_take_longer_where_drivers_compile_then(good):
         assert m.measure([good], incumbent_s=1e-6)[0].outcome in (Outcome.ok, Outcome.slow)
     with Measurer(double(), LateDevice(0.0), 1, builders=1, deadline_s=2.0) as m:
         assert m.measure([good], incumbent_s=1e-6)[0].outcome is Outcome.timeout
+
+
+@pytest.mark.slow
+def test_a_first_launch_that_hangs_costs_little_once_one_has_been_seen(good):
+    with Measurer(double(), HangingDevice(), 1, builders=1, deadline_s=10.0) as m:
+        assert m.measure([good])[0].outcome is Outcome.ok
+        began = time.monotonic()
+        (hung,) = m.measure([good])
+        assert hung.outcome is Outcome.timeout and "within 2 s" in hung.detail and time.monotonic() - began < 8
