@@ -189,7 +189,7 @@ class Binder:
             raise UsageError(f"{self.usage()} takes {len(self.inputs)} input array{'s' * (len(self.inputs) != 1)}, not {inputs}")
         if any(shape is None for shape, _, _ in looks) and self._static is None:
             raise UsageError(f"{self.usage()} has sizes that follow from shapes, and a buffer has none: pass pyopencl.array.Array")
-        shown = [_Look(s if s is not None else t) for (s, _, _), t in zip(looks, self._static or [()] * len(looks))]
+        shown = [_KnownShape(s if s is not None else t) for (s, _, _), t in zip(looks, self._static or [()] * len(looks))]
         env = self.values(shown[:inputs], shown[inputs:] if outs else None, given)
         for buffer, dtype, (shape, kind, nbytes), want in zip(self.kernel.buffers, self.dtypes, looks, self.shapes(env)):
             if kind is not None and kind != dtype:
@@ -239,7 +239,7 @@ class Binder:
         return tuple(at for at, _ in spans)
 
 
-class _Look:
+class _KnownShape:
     """An array of which only the shape is known."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:

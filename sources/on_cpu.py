@@ -16,7 +16,7 @@ from ..devices.base import Executable
 from ..devices.cpu import c_compiler as cc
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
-from .source_spec import CALL, SourceSignature
+from .source_spec import CALL, LocalBytes, SourceSignature
 
 if TYPE_CHECKING:
     from ..targets import Target
@@ -108,7 +108,9 @@ class CpuSource(Executable):
         self._run.restype = None
         self._time = self._library["tilewright_time"]
         self._time.restype = ctypes.c_long
-        self._order = [v if isinstance(v, int) else ctypes.create_string_buffer(v, len(v)) for v in s.order]
+        self._order = [
+            v if isinstance(v, int) else ctypes.create_string_buffer(v, len(v)) for v in s.order if not isinstance(v, LocalBytes)
+        ]
         self._aside: dict[int, Any] = {}
         with contextlib.suppress(AttributeError):  # it does not use OpenMP
             self._library["omp_set_num_threads"](ctypes.c_int(threads))

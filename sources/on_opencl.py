@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
+from ..ir.dtypes import dtype
 from ..ir.errors import BuildError, MeasureError, UsageError
-from .source_spec import SourceSignature, check_group
+from .source_spec import LocalBytes, SourceSignature, check_group
 
 if TYPE_CHECKING:
     from ..devices.opencl.device import OpenClDevice
@@ -36,9 +38,21 @@ def build(text: str, s: SourceSignature, device: OpenClDevice) -> bytes:
     check_group(s, device.target.max_threads, device.target.name)
     session = device.open()
     program = session.compile(text, options(s))
-    _kernel(session, program, s)
+    _check_shared(session, _kernel(session, program, s), s, device)
     head = {"crc": zlib.crc32(text.encode()), "name": device.found.about["name"]}
     return _MAGIC + json.dumps(head).encode() + b"\n" + text.encode()
+
+
+def _check_shared(session: Any, kernel: Any, s: SourceSignature, device: OpenClDevice) -> None:
+    """Raise BuildError where a group takes more shared memory than there is: some drivers abort the process over it."""
+    given = sum(v.count for v in s.order if isinstance(v, LocalBytes))
+    with session.using():
+        own = kernel.get_work_group_info(session.cl.kernel_work_group_info.LOCAL_MEM_SIZE, session.device)
+    if own + given > device.target.shared:
+        raise BuildError(
+            f"{s.function} takes {own + given} bytes of __local memory and {device.target.name} has {device.target.shared}: "
+            "add a restriction, or make its arrays smaller"
+        )
 
 
 def _kernel(session: Any, program: Any, s: SourceSignature) -> Any:
@@ -57,11 +71,23 @@ def _kernel(session: Any, program: Any, s: SourceSignature) -> Any:
             declared = kernel.get_arg_info(i, cl.kernel_arg_info.TYPE_NAME)
         except cl.Error:
             return kernel  # this driver keeps no types
-        plain = declared.rstrip("* ")
+        if declared.startswith(("image", "sampler")):
+            raise BuildError(f"argument {i + 1} of {s.function} is {declared}: images and samplers are not supported, pass a buffer")
+        element, width = re.sub(r"[* ]+$", "", declared), ""
+        if found := re.fullmatch(r"([a-z]+)(\d+)", element):
+            element, width = found.groups()
         pointer = declared.endswith("*")
-        if pointer != isinstance(value, int) or (plain in _TYPES and _TYPES[plain] != kind and {plain, kind} != {"uchar", "bool"}):
-            given = f"{'an array' if isinstance(value, int) else 'a scalar'} of {kind}"
-            raise BuildError(f"argument {i + 1} of {s.function} is {declared}, and {given} is given: mend the arguments")
+        local = kernel.get_arg_info(i, cl.kernel_arg_info.ADDRESS_QUALIFIER) == cl.kernel_arg_address_qualifier.LOCAL
+        of = {3: 4}.get(int(width or 1), int(width or 1))
+        fits = pointer or not isinstance(value, bytes) or element not in _TYPES or len(value) == of * dtype(kind).size
+        same = element not in _TYPES or _TYPES[element] == kind or {element, kind} == {"uchar", "bool"}
+        if (pointer and local) != isinstance(value, LocalBytes) or pointer == isinstance(value, bytes) or not same or not fits:
+            given = "memory of groups" if isinstance(value, LocalBytes) else "an array" if isinstance(value, int) else "a value"
+            space = "__local " if local else ""
+            fix = ' (role = "local" and a shape are for __local pointers, value = [1, 2, 3, 4] for vectors)' if local or width else ""
+            raise BuildError(
+                f"argument {i + 1} of {s.function} is {space}{declared}, and {given} of {kind} is given: mend the arguments{fix}"
+            )
     return kernel
 
 
@@ -79,6 +105,7 @@ class ClSource(Executable):
         self._session = device.open()
         self._kernel = _kernel(self._session, self._session.compile(code.decode(), options(s)), s)
         cl = self._session.cl
+        _check_shared(self._session, self._kernel, s, device)
         most = self._kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._session.device)
         check_group(s, most, f"{s.function} on {device.target.name}")
         dims = 3 if s.grid[2] * s.block[2] > 1 else 2 if s.grid[1] * s.block[1] > 1 else 1
@@ -95,8 +122,10 @@ class ClSource(Executable):
             if len(pointers) != len(self._s.params):
                 raise UsageError(f"{self._s.name} takes {len(self._s.params)} arrays, not {len(pointers)}")
             for i, value in enumerate(self._s.order):
-                given = session.buffers[pointers[value]] if isinstance(value, int) else np.frombuffer(value, np.uint8)
-                self._kernel.set_arg(i, given)
+                given = session.buffers[pointers[value]] if isinstance(value, int) else None
+                if isinstance(value, LocalBytes):
+                    given = session.cl.LocalMemory(value.count)
+                self._kernel.set_arg(i, np.frombuffer(value, np.uint8) if isinstance(value, bytes) else given)
             self._set = tuple(pointers)
         return session.cl.enqueue_nd_range_kernel(session.queue, self._kernel, self._global, self._local)
 

@@ -25,7 +25,7 @@ from ..search import expressions
 from ..search.expressions import Expression
 from .building import defined
 from .parameters import SourceParameter, Value, number, parameter, parse, text_of
-from .source_arguments import MAKES, RANDOM, ROLES, SourceArgument
+from .source_arguments import MAKES, RANDOM, ROLES, VECTORS, SourceArgument
 from .source_spec import LANGUAGES, CheckSpec, LaunchSpec, SourceSpec, split_reference
 
 if TYPE_CHECKING:
@@ -179,7 +179,16 @@ def argument(table: Any, names: Mapping[str, bool], extents: Mapping[str, bool],
         wrong = [k for k in table if k not in ("name", "dtype", "value")]
         if wrong:
             raise UsageError(f"{where} has a value, so it is a scalar, and {wrong[0]} is for arrays: leave one of them out")
-        return SourceArgument(name, of, value=expression(table["value"], names, f"{where}: value"))
+        listed = table["value"] if isinstance(table["value"], (list, tuple)) else [table["value"]]
+        if len(listed) not in (1, *VECTORS):
+            raise UsageError(f"{where}: a vector has {', '.join(map(str, VECTORS))} components, not {len(listed)}")
+        value, *more = (expression(x, names, f"{where}: value") for x in listed)
+        return SourceArgument(name, of, value=value, more=tuple(more))
+    if table.get("role") == "local":
+        wrong = [k for k in table if k not in ("name", "dtype", "shape", "role")]
+        if wrong:
+            raise UsageError(f"{where} is memory of each group, which begins undefined: leave {wrong[0]} out")
+        extents = names
     return _array(dict(table), name, of, extents)
 
 

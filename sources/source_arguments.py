@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-ROLES = ("in", "out", "inout")
+ROLES = ("in", "out", "inout", "local")
+VECTORS = (2, 3, 4, 8, 16)
+"""Components of OpenCL's vectors; three lie in the room of four."""
 MAKES = ("normal", "uniform", "integers", "zeros", "ones", "fill", "arange", "file", "raw")
 """How the values of an array may be made."""
 RANDOM = ("normal", "uniform", "integers")
@@ -29,7 +31,8 @@ class SourceArgument:
 
     An array has a `shape`, a `role` and a way in which its values are made: `how`, with `low` and `high` (of uniform and
     integers), `fill`, or `path` (a .npy file, or raw bytes). A scalar has no shape but a `value`: an expression of sizes and
-    parameters. An 'out' array begins as what no kernel would write, so every element must be written; an 'inout' one
+    parameters; a vector of OpenCL's has `more` of them. A 'local' one is memory that the threads of a group share (OpenCL's __local),
+    of a shape of sizes and parameters. An 'out' array begins as what no kernel would write, so every element must be written; an 'inout' one
     begins as it is made, each time. `check` false: what it holds afterwards is not looked at."""
 
     name: str
@@ -43,6 +46,12 @@ class SourceArgument:
     path: str = ""
     value: Expression | None = None
     check: bool = True
+    more: tuple[Expression, ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Whether it is memory of each group, and no array of a call."""
+        return self.role == "local"
 
     @property
     def scalar(self) -> bool:
@@ -52,7 +61,7 @@ class SourceArgument:
     @property
     def written(self) -> bool:
         """Whether the function writes it."""
-        return not self.scalar and self.role != "in"
+        return not self.scalar and self.role in ("out", "inout")
 
     def extents(self, sizes: Mapping[str, Any]) -> tuple[int, ...]:
         """The shape in numbers. Raises UsageError."""
@@ -61,7 +70,9 @@ class SourceArgument:
     def about(self) -> list[Any]:
         """Plain data that identifies it, file contents included by their hash."""
         shape = None if self.shape is None else [e.text for e in self.shape]
-        value = None if self.value is None else self.value.text
+        value: Any = None if self.value is None else self.value.text
+        if self.more:
+            value = [value, *(e.text for e in self.more)]
         made = [self.how, self.low, self.high, self.fill, _digest(self.path) if self.path else ""]
         return [self.name, self.dtype.name, shape, self.role, made, value, self.check]
 
@@ -115,11 +126,15 @@ def _from_file(a: SourceArgument, dims: tuple[int, ...]) -> Array:
 
 
 def scalar(a: SourceArgument, values: Mapping[str, Any]) -> bytes:
-    """The bytes of a scalar's value. Raises UsageError where its type does not hold it."""
+    """The bytes of a scalar's value, or a vector's. Raises UsageError where its type does not hold it."""
+    assert a.value is not None
+    parts = [_number(a, e(values)) for e in (a.value, *a.more)]
+    return b"".join(parts + parts[:1] * (len(parts) == 3))
+
+
+def _number(a: SourceArgument, found: Any) -> bytes:
     import numpy as np
 
-    assert a.value is not None
-    found = a.value(values)
     if not isinstance(found, (int, float)):
         raise UsageError(f"argument {a.name}: its value {found!r} is no number")
     if a.dtype.is_int and (not math.isfinite(found) or found != int(found)):

@@ -276,7 +276,10 @@ def _by_function(spec: SourceSpec, function: Callable[..., Any], seed: int) -> d
     values = spec.values(spec.untuned)
     for i, a in enumerate(spec.arguments):
         if a.scalar:
-            given[a.name] = np.frombuffer(scalar(a, values), a.dtype.np)[0]
+            parts = np.frombuffer(scalar(a, values), a.dtype.np)[: 1 + len(a.more)]
+            given[a.name] = parts if a.more else parts[0]
+        elif a.local:
+            continue
         elif a.role == "out":
             given[a.name] = np.zeros(a.extents(spec.sizes), a.dtype.np)
         else:

@@ -97,8 +97,8 @@ class SourceSpec:
 
     @property
     def arrays(self) -> tuple[SourceArgument, ...]:
-        """The arguments that are no scalars."""
-        return tuple(a for a in self.arguments if not a.scalar)
+        """The arguments that are arrays: no scalars, and no memory of groups."""
+        return tuple(a for a in self.arguments if not a.scalar and not a.local)
 
     @property
     def nbytes(self) -> int:
@@ -195,14 +195,21 @@ Three = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class LocalBytes:
+    """So many bytes that the threads of a group share, as an argument."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSignature(Signature):
     """`function` is the entry; `order` says of each of its arguments where it is from: an int is the position of an array in
-    `params`, bytes are a scalar's value. `block`, `grid` and `dynamic`: threads of a group, groups, bytes of dynamic shared
+    `params`, bytes are a scalar's value, and LocalBytes are memory of each group. `block`, `grid` and `dynamic`: threads of a group, groups, bytes of dynamic shared
     memory. `restore`: positions of arrays that a call changes and that must begin as they were. `flags`: the compiler's."""
 
     function: str = ""
     language: str = "c"
-    order: tuple[int | bytes, ...] = ()
+    order: tuple[int | bytes | LocalBytes, ...] = ()
     types: tuple[str, ...] = ()
     block: Three = (1, 1, 1)
     grid: Three = (1, 1, 1)
@@ -224,7 +231,7 @@ def signature(spec: SourceSpec, at: At, flags: tuple[str, ...]) -> SourceSignatu
     values = spec.values(at)
     places = {a.name: i for i, a in enumerate(spec.arrays)}
     params = tuple(Param(a.name, a.dtype, a.extents(spec.sizes), "out" if a.written else "in") for a in spec.arrays)
-    order = tuple(scalar(a, values) if a.scalar else places[a.name] for a in spec.arguments)
+    order = tuple(_passed(a, values, places, spec) for a in spec.arguments)
     gpu = spec.language in ("opencl", "cuda")
     launch = spec.launch
     block = [e.whole(values, "launch: block", 1) for e in launch.block] if gpu else []
@@ -249,6 +256,15 @@ def signature(spec: SourceSpec, at: At, flags: tuple[str, ...]) -> SourceSignatu
     )
 
 
+def _passed(a: SourceArgument, values: Mapping[str, Any], places: Mapping[str, int], spec: SourceSpec) -> int | bytes | LocalBytes:
+    if spec.language != "opencl" and (a.local or a.more):
+        what = 'role = "local" is for __local pointers' if a.local else "vectors as values are for kernels"
+        raise UsageError(f"argument {a.name}: {what} of OpenCL, and this is {spec.language}")
+    if a.local:
+        return LocalBytes(prod(a.extents(values)) * a.dtype.size)
+    return scalar(a, values) if a.scalar else places[a.name]
+
+
 def _three(given: Sequence[int]) -> Three:
     x, y, z, *_ = (*given, 1, 1, 1)
     return x, y, z
@@ -264,10 +280,11 @@ def check_group(s: SourceSignature, most: int, name: str) -> None:
         )
 
 
-def word(s: SourceSignature, value: int | bytes, pointers: Sequence[int]) -> int | bytes:
+def word(s: SourceSignature, value: int | bytes | LocalBytes, pointers: Sequence[int]) -> int | bytes:
     """An argument's value in a call with these pointers. Raises UsageError where their number is wrong."""
     if len(pointers) != len(s.params):
         raise UsageError(f"{s.name} takes {len(s.params)} arrays, not {len(pointers)}")
+    assert not isinstance(value, LocalBytes)  # `signature` has refused it
     return pointers[value] if isinstance(value, int) else value
 
 

@@ -331,6 +331,8 @@ def _number(node: Any, spec: SourceSpec) -> Any:
 
 def _written(a: Any, spec: SourceSpec) -> dict[str, Any]:
     kind = {v: k for k, v in TYPES.items()}.get(a.dtype.name, a.dtype.name)
+    if a.local or a.more:
+        raise UsageError(f"argument {a.name}: T1 files have no form for memory of groups and vectors: give an args file")
     if a.scalar:
         return {"Name": a.name, "Type": kind, "MemoryType": "Scalar", "FillValue": a.value(spec.values(spec.untuned))}
     fill = "BinaryRaw" if a.how == "raw" else "Random" if a.how in ("normal", "uniform", "integers") else "Constant"

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.errors import MeasureError, UsageError
 from ..base import DeviceArrays, Executable
 
-if TYPE_CHECKING:
-    from .device import ClExecutable
-    from .session import ClSession
-
 
 class UserArrays(DeviceArrays):
     """`pyopencl.array.Array`, `pyopencl.Buffer`, and `pyopencl.SVM` of a NumPy array. A call waits for the events of its arrays, and adds its
-    own to those of its outputs, as pyopencl's operations do; it returns before it is done."""
+    own to those of its outputs, as pyopencl's operations do; it returns before it is done. `session` is a ClSession."""
 
-    def __init__(self, session: ClSession, given: Sequence[Any]) -> None:
+    def __init__(self, session: Any, given: Sequence[Any]) -> None:
         self._s, self._given = session, list(given)
         self._memory = [self._part(a) for a in given]
         self.looks = [_look(a) for a in given]
 
     @classmethod
-    def of(cls, session: ClSession, given: Sequence[Any]) -> UserArrays | None:
+    def of(cls, session: Any, given: Sequence[Any]) -> UserArrays | None:
         """None where none of them is pyopencl's. Raises UsageError."""
         pyopencls = [type(a).__module__.partition(".")[0] == "pyopencl" for a in given]
         if not any(pyopencls):
@@ -74,7 +70,7 @@ class UserArrays(DeviceArrays):
         return pointer, begin, begin + self.looks[i][2]
 
     def launch(self, executable: Executable, vars: Sequence[int], outputs: int) -> None:
-        inner: ClExecutable = executable  # type: ignore[assignment]  # this device's own
+        inner: Any = executable  # a ClExecutable: this memory's
         events = [e for a in self._given for e in getattr(a, "events", ())]
         try:
             with self._s.lent(self._memory) as handles:

@@ -20,6 +20,7 @@ from tilewright.sources.configurations import schedule
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.source_reference import ReferenceRequest, compute_here
+from tilewright.sources.source_spec import signature
 from tilewright.sources.source_task import compute
 
 
@@ -143,8 +144,64 @@ def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
         build(CheckedSource(wrong, tmp_path), schedule(wrong, wrong.untuned), device)
     arguments[3]["dtype"] = "double"
     other = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
-    with pytest.raises(BuildError, match="argument 4 of grow is float, and a scalar of float64 is given"):
+    with pytest.raises(BuildError, match="argument 4 of grow is float, and a value of float64 is given"):
         build(CheckedSource(other, tmp_path), schedule(other, other.untuned), device)
+
+
+@pytest.mark.slow
+def test_memory_of_groups_and_vectors_are_arguments_of_opencl(tmp_path: Path) -> None:
+    (tmp_path / "k.cl").write_text(
+        """__kernel void turn(__global const float4 *x, __global float4 *y, __local float4 *t, const float3 s) {
+    const int i = get_local_id(0), at = get_group_id(0) * block_size_x;
+    t[i] = x[at + i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[at + i] = t[block_size_x - 1 - i] * (float4)(s, 1.0f);
+}
+__kernel void pictured(__global float4 *y, __read_only image2d_t p) {}"""
+    )
+    arguments: list[dict[str, Any]] = [
+        {"name": "x", "dtype": "float", "shape": [64, 4]},
+        {"name": "y", "dtype": "float", "shape": [64, 4], "role": "out"},
+        {"name": "t", "dtype": "float", "shape": ["block_size_x", 4], "role": "local"},
+        {"name": "s", "dtype": "float", "value": [1, 2, "block_size_x"]},
+    ]
+    try:
+        device = SourceDevice("opencl", "opencl")
+        device.check()
+    except DeviceError as e:
+        pytest.skip(str(e))
+
+    def made(function: str = "turn", **changed: Any) -> Any:
+        args = [{**a, **changed.get(a["name"], {})} for a in arguments if function == "turn" or a["name"] in "ys"]
+        table = {"args": args, "launch": {"grid": ["64 / block_size_x"]}}
+        spec = spec_of(tmp_path / "k.cl", function, args=table, params={"block_size_x": [16]})
+        return spec, build(CheckedSource(spec, tmp_path), schedule(spec, spec.untuned), device)
+
+    spec = made()[0]
+    compute(CheckedSource(spec, tmp_path), device, device.threads, (0,))
+    host = preparing.operands(spec, 0)
+    x = view(host.places["x"].checked, host.places["x"].dtype, (4, 16, 4))
+    expected = (x[:, ::-1] * np.array([1, 2, 16, 1], np.float32)).reshape(64, 4)
+    np.testing.assert_array_equal(np.load(preparing.expected_file(tmp_path, 0, "y")).reshape(64, 4), expected)
+    for changed, said in (
+        (
+            {"t": {"role": "inout", "shape": [64]}},
+            r'argument 3 of turn is __local float4\*, and an array of float32 is given.*role = "local"',
+        ),
+        ({"x": {"role": "local"}}, r"argument 1 of turn is float4\*, and memory of groups of float32 is given"),
+        ({"s": {"value": 1}}, r"argument 4 of turn is float3, and a value of float32 is given.*value = \[1, 2, 3, 4\] for vectors"),
+        ({"t": {"shape": [1 << 24]}}, r"turn takes 67108864 bytes of __local memory and .* has \d+: add a restriction"),
+    ):
+        with pytest.raises(BuildError, match=said):
+            made(**changed)
+    with pytest.raises(BuildError, match="argument 2 of pictured is image2d_t: images and samplers are not supported"):
+        made("pictured")
+    with pytest.raises(UsageError, match="a vector has 2, 3, 4, 8, 16 components, not 5"):
+        made(s={"value": [1, 2, 3, 4, 5]})
+    with pytest.raises(UsageError, match=r'role = "local" is for __local pointers of OpenCL, and this is c'):
+        (tmp_path / "k.c").write_text("void turn(const float *x, float *y, float *t) { y[0] = n; }")
+        c = spec_of(tmp_path / "k.c", "turn", args={"args": [{**a, "shape": [4]} for a in arguments[:3]]}, params={"n": [1]})
+        signature(c, c.untuned, ())
 
 
 def test_the_command_says_what_is_missing(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
