@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, MeasureError
-from ..base import DeviceArrays, Memory
+from ..base import DeviceArrays, Memory, Packed
 from ..once import forked, process_lock
 from .drivers import FoundDevice, settings
 
 MARGIN = 256
+HUGE = 2 << 20
+"""Bytes of a huge page."""
 ALIGNED = 64
 """Bytes that the longest vectors are loaded from multiples of."""
 
@@ -60,6 +62,7 @@ class ClSession:
         """What kernels get, by handle."""
         self.whole: dict[int, Any] = {}
         """The same with `margin` bytes in front."""
+        self._rooms: dict[int, Packed] = {}
         self._handles = itertools.count(1)
 
     @contextlib.contextmanager
@@ -83,13 +86,23 @@ class ClSession:
         size = max(1, nbytes)
         with self.using():
             try:
-                whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, self.margin + size)
+                whole = self._made(self.margin + size)
                 buffer = whole.get_sub_region(self.margin, size)
-            except self.cl.Error as e:
+            except (self.cl.Error, DeviceError) as e:
                 raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
         handle = self.keep(buffer)
         self.whole[handle] = whole
         return handle
+
+    def _made(self, nbytes: int) -> Any:
+        """A buffer. Drivers for processors get the memory of large ones, in huge pages: what they allocate is in small ones."""
+        flags = self.cl.mem_flags
+        if self.about["kind"] != "cpu" or nbytes < HUGE:
+            return self.cl.Buffer(self.context, flags.READ_WRITE, nbytes)
+        room = Packed(nbytes)
+        made = self.cl.Buffer(self.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=_bytes(room.address, nbytes))
+        self._rooms[made.int_ptr] = room
+        return made
 
     def keep(self, buffer: Any) -> int:
         """A handle of a buffer."""
@@ -102,7 +115,11 @@ class ClSession:
         if os.getpid() == self._process:
             with self.using():
                 self.buffers.pop(handle).release()
-                self.whole.pop(handle).release()
+                whole = self.whole.pop(handle)
+                room = self._rooms.pop(whole.int_ptr, None)
+                if room is not None:
+                    self.queue.finish()  # a queued call may use it
+                whole.release()
 
     @contextlib.contextmanager
     def lent(self, buffers: Sequence[Any]) -> Iterator[list[int]]:

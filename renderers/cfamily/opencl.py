@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32
+from ...ir.dtypes import DType, bool_, float32, uint16
 from ...ir.errors import BuildError
 from ...program.abi import entry
 from ...program.program import Mem, Program
@@ -137,11 +137,23 @@ class OpenClEmitter(GroupEmitter):
         return op
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        if name != "float16" or not has(LANGUAGE.halves, self.target.features):
+        if name != "float16":
             return None
+        if not has(LANGUAGE.halves, self.target.features):
+            return f"{self._moved_half(way, width)}({x})"
         self.need("fp16", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
         n = "" if width == 1 else str(width)
         return f"convert_float{n}(as_half{n}({x}))" if way == "widen" else f"as_ushort{n}(convert_half{n}_rte({x}))"
+
+    def _moved_half(self, way: str, width: int) -> str:
+        """A function that converts as memory of `half` is loaded and stored, which every device can: processors have instructions for it."""
+        n = "" if width == 1 else str(width)
+        f, u = self.type(float32, width), self.type(uint16, width)
+        if way == "widen":
+            text = f"static {f} widen_half{n}({u} x) {{ return vload_half{n}(0, (__private const half *)&x); }}"
+        else:
+            text = f"static {u} narrow_half{n}({f} x) {{ {u} y; vstore_half{n}_rte(x, 0, (__private half *)&y); return y; }}"
+        return self.need(f"{way}_half{n}", text)
 
     def barrier(self) -> None:
         self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.fences() else ''});")

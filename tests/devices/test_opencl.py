@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilewright
 from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, named_kernels
 from tilewright.devices import BoundCall
@@ -331,3 +332,33 @@ def test_schedules_for_gpus_agree_with_the_reference(device: OpenClDevice, name:
 
 def test_a_split_reduction_runs_in_two_phases(device: OpenClDevice) -> None:
     agrees(device, "sum_rows", "float32", [[opt("SPLIT", "n", 16)]], device.target)
+
+
+def test_large_buffers_are_memory_of_ours_until_they_are_freed(device: OpenClDevice) -> None:
+    """In huge pages, which a driver for processors does not ask for."""
+    memory, session = device.memory(), device.open()
+    before = len(session._rooms)
+    h = memory.alloc(5 << 20)
+    a = np.arange(5 << 18, dtype=np.float32)
+    memory.write(h, a.ctypes.data, a.nbytes)
+    back = np.zeros_like(a)
+    memory.read(h, back.ctypes.data, back.nbytes)
+    assert (a == back).all() and len(session._rooms) == before + 1
+    memory.free(h)
+    assert len(session._rooms) == before
+
+
+@pytest.mark.slow
+def test_every_float16_is_widened_and_narrowed(device: OpenClDevice) -> None:
+    """As the device's own loads and stores of `half` do."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = every.astype(np.float32)
+    with np.errstate(all="ignore"):
+        odd = np.concatenate(
+            [wide, np.nextafter(wide, np.float32(np.inf)), (wide + np.roll(wide, 1)) / 2, np.float32([1e9, -1e9, 6e-8, 1e-9])]
+        )
+        expected = odd.astype(np.float16)
+    widened = tilewright.jit(lambda x: x.astype("float32") * 2)(tilewright.Tensor(every, device=POCL)).numpy()
+    narrowed = tilewright.jit(lambda x: x.astype("float16"))(tilewright.Tensor(odd, device=POCL)).numpy()
+    np.testing.assert_array_equal(widened, wide * 2)
+    np.testing.assert_array_equal(narrowed, expected)

@@ -1,19 +1,6 @@
 // elementwise for opencl-gpu
 #pragma OPENCL FP_CONTRACT OFF
-
-static float4 widen_float16_x4(ushort4 x) {
-    uint4 bits = convert_uint4(x);
-    uint4 magnitude = bits & 0x7fffu;
-    uint4 sign = (bits ^ magnitude) << 16;
-    uint4 low = magnitude << 13;
-    uint4 normal = low + 0x38000000u;
-    // with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
-    float4 past = as_float4(low + 0x38800000u) - 0x1p-14f;
-    uint4 small = as_uint4(past);
-    uint4 finite = ((small < normal) ? small : normal);
-    uint4 special = ((magnitude >= 0x7c00u) ? (uint4)(0x7f800000u) : (uint4)(0u));
-    return as_float4(finite | special | sign);
-}
+static float4 widen_half4(ushort4 x) { return vload_half4(0, (__private const half *)&x); }
 
 static ushort4 narrow_bfloat16_x4(float4 x) {
     uint4 bits = as_uint4(x);
@@ -26,7 +13,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void elementwise_p0(__gl
     const int item = (int)get_group_id(0);
     int v1 = item * 4;
     ushort4 v2 = vload4(0, p_x0 + v1);
-    float4 v3 = widen_float16_x4(v2);
+    float4 v3 = widen_half4(v2);
     int4 v4 = (float4)(89.0f) < v3;
     float4 v5 = v4 ? (float4)(89.0f) : v3;
     int4 v6 = v5 < (float4)(-176.0f);
