@@ -19,7 +19,7 @@ PAGE = 4096
 """Panels begin at multiples of this many bytes."""
 
 
-class _Room:
+class HugePages:
     """Memory from a huge page's first byte on; what follows `used` is free."""
 
     __slots__ = ("__weakref__", "_memory", "address", "size", "used")
@@ -38,7 +38,7 @@ class _Room:
 
 
 _lock = threading.Lock()
-_last: weakref.ref[_Room] | None = None
+_last: weakref.ref[HugePages] | None = None
 
 
 class Packed:
@@ -52,7 +52,7 @@ class Packed:
         with _lock:
             room = _last() if _last is not None else None
             if room is None or room.used + whole > room.size:
-                room = _Room(max(whole, ROOM))
+                room = HugePages(max(whole, ROOM))
                 _last = weakref.ref(room)
             self._room, self.address, self.size = room, room.address + room.used, size
             room.used += whole

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, MeasureError
-from ..base import DeviceArrays, Memory, Packed
+from ..base import DeviceArrays, Memory
 from ..once import forked, process_lock
+from ..packed import HugePages
 from .drivers import FoundDevice, settings
 
 MARGIN = 256
@@ -62,7 +63,7 @@ class ClSession:
         """What kernels get, by handle."""
         self.whole: dict[int, Any] = {}
         """The same with `margin` bytes in front."""
-        self._rooms: dict[int, Packed] = {}
+        self._rooms: dict[int, HugePages] = {}
         self._handles = itertools.count(1)
 
     @contextlib.contextmanager
@@ -99,7 +100,7 @@ class ClSession:
         flags = self.cl.mem_flags
         if self.about["kind"] != "cpu" or nbytes < HUGE:
             return self.cl.Buffer(self.context, flags.READ_WRITE, nbytes)
-        room = Packed(nbytes)
+        room = HugePages(nbytes)
         made = self.cl.Buffer(self.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=_bytes(room.address, nbytes))
         self._rooms[made.int_ptr] = room
         return made
