@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .errors import DTypeError
@@ -106,19 +107,25 @@ class DType:
     @property
     def np(self) -> np.dtype[Any]:
         """The NumPy dtype (those of bfloat16 and the 8-bit floats come from ml_dtypes)."""
-        import numpy as np
-
-        if self.name in _ML_DTYPES:
-            import ml_dtypes
-
-            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[self.name]))
-            return found
-        return np.dtype("bool" if self.kind == "b" else self.name)
+        return _numpys(self.name)
 
     @property
     def foreign(self) -> bool:
         """Whether NumPy itself lacks the type, so that its bits may come as unsigned integers of its size."""
         return self.name in _ML_DTYPES
+
+
+@cache
+def _numpys(name: str) -> np.dtype[Any]:
+    """NumPy's type of a name of ours."""
+    import numpy as np
+
+    if name in _ML_DTYPES:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+        return found
+    return np.dtype(name)
 
 
 float64 = DType("float64", "f", 8)

@@ -18,6 +18,7 @@ from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.elementwise import binary
 from .running.assignment import fitting, lock_of
+from .running.current_capture import thread
 from .running.realise import copied, realise
 from .trees import flatten
 from .views import Links, spread, write
@@ -117,6 +118,8 @@ class TensorHandle:
     def _computed(self) -> TensorNode:
         """A node that has the values of now, which this tensor stands for if nobody updated it meanwhile."""
         node = self.node
+        if node.op == "buffer" and thread.capture is None:
+            return node
         if node.op in ("buffer", "slot") or has_gradient(node):
             realise([node], self.device)
             return node

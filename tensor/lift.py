@@ -3,9 +3,9 @@ devices are checked and errors get the user's line in one place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Signature, signature
 from types import EllipsisType, NoneType
 from typing import Any
@@ -13,14 +13,16 @@ from typing import Any
 from ..ir.dtypes import DType
 from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import holds, plain
-from .graph.nodes import TensorNode
+from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
-from .leaves import as_array, from_numpy
+from .leaves import as_array, from_numpy, leaf
 from .running.assignment import lock_of
-from .running.current_capture import check_captured, current
+from .running.current_capture import check_captured, current, thread
+from .running.numpy_share import SMALL_GRAPH, kernels_only
+from .running.realise import realise
 from .views import write
 
 
@@ -123,11 +125,25 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
     return bound.args, bound.kwargs
 
 
-def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of nodes as one of tensors. Errors get the user's line."""
+@cache
+def _small(function: Callable[..., Any]) -> Callable[..., TensorNode | None] | None:
+    """What computes a function of small tensors at once. (It imports NumPy.)"""
+    from .direct import RULES, at_once
+
+    return partial(at_once, RULES[function]) if function in RULES else None
+
+
+def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = None, lazy: bool = False) -> Callable[..., Any]:
+    """`function` of nodes as one of tensors. Errors get the user's line. Small operations are computed at once, by the rule of `direct`
+    (None: of `function`), unless `lazy`."""
+    quick = direct or function
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if thread.capture is None and not lazy and (rule := _small(quick)) is not None:
+            known = rule(args, kwargs, TensorHandle.made_as)
+            if known is not None:
+                return TensorHandle.made_as.of(known) if type(known) is TensorNode else raised(known, "cpu")
         devices: list[str] = []
         found = _parameters(function)
         takes = found.positional
@@ -141,11 +157,47 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
             nodes = [lowered(a, devices) for a in args]
             named = {k: lowered(v, devices) for k, v in kwargs.items()}
             device = one_device(devices)
-            return raised(function(*nodes, **named), device)
+            out = function(*nodes, **named)
+            if devices and thread.capture is None and not lazy and device == "cpu":
+                out = _settled(out, (nodes, named))
+            return raised(out, device)
         except (TilewrightError, IndexError) as e:
             raise with_line(e) from e.__cause__
 
     return call
+
+
+def _settled(out: Any, given: Any) -> Any:
+    """The results of a function, computed now if they and all that it was given are small, and known but for them: else every small operation
+    behind one that `direct` has no rule for would become a graph."""
+    found = list(_nodes_in(given))
+    if kernels_only() or not found or any(n.data is None or n.tracked for n in found) or sum(n.size for n in found) > SMALL_GRAPH:
+        return out
+    wanted = [n for n in _nodes_in(out) if n.data is None]
+    if not wanted or any(constant_of(n) is not None or n.op == "iota" or n.size > SMALL_GRAPH for n in wanted):
+        return out
+    realise(wanted)
+    return _replaced(out)
+
+
+def _nodes_in(x: Any) -> Iterator[TensorNode]:
+    if isinstance(x, TensorNode):
+        yield x
+    elif isinstance(x, (list, tuple)):
+        for e in x:
+            yield from _nodes_in(e)
+    elif isinstance(x, dict):
+        yield from _nodes_in(list(x.values()))
+
+
+def _replaced(x: Any) -> Any:
+    """Nodes with values as leaves, so that what they were made from can go."""
+    if isinstance(x, TensorNode):
+        return leaf(x.data) if x.src and x.data is not None else x
+    if isinstance(x, tuple):
+        parts = [_replaced(e) for e in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return [_replaced(e) for e in x] if isinstance(x, list) else x
 
 
 def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:

@@ -15,6 +15,7 @@ from .graph.promotion import dtype_of
 from .handle import TensorHandle
 from .leaves import from_numpy
 from .lift import lifted
+from .moved import VIEWS, ravel
 from .ops import creation as C
 from .ops import elementwise as E
 from .ops import indexing as I
@@ -146,7 +147,7 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
         elif not (v is None or v is np._NoValue or (n in IGNORED and isinstance(v, (bool, str)) and v in IGNORED[n])):
             raise _NoTwin
     options = {n: v for n, v in options.items() if v is not np._NoValue and (v is not None or known[n].default is None)}
-    return _lifted(function)(*first, **options)
+    return (VIEWS.get(function) or _lifted(function))(*first, **options)
 
 
 def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, out: Any) -> Any:
@@ -246,7 +247,7 @@ def _result_type(*given: Any) -> Any:
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     "where": _where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
-    "ravel": lambda a, order="C": _tensor(a).flatten() if order in ("C", "K", "A") else _no_twin(),
+    "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _tensor(a).copy(),
     "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
     "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],

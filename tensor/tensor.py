@@ -7,15 +7,14 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
-from ..ir.dtypes import DType, DTypeLike
+from ..ir.dtypes import DType
+from . import moved as V
 from .einops_backend import register
 from .graph.nodes import Slot, make
-from .graph.primitives import rounded
-from .graph.promotion import dtype_of
-from .graph.symbolic_sizes import SymbolicSize, size
 from .handle import TensorHandle, node_of
 from .leaves import from_numpy, leaf
 from .lift import all_lifted, in_place, lifted, operator
+from .moved import flat
 from .numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .ops import elementwise as E
 from .ops import indexing as I
@@ -29,25 +28,9 @@ from .ops.creation import tril, triu, zeros_like
 from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
-from .views import at_once, element, is_part, link, write, written
+from .views import Sliced, at_once, element, is_part, link, write, written
 
 as_node = node_of
-
-
-def _astype(x: Any, dtype: DTypeLike) -> Any:
-    """Converted to another type."""
-    to = dtype_of(dtype)
-    return E.truth(x) if to.kind == "b" else rounded(x, to)
-
-
-def _reshape(x: Any, *shape: int | Sequence[int]) -> Any:
-    """Row-major reshape; one dimension may be −1."""
-    return M.reshape(x, flat(shape))
-
-
-def _permute(x: Any, *order: int | Sequence[int]) -> Any:
-    """Dimension d of the result is dimension `order[d]`; without an order they are reversed."""
-    return M.permute(x, flat(order) or tuple(reversed(range(len(x.shape)))))
 
 
 def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
@@ -58,13 +41,6 @@ def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """Kept in [min, max]."""
     return E.clip(x, min, max)
-
-
-def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` alike."""
-    if len(given) == 1 and not isinstance(given[0], (int, SymbolicSize)):
-        return tuple(size(g) for g in given[0])
-    return tuple(size(g) for g in given)
 
 
 class Tensor(TensorHandle):
@@ -102,13 +78,14 @@ class Tensor(TensorHandle):
     def __getitem__(self, key: Any) -> Tensor:
         if is_part(key, len(self.shape)):
             part: Tensor = _getitem(self, key)
-            link(part, self, key)
+            link(part, self, Sliced(key))
             return part
         found = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
         return Tensor.of(found, self.device) if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if isinstance(value, Tensor) and value.links is not None and value.links.base is self and value.links.key == key:
+        links = value.links if isinstance(value, Tensor) else None
+        if links is not None and links.base is self and type(links.place) is Sliced and links.place.key == key:
             return  # x[key] += y: the part was written to already
         value = Tensor(value) if isinstance(value, list) else value
         with lock_of(self):
@@ -120,10 +97,10 @@ class Tensor(TensorHandle):
             raise TypeError("a tensor without dimensions cannot be iterated over")
         if current() is not None:
             return iter(self.unstack())
-        return (part for whole in (Tensor.of(self.node, self.device),) for part in map(whole.realise().__getitem__, range(len(whole))))
+        return (part for whole in (self,) for part in map(whole.realise().__getitem__, range(len(whole))))
 
     # elementwise --------------------------------------------------------------------------------------------------
-    astype, clip, pow = lifted(_astype), lifted(_clip), lifted(E.power)
+    astype, clip, pow = lifted(E.astype), lifted(_clip, E.clip), lifted(E.power)
     abs, sign, square, reciprocal = lifted(E.absolute), lifted(E.sign), lifted(E.square), lifted(E.reciprocal)
     maximum, minimum = lifted(E.maximum), lifted(E.minimum)
     floor, ceil, trunc = lifted(E.floor), lifted(E.ceil), lifted(E.trunc)
@@ -138,28 +115,28 @@ class Tensor(TensorHandle):
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
     # movement -----------------------------------------------------------------------------------------------------
-    reshape, permute, transpose, expand = lifted(_reshape), lifted(_permute), lifted(_permute), lifted(_expand)
-    view, broadcast_to = reshape, expand
-    swapaxes, moveaxis, squeeze, flatten = lifted(M.swapaxes), lifted(M.moveaxis), lifted(M.squeeze), lifted(M.flatten)
+    reshape, permute, expand = V.reshape, V.permute, lifted(_expand, M.broadcast_to)
+    view, transpose, broadcast_to = reshape, permute, expand
+    swapaxes, moveaxis, squeeze, flatten = V.swapaxes, V.moveaxis, V.squeeze, lifted(M.flatten)
     flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
     pad, roll, tile, repeat = lifted(J.pad), lifted(J.roll), lifted(J.tile), lifted(J.repeat)
     tril, triu = lifted(tril), lifted(triu)
 
     def unsqueeze(self, axis: int) -> Tensor:
         """A dimension of size 1 before dimension `axis` of the result."""
-        out: Tensor = _expand_dims(self, axis=axis)
+        out: Tensor = V.expand_dims(self, axis=axis)
         return out
 
     @property
     def mT(self) -> Tensor:
         """The last two dimensions change places."""
-        out: Tensor = _transposed(self)
+        out: Tensor = V.transposed(self)
         return out
 
     @property
     def T(self) -> Tensor:
         """The two dimensions change places. Raises UsageError for other ranks than 2 (use mT or permute)."""
-        out: Tensor = _two_transposed(self)
+        out: Tensor = V.two_transposed(self)
         return out
 
     # reductions ---------------------------------------------------------------------------------------------------
@@ -213,7 +190,7 @@ class Tensor(TensorHandle):
 
     def ravel(self, order: str = "C") -> Tensor:
         """All elements in one dimension."""
-        out: Tensor = self.flatten()
+        out: Tensor = V.ravel(self)
         return out
 
     def tobytes(self) -> bytes:
@@ -256,8 +233,7 @@ class Tensor(TensorHandle):
 
 
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
-_expand_dims, _transposed = lifted(M.expand_dims), lifted(M.transposed)
-_two_transposed, _trace = lifted(M.two_transposed), lifted(L.trace)
+_trace = lifted(L.trace)
 
 
 def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> Any:

@@ -1,9 +1,11 @@
-"""Views: `x[1:3]` of a tensor is a part of it, as in NumPy. What is written to the part is written to `x`, and the other way round.
+"""Views: `x[1:3]`, `x.T` and `x.reshape(-1)` are `x` in other places, as in NumPy. What is written to one is written to `x`, and the
+other way round.
 
-A view is a handle with a node of its own, like every other one; `Links` say what it is a part of, and what is a part of it. Nothing looks
-at them but who writes: a write to a view becomes a write to what it is a part of, and then all other parts get new nodes. Results that
-were computed of the old values, or will be, keep them. A captured function has views of its own, so it does what it does uncaptured;
+A view is a handle with a node of its own, like every other one; `Links` say what it is a view of, and how, and what is a view of it. Nothing
+looks at them but who writes: a write to a view becomes a write to what it is a view of, and then all others get new nodes. Results that
+were computed of the old values, or will be, keep them. A captured function has slices of its own, so it does what it does uncaptured;
 parts from outside see its updates when it has run.
+Its other views are values.
 
 A write is done in the tensor's own memory where nothing else reads that: no lazy result, no array of NumPy's, no user's array. Who holds
 what is known by CPython's counts of references, so each write costs as much as NumPy's. Else the values are copied before (once, since
@@ -12,20 +14,24 @@ a captured function, becomes a part of the graph."""
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
+from collections.abc import Callable, Iterable
+from functools import wraps
 from types import EllipsisType, NoneType
-from typing import Any
+from typing import Any, Protocol
 
 from ..ir.errors import UsageError
 from .graph.nodes import TensorNode
+from .graph.primitives import reshape
 from .leaves import leaf
 from .ops.indexing import getitem, setitem
+from .ops.movement import permute
 from .running import buffers
 from .running.assignment import assign, lock_of
 from .running.buffers import TensorBuffer
-from .running.current_capture import current
+from .running.current_capture import current, thread
+from .running.numpy_share import kernels_only
 
 BASIC = (int, slice, NoneType, EllipsisType)
 MOST_WRITES = 32
@@ -33,19 +39,96 @@ MOST_WRITES = 32
 _COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
+class Place(Protocol):
+    """How a view lies in what it is a view of."""
+
+    def of(self, base: TensorNode) -> TensorNode:
+        """The view of these values."""
+
+    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
+        """`base` with the values of the view."""
+
+    def array(self, base: Any) -> Any:
+        """NumPy's view of an array."""
+
+
+class Sliced:
+    """`base[key]`, of a key of numbers and slices."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def of(self, base: TensorNode) -> TensorNode:
+        return getitem(base, self.key)
+
+    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
+        return setitem(base, self.key, view)
+
+    def array(self, base: Any) -> Any:
+        return base[_plain(self.key)]
+
+
+class Reshaped:
+    """All elements of `base`, row by row, in another shape."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def of(self, base: TensorNode) -> TensorNode:
+        return reshape(base, self.shape)
+
+    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
+        return reshape(view, base.shape)
+
+    def array(self, base: Any) -> Any:
+        return base.reshape(self.shape)
+
+
+class Permuted:
+    """`base` with its dimensions in another order, which `moved` gives an array."""
+
+    __slots__ = ("moved", "order")
+
+    def __init__(self, moved: Callable[[Any], Any]) -> None:
+        self.moved = moved
+        self.order: tuple[int, ...] | None = None
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        """Which dimension of `base` each one is."""
+        if self.order is None:
+            import numpy as np
+
+            self.order = tuple(n - 1 for n in self.moved(np.broadcast_to(np.int8(0), range(1, rank + 1))).shape)
+        return self.order
+
+    def of(self, base: TensorNode) -> TensorNode:
+        return permute(base, self._order(len(base.shape)))
+
+    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
+        order = self._order(len(base.shape))
+        return permute(view, sorted(range(len(order)), key=order.__getitem__))
+
+    def array(self, base: Any) -> Any:
+        return self.moved(base)
+
+
 class Links:
-    """Of a tensor: what it is a part of (`base`, by `key`), its parts, how many writes its graph holds, and in which `capture` it became a
-    part (None: in none)."""
+    """Of a tensor: what it is a view of (`base`, at `place`), its views, how many writes its graph holds, and in which `capture` it became a
+    view (None: in none)."""
 
-    __slots__ = ("base", "capture", "key", "parts", "room", "writes")
+    __slots__ = ("base", "capture", "parts", "place", "room", "writes")
 
-    def __init__(self, base: Any = None, key: Any = None) -> None:
-        self.base, self.key, self.capture = base, key, current()
+    def __init__(self, base: Any = None, place: Place | None = None) -> None:
+        self.base, self.place, self.capture = base, place, thread.capture
         self.parts: list[weakref.ref[Any]] = []
         self.room, self.writes = 16, 0
 
     def alive(self) -> list[Any]:
-        """The parts that somebody still has."""
+        """The views that somebody still has."""
         found = [(r, v) for r in self.parts if (v := r()) is not None]
         self.parts = [r for r, _ in found]
         self.room = 2 * len(found) + 16
@@ -63,15 +146,62 @@ def is_part(key: Any, rank: int) -> bool:
     return whole < rank or whole < len(items)
 
 
-def link(part: Any, base: Any, key: Any) -> None:
-    """`part` is `base[key]` from now on."""
+def link(part: Any, base: Any, place: Place) -> None:
+    """`part` is a view of `base` from now on."""
     links = base.links
     if links is None:
         links = base.links = Links()
     elif len(links.parts) > links.room:
         links.alive()
     links.parts.append(weakref.ref(part))
-    part.links = Links(base, key)
+    part.links = Links(base, place)
+
+
+def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any]:
+    """A function to another shape, whose results are views where NumPy's are: where elements follow each other evenly (`rows`: row by row,
+    without gaps)."""
+
+    @wraps(call)
+    def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        out = call(x, *args, **kwargs)
+        if thread.capture is None and type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.shape, rows):
+            if out is x or out.node is x.node:
+                out = type(x).of(x.node, x.device)
+            link(out, x, Reshaped(out.shape))
+        return out
+
+    return method
+
+
+def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that changes the order of dimensions, as `moved` does it to an array; its results are views."""
+
+    @wraps(call)
+    def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        out = call(x, *args, **kwargs)
+        if thread.capture is None and type(out) is type(x):
+            if out.node is x.node:
+                out = type(x).of(x.node, x.device)
+            link(out, x, Permuted(lambda array: moved(array, *args, **kwargs)))
+        return out
+
+    return method
+
+
+def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
+    """Whether a tensor in another shape is a view of the memory that it is a view of."""
+    places, root = [], tensor
+    while root.links is not None and root.links.base is not None:
+        places.append(root.links.place)
+        root = root.links.base
+    if all(type(p) is Reshaped for p in places):
+        return True
+    import numpy as np
+
+    array = np.empty(root.shape, np.int8)  # (which is never touched, unless it must be copied)
+    for p in reversed(places):
+        array = p.array(array)
+    return bool(array.flags.c_contiguous or not (rows or array.size == 0 or not np.may_share_memory(array, array.reshape(shape))))
 
 
 def write(tensor: Any, node: TensorNode) -> None:
@@ -89,7 +219,7 @@ def spread(tensor: Any) -> None:
         base = links.base
         if links.capture is not current():
             return
-        assign(base, setitem(base.node, links.key, tensor.node))
+        assign(base, links.place.put(base.node, tensor.node))
         spread(base)
         return
     _refresh(tensor)
@@ -101,11 +231,20 @@ def spread(tensor: Any) -> None:
 
 
 def _refresh(tensor: Any) -> None:
+    """Give all views of a tensor its values."""
     for part in tensor.links.alive():
         if part.links.capture is current():
-            part.node = getitem(tensor.node, part.links.key)
+            part.node = part.links.place.of(tensor.node)
             if part.links.parts:
                 _refresh(part)
+
+
+def _views(tensor: Any) -> Iterable[Any]:
+    """All views of a tensor, and theirs."""
+    if tensor.links is not None:
+        for part in tensor.links.alive():
+            yield part
+            yield from _views(part)
 
 
 # writes at once ---------------------------------------------------------------------------------------------------
@@ -114,14 +253,14 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     done here, so that the error is ours."""
     import numpy as np
 
-    chain, root = [key], tensor
+    places, root = [], tensor
     while root.links is not None and root.links.base is not None:
-        chain.append(root.links.key)
+        places.append(root.links.place)
         root = root.links.base
     if not _ready(root):
         return False
     try:
-        places, given = [_plain(k) for k in chain], _plain(value)
+        at, given = _plain(key), _plain(value)
         root.realise()
     except UsageError:  # of arguments without values, as in `vmap`
         return False
@@ -131,24 +270,23 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     )  # fmt: skip
     if not fits or tensor.dtype.foreign:
         return False
-    array = _own(root)
+    stale = False
     try:
-        part = array
-        for k in reversed(places[1:]):
-            part = part[k]
-        part[places[0]] = given
+        part, stale = _own(root)
+        for p in reversed(places):
+            part = p.array(part)
+        part[at] = given
     except (IndexError, ValueError, TypeError, OverflowError):
         return False
-    if root.links is not None and root.links.parts:
-        _refresh(root)
+    finally:
+        if stale:
+            _refresh(root)
     return True
 
 
 def at_once(tensor: Any) -> bool:
     """Whether NumPy may read and write elements of a tensor."""
-    return (
-        current() is None and tensor.device == "cpu" and not tensor.requires_grad and os.environ.get("TILEWRIGHT_SMALL", "1") != "0"
-    )  # fmt: skip
+    return thread.capture is None and tensor.device == "cpu" and not tensor.requires_grad and not kernels_only()
 
 
 def element(tensor: Any, key: Any) -> TensorNode | None:
@@ -183,16 +321,43 @@ def _ready(root: Any) -> bool:
     return not (root.node.tracked or root.requires_grad) and (data is None or (data.cell is None and data.range is None))
 
 
-def _own(root: Any) -> Any:
-    """The array of a tensor's memory, of which nothing else reads."""
+def _own(root: Any) -> tuple[Any, bool]:
+    """(the array of a tensor's memory, of which nothing reads but the tensor and its views; whether views have other memory, so that they
+    must be told of a write)."""
     node, data = root.node, root.node.data
-    if node.op != "buffer" or data.foreign or not _COUNTED or not _alone(root, node, data):
+    viewed = root.links is not None and bool(root.links.parts)
+    lazy, known, stale = _seen_by_views(root) if viewed else (0, 0, False)
+    if node.op != "buffer" or data.foreign or not _COUNTED or not _alone(root, node, data, lazy, known):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)
         buffers.fill(new, data.array)
-        root.node, data = leaf(new), new
-    return data.array
+        root.node, data, stale = leaf(new), new, viewed
+    return data.array, stale
 
 
-def _alone(root: Any, node: TensorNode, data: TensorBuffer) -> bool:
-    """Whether only `root` has this node and its memory. (Counted are: the tensor's, those of this function and its caller, and the call's own.)"""
-    return sys.getrefcount(node) <= 4 and sys.getrefcount(data) <= 4 and sys.getrefcount(data._array) <= 2
+def _alone(root: Any, node: TensorNode, data: TensorBuffer, lazy: int, known: int) -> bool:
+    """Whether only `root` and its views have this node and its memory: `lazy` nodes of theirs read the node, `known` ones the array. (Counted
+    are: the tensor's, those of this function and its caller, and the call's own.)"""
+    return sys.getrefcount(node) <= 4 + lazy and sys.getrefcount(data) <= 4 and sys.getrefcount(data._array) <= 2 + known
+
+
+def _seen_by_views(root: Any) -> tuple[int, int, bool]:
+    """Of a tensor's views: how many have a node that reads the tensor's, and that nobody else has; how many one on its array; whether any has
+    values of its own."""
+    lazy, known, stale = 0, 0, False
+    for view in _views(root):
+        node = view.node
+        if sys.getrefcount(node) > 3:  # (the view's, this one, the call's own)
+            stale = True
+        elif (
+            node.op == "view" and node.data is None and node.src[0] is root.node and sys.getrefcount(node.src) <= 2
+        ):  # (copies share `src`)
+            lazy += 1
+        elif node.op == "buffer" and node.data._array.base is root.node.data._array and _unshared(node.data):
+            known += 1
+        else:
+            stale = True
+    return lazy, known, stale
+
+
+def _unshared(data: TensorBuffer) -> bool:
+    return sys.getrefcount(data) <= 3 and sys.getrefcount(data._array) <= 2

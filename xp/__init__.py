@@ -24,6 +24,7 @@ from ..ir.dtypes import (
     uint64,
 )
 from ..ir.dtypes import bool_ as bool
+from ..tensor import moved as _V
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import creation as _N
@@ -86,9 +87,9 @@ where = _lifted(_E.where)
 
 # creation of arrays, movement
 tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays)
-reshape = _lifted(_M.reshape_to)
-permute_dims, matrix_transpose, moveaxis, squeeze = _all(_M.permute_dims, _M.matrix_transpose, _M.moveaxis, _M.squeeze)
-broadcast_to, flip, unstack, expand_dims = _all(_M.broadcast_to, _M.flip, _M.unstack, _M.expand_dims)
+reshape, squeeze, expand_dims = _V.reshape_to, _V.squeeze, _V.expand_dims
+permute_dims, matrix_transpose, moveaxis = _V.permute_dims, _V.matrix_transpose, _V.moveaxis
+broadcast_to, flip, unstack = _all(_M.broadcast_to, _M.flip, _M.unstack)
 concat, stack, roll, tile, repeat, pad = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad)
 
 # reductions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from ..ir.dtypes import DType, DTypeLike
@@ -14,13 +15,15 @@ from ..tensor.leaves import from_numpy
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 
+_lifted = cache(lifted)
 Kind: TypeAlias = "DTypeLike | None"
 Scalar = bool | int | float
 
 
 def _made(function: Callable[..., Any], device: str | None, *args: Any, **kwargs: Any) -> Tensor:
-    out: Tensor = lifted(function)(*args, **kwargs)
-    return out if device is None or out.device == device else Tensor.of(out.node, device)
+    here = device in (None, "cpu")
+    out: Tensor = _lifted(function, None, not here)(*args, **kwargs)
+    return out if here or out.device == device else Tensor.of(out.node, device or "cpu")
 
 
 def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy: bool | None = None) -> Tensor:

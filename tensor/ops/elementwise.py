@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from math import log as ln
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...ir.dtypes import DType, bool_, float64, int8
+from ...ir.dtypes import DType, DTypeLike, bool_, float64, int8
 from ...ir.errors import UsageError
 from ..graph.captured_numbers import whole
 from ..graph.index_maps import Shape
 from ..graph.nodes import HostCall, TensorNode, constant_of
 from ..graph.primitives import as_typed, cast, const, elementwise, expand, host, number, rounded, with_gradient
-from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
+from ..graph.promotion import Scalar, default_of, dtype_of, of_scalar, promote, to_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,6 +100,12 @@ def like(x: TensorNode, value: Scalar) -> TensorNode:
 def truth(x: TensorNode) -> TensorNode:
     """Whether elements are not 0."""
     return x if x.dtype is bool_ else as_typed(x).ne(0)
+
+
+def astype(x: TensorNode, dtype: DTypeLike) -> TensorNode:
+    """Converted to another type."""
+    to = dtype_of(dtype)
+    return truth(x) if to.kind == "b" else rounded(x, to)
 
 
 def choose(cond: TensorNode, a: TensorNode | Scalar, b: TensorNode | Scalar) -> TensorNode:

@@ -100,19 +100,26 @@ def unique_all(x: TensorNode, /) -> UniqueAll:
 
 def unique_counts(x: TensorNode, /) -> UniqueCounts:
     """The distinct elements, sorted, and how often each is there. Computed at once."""
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
+    import numpy as np
+
+    found, counts = np.unique(values(x), return_counts=True, equal_nan=False)
+    return UniqueCounts(from_numpy(found, x.dtype), from_numpy(counts.astype(np.int64)))
 
 
 def unique_inverse(x: TensorNode, /) -> UniqueInverse:
     """The distinct elements, sorted, and which one each element is. Computed at once."""
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    import numpy as np
+
+    array = values(x)
+    found, inverse = np.unique(array, return_inverse=True, equal_nan=False)
+    return UniqueInverse(from_numpy(found, x.dtype), from_numpy(inverse.reshape(array.shape).astype(np.int64)))
 
 
 def unique_values(x: TensorNode, /) -> TensorNode:
     """The distinct elements, sorted. Computed at once."""
-    return unique_all(x).values
+    import numpy as np
+
+    return from_numpy(np.unique(values(x), equal_nan=False), x.dtype)
 
 
 def nonzero(x: TensorNode, /) -> tuple[TensorNode, ...]:

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType
+from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
@@ -219,7 +220,7 @@ class BufferSpec:
 
 
 class TensorBuffer:
-    """Row-major elements of one tensor. `range`: the inclusive range that integer elements were declared (and found) to
+    """Elements of one tensor, row-major as everybody sees them. `range`: the inclusive range that integer elements were declared (and found) to
     lie in. `foreign`: memory that others made or see, which is never written in place. `cell`: where captured functions
     look for the buffer of a tensor that may be assigned to. `kind`: what calls with it have in common. `gone`: why it has
     no memory any more."""
@@ -265,6 +266,8 @@ class TensorBuffer:
             return self.copied()
         if self._array is None:
             raise UsageError(self.gone)
+        if not self._array.flags.c_contiguous:
+            self._array = self._array.copy(order="C")
         return self._array
 
     @property
@@ -274,7 +277,7 @@ class TensorBuffer:
             if self.gone:
                 raise UsageError(self.gone)
             if self._rooms is None:
-                self._at = address(self._array)
+                self._at = address(self.array)
             else:
                 self.prefetch()
         return self._at
@@ -445,6 +448,23 @@ def remember_look(array: Array, buffer: TensorBuffer) -> None:
         if len(_specs) >= _SPECS:
             _specs.clear()
         _specs[array.dtype, array.shape, buffer.device] = buffer.spec
+
+
+def computed(array: Array) -> TensorBuffer:
+    """An array that NumPy made, as a tensor's memory: rows follow each other once somebody asks for it. A part of another array's is never
+    written in place."""
+    if not array.flags.writeable and array.flags.c_contiguous:
+        array = array.copy()  # (NumPy's broadcasts and diagonals)
+    spec = _specs.get((array.dtype, array.shape, "cpu"))
+    if spec is None or ACCOUNT.cap is not None:
+        ACCOUNT.room(array.nbytes, ("", 0))
+        spec = BufferSpec(array.shape, type_of(array.dtype.name), "cpu", ("", 0))
+        if len(_specs) < _SPECS:
+            _specs[array.dtype, array.shape, "cpu"] = spec
+    buffer = TensorBuffer(spec, array, 0)
+    buffer.foreign = buffer.nbytes >= POOLED_FROM or not array.flags.owndata
+    ACCOUNT.add(buffer)
+    return buffer
 
 
 def adopted(spec: BufferSpec, at: int) -> TensorBuffer:

@@ -29,6 +29,15 @@ _MOST_KEYS = 4096
 _lock = threading.Lock()
 
 
+_SMALL = os.environ.encodekey("TILEWRIGHT_SMALL")
+_environment = vars(os.environ)["_data"]  # (looked at for every small operation: `os.environ.get` takes ten times as long)
+
+
+def kernels_only() -> bool:
+    """Whether TILEWRIGHT_SMALL=0 says that kernels compute everything."""
+    return _SMALL in _environment and os.environ["TILEWRIGHT_SMALL"] == "0"
+
+
 def contraction(n: TensorNode) -> TensorNode | None:
     """The product that a node is the sum of, where NumPy has better ways than to make the product."""
     if n.op != "reduce" or n.arg[0] != "add":
@@ -68,7 +77,7 @@ def work_of(outs: Sequence[TensorNode], most: int) -> int:
 def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashable]) -> bool:
     """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`. Captured functions always run kernels, and
     TILEWRIGHT_SMALL=0 turns this off."""
-    if device != "cpu" or os.environ.get("TILEWRIGHT_SMALL", "1") == "0":
+    if device != "cpu" or kernels_only():
         return False
     work = work_of(outs, MOST_WORK)
     if work <= SMALL_GRAPH:

@@ -24,3 +24,9 @@ def agree_small() -> Any:
     rows = Agree()
     yield rows
     rows.compare(kernels=False)
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small operations become graphs and kernels too."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")

@@ -14,6 +14,8 @@ from tilewright.ir.normal_form import canonical
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 SIZES = {"square": (2, 3, 16, 8), "ragged": (2, 2, 37, 5), "one head": (3, 1, 13, 4), "one batch": (1, 4, 11, 3), "one query": (2, 2, 1, 4)}
 FLAT = [f for f in FLATTENED]
 

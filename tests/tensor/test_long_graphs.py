@@ -16,6 +16,8 @@ from tilewright.tensor.fusion.call_list import CallList, KernelCall, call_list, 
 from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import detached
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 X = np.random.default_rng(0).standard_normal((24, 100)).astype(np.float32)
 
 

@@ -17,7 +17,7 @@ from tilewright.named_kernels.definition import span
 from tilewright.tensor import Tensor, nn, vjp
 from tilewright.tensor.fusion.call_list import KernelCall, call_list, leaves_of
 
-pytestmark = pytest.mark.many
+pytestmark = [pytest.mark.many, pytest.mark.usefixtures("graphs")]
 
 M, N, K = 24, 40, 56
 Outs = Tensor | tuple[Tensor, ...]

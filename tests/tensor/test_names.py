@@ -3,6 +3,8 @@
 import pytest
 from plain_tensors import array, block, gelu, layernorm, listed, parameters, scores, softmax
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 
 def names(*outs):
     return [c.kernel.name for c in listed(*outs).calls]

@@ -48,7 +48,7 @@ def test_small_graphs_are_numpys(monkeypatch):
     heard = []
     with observe.observing(heard.append):
         (array(2) + 1.5).numpy()
-    assert [(e.kind, e.name) for e in heard] == [("numpy", "small graph")]
+    assert [(e.kind, e.name) for e in heard] == [("numpy", "small operation")]
 
 
 def test_nobody_is_told_after_the_watch_ends_or_of_what_failed():

@@ -98,7 +98,7 @@ def test_clipping() -> None:
     assert value(global_norm({}).node, {}) == 0
 
 
-def test_an_update_is_one_kernel_a_parameter() -> None:
+def test_an_update_is_one_kernel_a_parameter(graphs: None) -> None:
     """New parameter and both moments in one pass; the step's scalars beside."""
     params = {k: Tensor(rng.standard_normal((64, 65)).astype("f")) for k in "ab"}
     grads = {k: Tensor(rng.standard_normal((64, 65)).astype("f")) for k in "ab"}

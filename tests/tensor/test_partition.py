@@ -19,6 +19,8 @@ from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import realise
 from viewed_heads import by_kernels
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 
 def rules(*outs):
     return [r for c in listed(*outs).calls for r in c.rules]

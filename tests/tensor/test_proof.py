@@ -19,6 +19,8 @@ from tilewright.tensor.partition import kernel_regions as regions
 from tilewright.tensor.partition import loop_axes as places
 from tilewright.tensor.running import numpy_evaluation as small
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> CallList:

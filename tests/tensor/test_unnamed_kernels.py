@@ -14,6 +14,8 @@ from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
 from tilewright.tensor.running.realise import realise
 
+pytestmark = pytest.mark.usefixtures("graphs")
+
 Shape = tuple[int, ...]
 ROWS, SMALL_ROWS = (2048, 1024), (7, 13)
 HEADS, SMALL_HEADS = (2, 8, 512, 64), (1, 2, 6, 8)

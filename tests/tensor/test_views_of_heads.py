@@ -20,7 +20,7 @@ from tilewright.tensor.gradients.reverse import gradients
 from tilewright.tensor.graph.primitives import const
 from viewed_heads import HEADS, SOURCES, VIEWS, by_kernels, drawn
 
-pytestmark = pytest.mark.many
+pytestmark = [pytest.mark.many, pytest.mark.usefixtures("graphs")]
 
 
 @pytest.mark.parametrize("head", HEADS)

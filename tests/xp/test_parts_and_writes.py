@@ -16,6 +16,13 @@ KEYS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+MOVES: tuple[Any, ...] = (
+    lambda x: x.reshape(-1), lambda x: x.reshape(2, -1) if x.size % 2 == 0 else x.reshape((1, *x.shape)), lambda x: x.transpose(), np.ravel,
+    lambda x: np.expand_dims(x, 0), np.squeeze, lambda x: np.moveaxis(x, 0, -1) if x.ndim else x.reshape(1), lambda x: next(iter(x)) if x.ndim > 1 else x.transpose(),
+)  # fmt: skip
+"""Views but for slices: NumPy copies where a reshape's elements do not follow each other evenly."""
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_do_what_numpy_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -30,7 +37,7 @@ def test_random_programs_do_what_numpy_does(seed: int) -> None:
                 part = n[key]
             except IndexError:
                 continue
-            what = rng.integers(7)
+            what = rng.integers(9)
             if what == 0:
                 tensors.append(t[key])
                 arrays.append(part if isinstance(part, np.ndarray) else np.asarray(part))
@@ -49,8 +56,12 @@ def test_random_programs_do_what_numpy_does(seed: int) -> None:
                 values = rng.standard_normal(np.shape(part))
                 t[key] = Tensor(values) * 1
                 n[key] = values
-            else:
+            elif what == 6:
                 kept.append((t.copy(), n.copy()))
+            else:
+                move = MOVES[rng.integers(len(MOVES))]
+                tensors.append(move(t))
+                arrays.append(move(n))
             if rng.random() < 0.3:
                 tensors[rng.integers(len(tensors))].numpy()
         for t, n in [*zip(tensors, arrays, strict=True), *kept]:

@@ -1,0 +1,429 @@
+"""Small operations at once: NumPy computes what is small and known when it is called, for the price of the call.
+
+A graph of a hundred elements takes longer to build than to compute. So functions of small tensors that have values, and of which no gradient
+is asked, are NumPy's on their arrays; the results are tensors with values. Each row here is a function of `ops` with the function of
+arrays that gives the same; it answers None for operands with which the two may differ (mixed kinds, 16-bit floats) and for
+what NumPy refuses, and then the graph is built as ever. Captured functions are never computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import EllipsisType, NoneType
+from typing import Any
+
+import numpy as np
+
+from ..ir.dtypes import DType, DTypeLike, bool_, float64, int64
+from ..ir.dtypes import dtype as type_named
+from ..ir.errors import DTypeError
+from .graph.nodes import TensorNode
+from .graph.nodes import leaf as bare_leaf
+from .graph.promotion import default_float, dtype_of, promote
+from .ops import creation as C
+from .ops import elementwise as E
+from .ops import indexing as I
+from .ops import joining as J
+from .ops import linalg as L
+from .ops import movement as M
+from .ops import reduction as R
+from .ops import sorting as S
+from .running import buffers
+from .running.numpy_evaluation import OPERATORS
+from .running.numpy_share import kernels_only
+from .running.observers import WATCH, timed
+
+Array = np.ndarray[Any, Any]
+Rule = Callable[..., Any]
+
+SMALL_ARRAY = 1 << 19
+"""Elements up to which NumPy's operations, one after the other, take less time than graphs of consumers' calls, whose parts are small."""
+_INDICES = "?bBhHiIlq"
+PLAIN = "?bBhHiIlLqQfd"
+"""NumPy's letters of the types whose arithmetic is ours."""
+_ERRORS = (np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, DTypeError)
+_OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
+
+
+def known_array(tensor: Any) -> Array | None:
+    """The array of a small tensor that has values on the host."""
+    node = tensor.node
+    data = node.data
+    if data is None or node.tracked or tensor.device != "cpu":
+        return None
+    array: Array | None = data._array
+    return array if array is not None and array.size <= SMALL_ARRAY and array.dtype.char in PLAIN else None
+
+
+def _known(x: Any, tensor: type) -> Any:
+    """An argument with arrays in place of tensors. Raises TypeError for what is none of a small operation's."""
+    kind = type(x)
+    if kind is tensor:
+        array = known_array(x)
+        if array is not None:
+            return array
+    elif kind in _OWN:
+        return x
+    elif kind is tuple or kind is list:
+        return kind([_known(e, tensor) for e in x])
+    elif isinstance(x, np.generic) or kind is np.ndarray:
+        array = np.asarray(x)
+        if array.size <= SMALL_ARRAY and array.dtype.char in PLAIN and array.dtype.isnative:
+            return array
+    raise TypeError
+
+
+def node_on(found: Any) -> TensorNode:
+    """A leaf on the result of a function of arrays."""
+    if type(found) is not np.ndarray:
+        found = np.asarray(found)
+    return bare_leaf(buffers.computed(found))
+
+
+def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: type) -> Any:
+    """A rule's answer for small `tensor`s that are known: nodes with its values; None where a graph has to be built."""
+    try:
+        given = [_known(a, tensor) for a in args]
+        options = {k: _known(v, tensor) for k, v in kwargs.items()} if kwargs else kwargs
+        if kernels_only():
+            return None
+        if rule in SILENT:
+            found = rule(*given, **options)
+        else:
+            with np.errstate(all="ignore"):
+                found = rule(*given, **options)
+    except _ERRORS:
+        return None
+    if found is None:
+        return None
+    if WATCH.observer is not None:
+        with timed("numpy", "small operation", "cpu"):
+            return _nodes(found)
+    return _nodes(found)
+
+
+def _nodes(found: Any) -> Any:
+    """The results of a function of arrays as nodes."""
+    if type(found) is np.ndarray:
+        return bare_leaf(buffers.computed(found))
+    if isinstance(found, tuple):
+        kind: Any = type(found)
+        return kind(*map(node_on, found)) if hasattr(found, "_fields") else tuple(map(node_on, found))
+    return [node_on(f) for f in found] if isinstance(found, list) else node_on(found)
+
+
+# types ------------------------------------------------------------------------------------------------------------
+@cache
+def _agree(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
+    """Whether NumPy's operations on two types have our type."""
+    return promote(type_named(a), type_named(b)).np == np.result_type(a, b)
+
+
+def _fits(kind: np.dtype[Any], x: Any) -> bool:
+    """Whether a Python number takes an array's type, as NumPy has it too."""
+    if type(x) is int:
+        return kind.kind == "f" or (kind.kind in "iu" and type_named(kind.name).limits[0] <= x <= type_named(kind.name).limits[1])
+    return (type(x) is float and kind.kind == "f") or type(x) is bool
+
+
+def _paired(a: Any, b: Any) -> Any:
+    """The type in which NumPy computes with two operands; None where ours is another."""
+    if isinstance(a, np.ndarray):
+        if isinstance(b, np.ndarray):
+            x, y = a.dtype, b.dtype
+            return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y) else None
+        return a.dtype if _fits(a.dtype, b) else None
+    return b.dtype if isinstance(b, np.ndarray) and _fits(b.dtype, a) else None
+
+
+def _double(kind: np.dtype[Any]) -> bool:
+    """Whether a function with float results gives of this type what NumPy gives."""
+    return kind.kind == "f" or (kind.itemsize == 8 and default_float() is float64)
+
+
+# elementwise ------------------------------------------------------------------------------------------------------
+def _float(function: Rule) -> Rule:
+    return lambda x: function(x) if _double(x.dtype) else None
+
+
+def _any(function: Rule, kinds: str = "biuf") -> Rule:
+    return lambda x: function(x) if x.dtype.kind in kinds else None
+
+
+def _binary(function: Rule, kinds: str = "biuf") -> Rule:
+    def rule(a: Any, b: Any) -> Any:
+        kind = _paired(a, b)
+        return function(a, b) if kind is not None and kind.kind in kinds else None
+
+    return rule
+
+
+def _divide(a: Any, b: Any) -> Any:
+    kind = _paired(a, b)
+    return np.true_divide(a, b) if kind is not None and _double(kind) else None
+
+
+def _power(a: Any, b: Any) -> Any:
+    if not isinstance(a, np.ndarray) or a.dtype.kind != "f" or _paired(a, b) is None:
+        return None
+    if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
+        return _whole_power(a, int(b))
+    return np.power(a, b)
+
+
+def _whole_power(x: Array, n: int) -> Any:
+    if n < 0:
+        return 1.0 / _whole_power(x, -n)
+    out, base = None, x
+    while n:
+        if n & 1:
+            out = base if out is None else out * base
+        n >>= 1
+        if n:
+            base = base * base
+    return np.ones_like(x) if out is None else out
+
+
+def _where(c: Any, a: Any, b: Any) -> Any:
+    known = isinstance(c, np.ndarray) and c.dtype.kind == "b"
+    kind = _paired(a, b) if known else None
+    return None if kind is None else np.where(c, a, b).astype(kind, copy=False)
+
+
+def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
+        return None
+    out = x if min is None else np.maximum(x, min)
+    return out if max is None else np.minimum(out, max)
+
+
+def _astype(x: Any, dtype: DTypeLike) -> Any:
+    to = dtype_of(dtype)
+    return None if to.narrow or (x.dtype.kind == "f" and to.is_int) else x.astype(to.np, copy=False)
+
+
+# reductions -------------------------------------------------------------------------------------------------------
+def _axes(axis: Any) -> Any:
+    return axis if axis is None or type(axis) is int else tuple(axis)
+
+
+def _sum(name: str) -> Rule:
+    def rule(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+        if dtype is not None:
+            to = dtype_of(dtype)
+            if to.narrow or (x.dtype.kind == "f" and not to.is_float):
+                return None
+            x = x.astype(to.np, copy=False)
+        return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)
+
+    return rule
+
+
+def _extreme(name: str) -> Rule:
+    def rule(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)
+
+    return rule
+
+
+def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return None if not _double(x.dtype) or not x.size else x.mean(axis=_axes(axis), keepdims=keepdims)
+
+
+def _var(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    if not _double(x.dtype) or not x.size:
+        return None
+    away = x - x.mean(axis=_axes(axis), keepdims=True)
+    total = np.asarray((away * away).sum(axis=_axes(axis), keepdims=keepdims))
+    if not total.size:
+        return None
+    count = x.size // total.size
+    return np.true_divide(total, count - correction if count > correction else 0)
+
+
+def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    found = _var(x, axis, correction, keepdims)
+    return None if found is None else np.sqrt(found)
+
+
+def _running(name: str) -> Rule:
+    def rule(x: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        plain = dtype is None and not include_initial and (axis is not None or x.ndim == 1)
+        return getattr(x, name)(axis=axis) if plain else None
+
+    return rule
+
+
+# movement ---------------------------------------------------------------------------------------------------------
+def _reshape(x: Any, *shape: Any, copy: Any = None) -> Any:
+    return x.reshape(shape[0] if len(shape) == 1 else shape)
+
+
+def _permute(x: Any, *order: Any, axes: Any = None) -> Any:
+    return x.transpose(*(order if axes is None else (axes,)))
+
+
+def _squeeze(x: Any, axis: Any = None) -> Any:
+    return x.squeeze(axis=_axes(axis))
+
+
+def _concat(arrays: Any, axis: Any = 0) -> Any:
+    kinds = {a.dtype for a in arrays}
+    return np.concatenate(arrays, axis=axis) if len(kinds) == 1 else None
+
+
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    return np.stack(arrays, axis=axis) if len({a.dtype for a in arrays}) == 1 else None
+
+
+def _broadcast(x: Any, *shape: Any) -> Any:
+    to = _shape(shape[0] if len(shape) == 1 else shape)
+    return None if to is None else np.broadcast_to(x, to)
+
+
+def _elements(shape: Sequence[int]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
+
+
+# indexing, products, creation -------------------------------------------------------------------------------------
+BASIC = (int, slice, NoneType, EllipsisType)
+
+
+def _getitem(x: Any, key: Any) -> Any:
+    for i in key if type(key) is tuple else (key,):
+        if type(i) not in BASIC and not (isinstance(i, np.ndarray) and i.dtype.char in _INDICES):
+            return None
+    return x[key]
+
+
+def _take(x: Any, indices: Any, axis: Any = None) -> Any:
+    return x.take(indices, axis=axis) if isinstance(indices, np.ndarray) and indices.dtype.kind == "i" else None
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim
+    return np.matmul(a, b) if both and a.dtype == b.dtype and a.dtype.kind != "b" else None
+
+
+def _shape(shape: Any) -> tuple[int, ...] | None:
+    to = (shape,) if type(shape) is int else tuple(shape)
+    return to if all(type(n) is int and n >= 0 for n in to) and _elements(to) <= SMALL_ARRAY else None
+
+
+def _kind(dtype: Any) -> Any:
+    kind = default_float() if dtype is None else dtype_of(dtype)
+    return None if kind.narrow else kind.np
+
+
+def _filled(value: int) -> Rule:
+    def rule(shape: Any, dtype: Any = None) -> Any:
+        to, kind = _shape(shape), _kind(dtype)
+        return None if to is None or kind is None else np.full(to, value, kind)
+
+    return rule
+
+
+def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
+    to = _shape(shape)
+    plain = {bool: bool_.np, int: int64.np, float: default_float().np}
+    kind = plain.get(type(value)) if dtype is None else _kind(dtype)
+    if to is None or kind is None or not ((isinstance(value, np.ndarray) and value.dtype == kind) or _fits(kind, value)):
+        return None
+    return np.full(to, value, kind)
+
+
+def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = None) -> Any:
+    to, kind = _shape((rows, rows if columns is None else columns)), _kind(dtype)
+    return None if to is None or kind is None else np.eye(to[0], to[1], k=k, dtype=kind)
+
+
+def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+    if ord != 2 or not _double(x.dtype):
+        return None
+    return np.sqrt(np.square(x).sum(axis=_axes(axis), keepdims=keepdims))
+
+
+def _matrix(function: Rule, result: type | None = None) -> Rule:
+    """A decomposition of NumPy's of floats of one type."""
+
+    def rule(*arrays: Any, **options: Any) -> Any:
+        if any(a.dtype.kind != "f" or a.dtype != arrays[0].dtype or a.ndim < 2 or not a.size for a in arrays):
+            return None
+        found = function(*arrays, **options)
+        return found if result is None else result(*found)
+
+    return rule
+
+
+def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
+    if _paired(a, b) is None or a.dtype.kind == "b" or axis >= 0 or axis < -min(a.ndim, b.ndim) or a.shape[axis] != b.shape[axis]:
+        return None
+    return np.einsum("...i,...i->...", np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
+
+
+def _full_like(x: Any, value: Any, dtype: Any = None) -> Any:
+    kind = x.dtype if dtype is None else _kind(dtype)
+    return np.full(x.shape, value, kind) if kind is not None and _fits(kind, value) else None
+
+
+def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    bounds = (0, start, step) if stop is None else (start, stop, step)
+    if any(type(v) is not int for v in bounds) or dtype is not None or len(range(*bounds)) > SMALL_ARRAY:
+        return None
+    return np.arange(*bounds, dtype=np.int64)
+
+
+RULES: dict[Callable[..., Any], Rule] = {
+    **{getattr(E, n): _float(f) for n, f in {
+        "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
+        "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+        "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp2": np.exp2,
+    }.items()},
+    **{getattr(E, n): _any(f) for n, f in {
+        "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "logical_not": np.logical_not, "absolute": np.absolute,
+    }.items()},
+    **{getattr(E, n): _any(f, "f") for n, f in {
+        "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, }.items()},
+    E.reciprocal: _any(lambda x: np.true_divide(1.0, x), "f"),
+    **{getattr(E, n): _any(f, "iuf") for n, f in {"negative": np.negative, "square": np.square, "sign": np.sign}.items()},
+    E.bitwise_invert: _any(np.invert, "biu"), E.positive: _any(lambda x: x),
+    **{getattr(E, n): _binary(f) for n, f in {
+        "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "equal": np.equal, "not_equal": np.not_equal,
+        "less": np.less, "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
+        "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    }.items()},
+    **{getattr(E, n): _binary(f, "biu") for n, f in {
+        "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    }.items()},
+    **{getattr(E, n): _binary(f, "f") for n, f in {"hypot": np.hypot, "logaddexp": np.logaddexp, "atan2": np.arctan2}.items()},
+    E.subtract: _binary(np.subtract, "iuf"), E.floor_divide: _binary(OPERATORS["floordiv"], "iuf"),
+    E.remainder: _binary(np.remainder, "iuf"), E.divide: _divide, E.power: _power, E.where: _where, E.clip: _clip,
+    R.sum: _sum("sum"), R.prod: _sum("prod"), R.max: _extreme("max"), R.min: _extreme("min"), R.any: _extreme("any"), R.all: _extreme("all"),
+    R.mean: _mean, R.var: _var, R.std: _std, R.argmax: _extreme("argmax"), R.argmin: _extreme("argmin"),
+    R.count_nonzero: lambda x, axis=None, keepdims=False: np.count_nonzero(x, axis=_axes(axis), keepdims=keepdims),
+    R.cumulative_sum: _running("cumsum"), R.cumulative_prod: _running("cumprod"),
+    M.reshape_to: _reshape, M.permute_dims: _permute, M.squeeze: _squeeze,
+    M.expand_dims: lambda x, axis: np.expand_dims(x, axis), M.broadcast_to: _broadcast,
+    M.flip: lambda x, axis=None: np.flip(x, _axes(axis)), M.moveaxis: np.moveaxis, M.swapaxes: np.swapaxes,
+    M.matrix_transpose: lambda x: x.swapaxes(-1, -2), M.transposed: lambda x: x.swapaxes(-1, -2),
+    M.two_transposed: lambda x: x.T if x.ndim == 2 else None, J.concat: _concat, J.stack: _stack,
+    I.getitem: _getitem, I.take: _take, S.sort: lambda x, axis=-1, descending=False, stable=True: S._sorted(x, axis, descending),
+    S.argsort: lambda x, axis=-1, descending=False, stable=True: S._order(x, axis, descending),
+    L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
+    L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
+    L.svd: _matrix(np.linalg.svd, L.SVDResult), M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
+    C.broadcast_arrays: lambda *arrays: list(np.broadcast_arrays(*arrays)), C.full: _full, C.eye: _eye, E.astype: _astype,
+    C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0), C.full_like: _full_like, C.arange: _arange,
+    C.zeros_like: lambda x, dtype=None: _full_like(x, 0, dtype), C.ones_like: lambda x, dtype=None: _full_like(x, 1, dtype),
+}  # fmt: skip
+"""By function of nodes, the function of arrays that is the same where it answers."""
+
+SILENT = frozenset(RULES[f] for f in (
+    E.isnan, E.isinf, E.isfinite, E.logical_not, E.logical_and, E.logical_or, E.bitwise_invert, E.where, R.any, R.all, R.argmax, R.argmin,
+    R.max, R.min, R.count_nonzero, M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes,
+    M.transposed, J.concat, J.stack, I.getitem, I.take, C.zeros, C.ones, C.full_like, C.zeros_like, C.arange, C.full, C.eye, C.broadcast_arrays, M.diagonal,
+))  # fmt: skip
+"""Rules that no number makes NumPy warn of."""

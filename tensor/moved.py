@@ -1,0 +1,61 @@
+"""Functions that only move elements, as functions of tensors: their results are views (`views`), as NumPy's are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .graph.symbolic_sizes import SymbolicSize, size
+from .lift import lifted
+from .ops import movement as M
+from .views import permuting, reshaping
+
+
+def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
+    """`f(2, 3)` and `f((2, 3))` alike."""
+    if len(given) == 1 and not isinstance(given[0], (int, SymbolicSize)):
+        return tuple(size(g) for g in given[0])
+    return tuple(size(g) for g in given)
+
+
+def _reshape(x: Any, *shape: int | Sequence[int]) -> Any:
+    """Row-major reshape; one dimension may be −1."""
+    return M.reshape(x, flat(shape))
+
+
+def _permute(x: Any, *order: int | Sequence[int]) -> Any:
+    """Dimension d of the result is dimension `order[d]`; without an order they are reversed."""
+    return M.permute(x, flat(order) or tuple(reversed(range(len(x.shape)))))
+
+
+def _ravel(x: Any) -> Any:
+    """All elements in one dimension."""
+    return M.reshape(x, (x.count,))
+
+
+def _transposed(array: Any, *order: Any, axes: Any = None) -> Any:
+    return array.transpose(*(order if axes is None else (axes,)))
+
+
+def _moved(array: Any, source: Any, destination: Any) -> Any:
+    import numpy as np
+
+    return np.moveaxis(array, source, destination)
+
+
+def _swapped(array: Any) -> Any:
+    return array.swapaxes(-1, -2)
+
+
+reshape, ravel = reshaping(lifted(_reshape, M.reshape_to)), reshaping(lifted(_ravel), rows=True)
+reshape_to, squeeze, expand_dims = (reshaping(lifted(f)) for f in (M.reshape_to, M.squeeze, M.expand_dims))
+permute, permute_dims = permuting(lifted(_permute, M.permute_dims), _transposed), permuting(lifted(M.permute_dims), _transposed)
+swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i, j)), permuting(lifted(M.moveaxis), _moved)
+transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _swapped)
+matrix_transpose = permuting(lifted(M.matrix_transpose), _swapped)
+
+VIEWS: dict[Callable[..., Any], Callable[..., Any]] = {
+    M.reshape_to: reshape_to, M.squeeze: squeeze, M.expand_dims: expand_dims, M.permute_dims: permute_dims, M.swapaxes: swapaxes,
+    M.moveaxis: moveaxis, M.matrix_transpose: matrix_transpose,
+}  # fmt: skip
+"""By function of nodes."""
