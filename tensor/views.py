@@ -39,7 +39,7 @@ MOST_WRITES = 32
 _COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-class Place(Protocol):
+class ViewPlace(Protocol):
     """How a view lies in what it is a view of."""
 
     def of(self, base: TensorNode) -> TensorNode:
@@ -122,7 +122,7 @@ class Links:
 
     __slots__ = ("base", "capture", "parts", "place", "room", "writes")
 
-    def __init__(self, base: Any = None, place: Place | None = None) -> None:
+    def __init__(self, base: Any = None, place: ViewPlace | None = None) -> None:
         self.base, self.place, self.capture = base, place, thread.capture
         self.parts: list[weakref.ref[Any]] = []
         self.room, self.writes = 16, 0
@@ -146,7 +146,7 @@ def is_part(key: Any, rank: int) -> bool:
     return whole < rank or whole < len(items)
 
 
-def link(part: Any, base: Any, place: Place) -> None:
+def link(part: Any, base: Any, place: ViewPlace) -> None:
     """`part` is a view of `base` from now on."""
     links = base.links
     if links is None:
