@@ -39,27 +39,29 @@ Rule = Callable[..., Any]
 SMALL_ARRAY = 1 << 19
 """Elements up to which NumPy's operations, one after the other, take less time than graphs of consumers' calls, whose parts are small."""
 _INDICES = "?bBhHiIlq"
+MOST_VIEWED = 1 << 40
+"""Elements of an array of which a small part is taken, which costs nothing."""
 PLAIN = "?bBhHiIlLqQfd"
 """NumPy's letters of the types whose arithmetic is ours."""
 _ERRORS = (np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, DTypeError)
 _OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
 
 
-def known_array(tensor: Any) -> Array | None:
-    """The array of a small tensor that has values on the host."""
+def known_array(tensor: Any, most: int) -> Array | None:
+    """The array of a tensor that has values on the host, of at most so many elements."""
     node = tensor.node
     data = node.data
     if data is None or node.tracked or tensor.device != "cpu":
         return None
     array: Array | None = data._array
-    return array if array is not None and array.size <= SMALL_ARRAY and array.dtype.char in PLAIN else None
+    return array if array is not None and array.size <= most and array.dtype.char in PLAIN else None
 
 
-def _known(x: Any, tensor: type) -> Any:
+def _known(x: Any, tensor: type, most: int = SMALL_ARRAY) -> Any:
     """An argument with arrays in place of tensors. Raises TypeError for what is none of a small operation's."""
     kind = type(x)
     if kind is tensor:
-        array = known_array(x)
+        array = known_array(x, most)
         if array is not None:
             return array
     elif kind in _OWN:
@@ -83,7 +85,7 @@ def node_on(found: Any) -> TensorNode:
 def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: type) -> Any:
     """A rule's answer for small `tensor`s that are known: nodes with its values; None where a graph has to be built."""
     try:
-        given = [_known(a, tensor) for a in args]
+        given = [_known(a, tensor, MOST_VIEWED if rule is _getitem else SMALL_ARRAY) for a in args]
         options = {k: _known(v, tensor) for k, v in kwargs.items()} if kwargs else kwargs
         if kernels_only():
             return None
@@ -94,7 +96,7 @@ def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: typ
                 found = rule(*given, **options)
     except _ERRORS:
         return None
-    if found is None:
+    if found is None or (type(found) is np.ndarray and found.size > SMALL_ARRAY):
         return None
     if WATCH.observer is not None:
         with timed("numpy", "small operation", "cpu"):
@@ -131,6 +133,8 @@ def _paired(a: Any, b: Any) -> Any:
     if isinstance(a, np.ndarray):
         if isinstance(b, np.ndarray):
             x, y = a.dtype, b.dtype
+            if a.shape != b.shape and a.size * b.size > SMALL_ARRAY and np.broadcast(a, b).size > SMALL_ARRAY:
+                return None
             return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y) else None
         return a.dtype if _fits(a.dtype, b) else None
     return b.dtype if isinstance(b, np.ndarray) and _fits(b.dtype, a) else None
@@ -211,9 +215,9 @@ def _sum(name: str) -> Rule:
     def rule(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
         if dtype is not None:
             to = dtype_of(dtype)
-            if to.narrow or (x.dtype.kind == "f" and not to.is_float):
+            if to.narrow or to.kind == "b" or (x.dtype.kind == "f" and not to.is_float):
                 return None
-            x = x.astype(to.np, copy=False)
+            return getattr(x.astype(to.np, copy=False), name)(axis=_axes(axis), keepdims=keepdims, dtype=to.np)
         return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)
 
     return rule
@@ -281,6 +285,11 @@ def _broadcast(x: Any, *shape: Any) -> Any:
     return None if to is None else np.broadcast_to(x, to)
 
 
+def _together(*arrays: Any) -> Any:
+    both = np.broadcast(*arrays)
+    return [np.broadcast_to(a, both.shape) for a in arrays] if both.size <= SMALL_ARRAY else None
+
+
 def _elements(shape: Sequence[int]) -> int:
     count = 1
     for n in shape:
@@ -294,6 +303,8 @@ BASIC = (int, slice, NoneType, EllipsisType)
 
 def _getitem(x: Any, key: Any) -> Any:
     for i in key if type(key) is tuple else (key,):
+        if x.size > SMALL_ARRAY and isinstance(i, np.ndarray):
+            return None
         if type(i) not in BASIC and not (isinstance(i, np.ndarray) and i.dtype.char in _INDICES):
             return None
     return x[key]
@@ -304,8 +315,10 @@ def _take(x: Any, indices: Any, axis: Any = None) -> Any:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim
-    return np.matmul(a, b) if both and a.dtype == b.dtype and a.dtype.kind != "b" else None
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.kind != "b"):
+        return None
+    inner = max(a.shape[-1], 1)
+    return np.matmul(a, b) if (a.size // inner) * (b.size // inner) <= SMALL_ARRAY else None
 
 
 def _shape(shape: Any) -> tuple[int, ...] | None:
@@ -415,7 +428,7 @@ RULES: dict[Callable[..., Any], Rule] = {
     L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
     L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
     L.svd: _matrix(np.linalg.svd, L.SVDResult), M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
-    C.broadcast_arrays: lambda *arrays: list(np.broadcast_arrays(*arrays)), C.full: _full, C.eye: _eye, E.astype: _astype,
+    C.broadcast_arrays: _together, C.full: _full, C.eye: _eye, E.astype: _astype,
     C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0), C.full_like: _full_like, C.arange: _arange,
     C.zeros_like: lambda x, dtype=None: _full_like(x, 0, dtype), C.ones_like: lambda x, dtype=None: _full_like(x, 1, dtype),
 }  # fmt: skip

@@ -47,7 +47,9 @@ def _holds(x: Any) -> bool:
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, memoryview) or (type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__"))
+    return isinstance(x, memoryview) or (
+        hasattr(x, "__array_interface__") and any(c.__module__.startswith("numpy") for c in type(x).__mro__)
+    )
 
 
 def raised(x: Any, device: str) -> Any:

@@ -207,6 +207,9 @@ def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
 def write(tensor: Any, node: TensorNode) -> None:
     """`tensor` has the values of `node` from now on, and so have the places of what it is a part of."""
     with lock_of(tensor):
+        viewing = tensor.links is not None and tensor.links.base is not None
+        if viewing and node.data is not None and not node.tracked and at_once(tensor) and written(tensor, ..., node.data.array):
+            return
         assign(tensor, node)
         if tensor.links is not None:
             spread(tensor)
@@ -265,6 +268,8 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     except UsageError:  # of arguments without values, as in `vmap`
         return False
     kind = tensor.dtype.np
+    if isinstance(given, np.ma.MaskedArray):
+        return False
     fits = np.can_cast(given.dtype, kind, "same_kind") if isinstance(given, (np.ndarray, np.generic)) else (
         type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is float and kind.kind == "f")
     )  # fmt: skip

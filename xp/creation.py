@@ -11,7 +11,7 @@ from ..ir.errors import UsageError
 from ..tensor import Tensor
 from ..tensor.exchange import imported
 from ..tensor.graph.promotion import dtype_of
-from ..tensor.leaves import from_numpy
+from ..tensor.leaves import as_array, from_numpy
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 
@@ -38,14 +38,14 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")
     if shared or isinstance(obj, np.generic):
-        array = np.asarray(obj)
+        array = as_array(obj)
         if copy:
             array = array.copy()
         out = Tensor.of(from_numpy(array, kind), device or "cpu")
         if copy is False and not np.shares_memory(out.numpy(), array):
             raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
         return out
-    return Tensor(_numbers(obj), kind, device or "cpu")
+    return Tensor(_numbers(obj), kind or _kind_of_tensors(obj), device or "cpu")
 
 
 def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:
@@ -56,6 +56,14 @@ def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | N
     if copy and out.node is x.node:  # values are never written to, but handles are
         return Tensor.of(x.node, x.device)
     return out
+
+
+def _kind_of_tensors(obj: Any) -> DType | None:
+    """The type of nested sequences of tensors of one type; None where something else is among them."""
+    if not isinstance(obj, (list, tuple)):
+        return obj.dtype if isinstance(obj, Tensor) else None
+    kinds = {_kind_of_tensors(o) for o in obj}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _numbers(obj: Any) -> Any:

@@ -1,0 +1,153 @@
+"""Small operations, computed at once by NumPy: the same types, shapes and numbers as the graphs that they stand for."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import Tensor, UsageError, xp
+from tilewright.tensor import direct
+from tilewright.tensor.lift import lifted
+from tilewright.tensor.ops import creation as C
+from tilewright.tensor.ops import elementwise as E
+from tilewright.tensor.ops import indexing as I
+from tilewright.tensor.ops import joining as J
+from tilewright.tensor.ops import linalg as L
+from tilewright.tensor.ops import movement as M
+from tilewright.tensor.ops import reduction as R
+from tilewright.tensor.ops import sorting as S
+
+KINDS = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64")
+UNARY = [f for f in direct.RULES if f.__name__ in vars(E) and f.__code__.co_argcount == 1]
+BINARY = [f for f in direct.RULES if f.__name__ in vars(E) and f.__code__.co_argcount == 2 and f is not E.astype]
+VALUES = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 7.0, np.inf, -np.inf, np.nan, 2.0)
+
+
+def values(kind: str) -> Any:
+    if kind == "bool":
+        return np.array([True, False] * 6)
+    return np.array(VALUES, kind) if kind.startswith("f") else np.array([0, 1, 2, 3, 5, 7, 1, 2, 100, 4, 6, 9], kind)
+
+
+def same(function: Any, *args: Any, **kwargs: Any) -> bool:
+    """Compare both ways; whether the operation was computed at once."""
+    try:
+        wanted = lifted(function, None, True)(*args, **kwargs)
+        for w in wanted if isinstance(wanted, (tuple, list)) else [wanted]:
+            w.numpy()
+    except (UsageError, TypeError, IndexError) as e:
+        with pytest.raises(type(e)):
+            lifted(function)(*args, **kwargs)
+        return False
+    found = lifted(function)(*args, **kwargs)
+    pairs = list(zip(found, wanted, strict=True)) if isinstance(wanted, (tuple, list)) else [(found, wanted)]
+    for f, w in pairs:
+        assert f.dtype is w.dtype and f.shape == w.shape, (function.__name__, args, f.dtype, w.dtype, f.shape, w.shape)
+        a, b = f.numpy(), w.numpy()
+        assert np.allclose(a, b, rtol=1e-5 if f.dtype.size < 8 else 1e-13, atol=1e-30, equal_nan=True), (function.__name__, args, a, b)
+    return pairs[0][0].node.op == "buffer"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_of_one_array(kind: str) -> None:
+    x = Tensor(values(kind))
+    assert sum(same(f, x) for f in UNARY) > 5
+    matrix = x.reshape(3, 4)
+    for f in (R.sum, R.prod, R.max, R.min, R.any, R.all, R.mean, R.var, R.std, R.argmax, R.argmin, R.count_nonzero):
+        for options in ({}, {"axis": 1}, {"axis": -2, "keepdims": True}):
+            same(f, matrix, **options)
+    for to in KINDS:
+        if not (kind.startswith("f") and not to.startswith("f")):
+            same(E.astype, x, to)
+            same(R.sum, x, dtype=to)
+    same(R.var, x, correction=1.5)
+    same(R.cumulative_sum, matrix, axis=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_of_two_operands(kind: str) -> None:
+    x = Tensor(values(kind))
+    others = [
+        *(Tensor(np.roll(values(k), 5)) for k in KINDS),
+        Tensor(values(kind)[:1]),
+        True,
+        2,
+        0,
+        -1,
+        300,
+        2.5,
+        np.float64(0.5),
+        float("inf"),
+    ]
+    done = sum(same(f, *pair) for f in BINARY for o in others for pair in ((x, o), (o, x)))
+    assert done > 100
+    for o in others:
+        same(E.where, Tensor(values("bool")), x, o)
+
+
+def test_movement_indices_and_products() -> None:
+    a, b = Tensor(np.arange(24.0).reshape(2, 3, 4)), Tensor(np.arange(12.0).reshape(4, 3))
+    square = Tensor(np.eye(3) * 3 + 0.5)
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+        (M.reshape_to, (a, (6, -1)), {}), (M.permute_dims, (a, (2, 0, 1)), {}), (M.squeeze, (a[:1],), {"axis": 0}), (M.expand_dims, (a,), {"axis": 1}),
+        (M.broadcast_to, (a[:1], (5, 3, 4)), {}), (M.flip, (a,), {"axis": 1}), (M.moveaxis, (a, 0, -1), {}), (M.swapaxes, (a, 0, 1), {}),
+        (M.matrix_transpose, (a,), {}), (M.diagonal, (a,), {"offset": 1}), (J.concat, ([a, a],), {"axis": 1}), (J.stack, ([b, b],), {"axis": -1}),
+        (I.take, (a, Tensor(np.array([1, -1]))), {"axis": 1}), (S.sort, (a,), {"descending": True}), (S.argsort, (b,), {"axis": 0}),
+        (L.matmul, (a, b), {}), (L.matmul, (b[0], b[0]), {}), (L.vecdot, (b, b), {"axis": -2}), (L.vector_norm, (a,), {"axis": (0, 2)}),
+        (L.cholesky, (square,), {"upper": True}), (L.inv, (square,), {}), (L.det, (square,), {}), (L.solve, (square, b.T), {}), (L.eigh, (square,), {}),
+        (L.svd, (b,), {"full_matrices": False}), (C.broadcast_arrays, (a[0], a), {}),
+    ]  # fmt: skip
+    assert all(same(f, *args, **kwargs) for f, args, kwargs in calls)
+    for key in (
+        0,
+        slice(None, None, -2),
+        (..., 1),
+        (None, 1),
+        Tensor(np.array([1, 0])),
+        (slice(None), Tensor(np.array([True, False, True]))),
+        (),
+    ):
+        assert same(I.getitem, a, key)
+
+
+def test_what_would_be_large_is_lazy() -> None:
+    row, column = xp.ones((1, 4096)), xp.ones((4096, 1))
+    assert all(
+        x.node.data is None for x in (row + column, column @ row, xp.broadcast_to(row, (4096, 4096)), xp.where(column > 0, row, 0.0))
+    )
+
+
+@pytest.mark.parametrize(("shared", "written"), [*itertools.product((False, True), repeat=2)])
+def test_results_share_memory_in_no_way_that_shows(shared: bool, written: bool) -> None:
+    a = np.arange(12.0)
+    x = Tensor(a) if shared else Tensor(a.copy())
+    if written:
+        x[0] = 0.0
+    same_values, moved = +x, xp.broadcast_to(x, (12,))
+    x[1] = 9.0
+    moved[2] = 7.0
+    assert same_values.tolist() == a.tolist() == list(range(12)) and x.tolist()[:3] == [0, 9, 2] and moved.tolist()[:3] == [0, 1, 7]
+
+
+def test_arrays_that_numpy_knows_and_others_do_not() -> None:
+    class Own(np.ndarray[Any, Any]):
+        pass
+
+    x, masked = Tensor(np.arange(3.0)), np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+    for own in (np.arange(3.0).view(Own), np.arange(3.0).astype(">f8")):
+        assert (x + own).tolist() == (own + x).tolist() == [0, 2, 4]
+    for wrong in (lambda: xp.asarray(masked), lambda: x + masked, lambda: x.__setitem__(slice(None), masked)):
+        with pytest.raises(UsageError, match="masked"):
+            wrong()
+    assert xp.asarray([xp.asarray(1, dtype=xp.int32), xp.asarray(2, dtype=xp.int32)]).dtype is xp.int32
+
+
+def test_a_row_that_is_added_to_is_changed_in_place() -> None:
+    x, row = xp.zeros((50, 3)), xp.ones(3)
+    x[0] = 0.0
+    address = x.numpy().ctypes.data
+    for i in range(50):
+        x[i] += row * i
+    assert x.numpy().ctypes.data == address and x.numpy()[:, 1].tolist() == list(range(50))
