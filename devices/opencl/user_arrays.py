@@ -34,8 +34,10 @@ class UserArrays(DeviceArrays):
         """What a kernel's argument is set to."""
         cl = self._s.cl
         base, offset = getattr(a, "base_data", a), getattr(a, "offset", 0) if hasattr(a, "base_data") else 0
+        if base is None:
+            raise UsageError("an array of pyopencl has no elements, so it has no memory that a kernel could be given")
         if not isinstance(base, (cl.Buffer, cl.SVM, cl.SVMAllocation)) and not hasattr(base, "svm_ptr"):
-            raise UsageError(f"a {type(a).__name__} is no array: pass pyopencl.array.Array, pyopencl.Buffer or pyopencl.SVM")
+            raise UsageError(f"{type(a).__name__} is no array: pass pyopencl.array.Array, pyopencl.Buffer or pyopencl.SVM")
         if isinstance(base, cl.Buffer) and base.context != self._s.context:
             raise UsageError(
                 "an array lies in another OpenCL context: ask for the kernel with device=tilewright.devices.opencl.on(queue), a queue of its context"

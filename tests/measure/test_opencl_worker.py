@@ -55,8 +55,8 @@ def test_right_candidates_are_verified_timed_and_compared(m: Measurer, good: Bui
 
 
 FAULTS = {
-    "for (;;) if (i == 1 << 30) break;": (Outcome.timeout, "did not return within 5 s"),
-    "if (i == 8) for (volatile int k = 1; k; k |= 1);": (Outcome.timeout, "did not return within 5 s"),
+    "for (;;) if (i == 1 << 30) break;": (Outcome.timeout, "did not return within"),
+    "if (i == 8) for (volatile int k = 1; k; k |= 1);": (Outcome.timeout, "did not return within"),
     "y[(long)i << 34] = 1;": (Outcome.crash, "killed by SIGSEGV"),
     f"if (i == 3) y[{N}] = 1;": (Outcome.wrong, "wrote outside y, past its end"),
     "if (i == 3) y[-1] = 1;": (Outcome.wrong, "wrote outside y, before its start"),
