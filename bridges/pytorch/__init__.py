@@ -4,6 +4,7 @@ from ..model_tuning import TunedModel as TunedModel
 from .backend import backend as backend
 from .compare import NodeDifference as NodeDifference
 from .compare import compare as compare
+from .exporting import export as export
 from .graph import Fallback as Fallback
 from .report import fallbacks as fallbacks
 from .report import report as report

@@ -1,4 +1,4 @@
-"""`tune export`: a kernel, a function of tensors or an ONNX model as a library of C."""
+"""`tune export`: a kernel, a function of tensors, an ONNX model or a PyTorch module as a library of C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, console, soft_wrapped
-from .tracing import is_tensor_function
+from .tracing import is_tensor_function, uses_pytorch
 
 BUILD = "make -C {folder} test"
 
@@ -26,13 +26,15 @@ def run(args: Namespace) -> int:
         with cache.open(args.cache) as store:
             store.ensure_writable()  # a file that is no cache is said at once
     if (args.source is None) == (args.kernel is None):
-        raise UsageError("give one source: FILE.onnx, FILE.py:FUNCTION, or --kernel NAME")
+        raise UsageError(
+            "give one source: FILE.onnx, FILE.py:FUNCTION (of tensors, or one that returns a PyTorch module and its inputs), or --kernel NAME"
+        )
     source, folder = args.source or args.kernel, Path(args.out)
     settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name}
     options = {key: value for key, value in settings.items() if value is not None}
     if args.source is not None and source.endswith(".onnx"):
         _onnx(source, args.shape, folder, options)
-    elif args.source is not None and is_tensor_function(source, args.shape):
+    elif args.source is not None and (is_tensor_function(source, args.shape) or uses_pytorch(source)):
         _function(source, args.shape, args.dtype, folder, options)
     else:
         _kernel(source, args, folder, options)

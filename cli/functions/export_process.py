@@ -20,6 +20,7 @@ from ...ir.errors import TilewrightError, UsageError
 from ...named_kernels import split_path
 from ...named_kernels.user_process import function_of, namespace_of
 from ...tensor import Tensor, Var
+from .tracing import is_tensor_function
 from .tracing_process import Placeholders, parse_specs
 
 
@@ -41,6 +42,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(asked: dict[str, Any]) -> None:
     path = asked["path"]
+    if not is_tensor_function(path, asked["shape"]):
+        from ...bridges.pytorch import export
+        from ...bridges.pytorch.tune_process import load
+
+        file, _, which = path.rpartition(":")
+        module, inputs = load(file, which)
+        export(asked["folder"], module, inputs, **asked["options"])
+        return
     names = namespace_of(path)
     function = inspect.unwrap(function_of(path, names))
     offered = names.get(f"{split_path(path)[1]}_inputs")
@@ -56,7 +65,7 @@ def _export(asked: dict[str, Any]) -> None:
         random = np.random.default_rng(0)
         args = tuple(_valued(a, random) for a in (found.values() if isinstance(found, dict) else found))
     if any(type(a).__module__.startswith("torch") for a in args):
-        raise UsageError(f"{path} takes PyTorch's tensors: write the model with torch.onnx.export, and export that file")
+        raise UsageError(f"{path} takes PyTorch's tensors: write a function that returns the module and its inputs, and export that")
     write(asked["folder"], function, *args, **asked["options"])
 
 

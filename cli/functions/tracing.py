@@ -55,6 +55,23 @@ def is_tensor_function(name: str, shape: str | None = None) -> bool:
     return any(_tensors(n, function) for n in tree.body)
 
 
+def uses_pytorch(name: str) -> bool:
+    """Whether `my.py:make` is in a file that imports PyTorch: such a function returns a module and its inputs."""
+    from ...named_kernels import is_path, split_path
+
+    if not is_path(name):
+        return False
+    try:
+        with open(split_path(name)[0], encoding="utf-8") as f:
+            tree = ast.parse(f.read())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    modules = {a.name for n in imports if isinstance(n, ast.Import) for a in n.names}
+    modules |= {str(n.module) for n in imports if isinstance(n, ast.ImportFrom)}
+    return any(m.split(".")[0] == "torch" for m in modules)
+
+
 def _tensors(n: ast.stmt, function: str) -> bool:
     if isinstance(n, ast.FunctionDef):
         if n.name == f"{function}_inputs":
