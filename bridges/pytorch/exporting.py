@@ -36,8 +36,10 @@ def export(
     except Exception as e:
         raise UsageError(f"torch.export cannot take {type(module).__name__} apart: {str(e).strip().partition(chr(10))[0]}") from e
     function, names, given = captured(program)
+    count = len(program.graph_signature.user_outputs)
+    outs = [f"y{i}" for i in range(count)] if count > 1 else ["y"]
     title = name or type(module).__name__
-    return write_program(Path(folder), of_function(function, given, name=title, names=(names, lambda: None), **options))
+    return write_program(Path(folder), of_function(function, given, name=title, names=(names, lambda: outs), **options))
 
 
 def captured(program: ExportedProgram) -> tuple[Any, list[str], tuple[Tensor, ...]]:
