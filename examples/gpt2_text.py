@@ -91,21 +91,22 @@ def init(config, seed=0, pack=lambda w: w):
     d = config.width
 
     def matrix(*shape):
-        return pack(rng.standard_normal(shape, dtype="float32") * np.float32(0.02))
+        w = rng.standard_normal(shape, dtype="float32")
+        w *= 0.02
+        return pack(Tensor(w))
 
     def dense(inputs, outputs):
-        return {"wT": matrix(outputs, inputs), "b": np.zeros(outputs, "float32")}
+        return {"wT": matrix(outputs, inputs), "b": Tensor(np.zeros(outputs, "float32"))}
 
     def norm():
-        return {"w": np.ones(d, "float32"), "b": np.zeros(d, "float32")}
+        return {"w": Tensor(np.ones(d, "float32")), "b": Tensor(np.zeros(d, "float32"))}
 
     layers = [
         {"ln1": norm(), "qkv": dense(d, 3 * d), "out": dense(d, d), "ln2": norm(), "up": dense(d, 4 * d), "down": dense(4 * d, d)}
         for _ in range(config.layers)
     ]
     embed = matrix(config.tokens, d)
-    tree = {"embed": embed, "places": matrix(config.context, d), "layers": layers, "ln": norm(), "head": embed}
-    return tw.tree_map(lambda x: x if isinstance(x, Tensor) else Tensor(x), tree)
+    return {"embed": embed, "places": matrix(config.context, d), "layers": layers, "ln": norm(), "head": embed}
 
 
 def norm(p, x, config):

@@ -118,16 +118,17 @@ def init(config, seed=0, pack=lambda w: w):
     d = config.width
 
     def matrix(*shape):
-        return pack(rng.standard_normal(shape, dtype="float32") * np.float32(0.02))
+        w = rng.standard_normal(shape, dtype="float32")
+        w *= 0.02
+        return pack(Tensor(w))
 
     def layer():
-        return {"norm1": np.ones(d, "float32"), "norm2": np.ones(d, "float32")} | {
-            name: matrix(*shape) for name, shape in matrices(config).items()
-        }
+        norms = {name: Tensor(np.ones(d, "float32")) for name in ("norm1", "norm2")}
+        return norms | {name: matrix(*shape) for name, shape in matrices(config).items()}
 
     embed = matrix(config.tokens, d)
-    tree = {"embed": embed, "layers": [layer() for _ in range(config.layers)], "norm": np.ones(d, "float32"), "head": embed}
-    return tw.tree_map(lambda x: x if isinstance(x, Tensor) else Tensor(x), tree) | angles(config)
+    tree = {"embed": embed, "layers": [layer() for _ in range(config.layers)], "norm": Tensor(np.ones(d, "float32")), "head": embed}
+    return tree | angles(config)
 
 
 def angles(config):

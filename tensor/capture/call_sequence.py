@@ -55,7 +55,7 @@ class LinkedCall:
 
 
 class SizedSpecs:
-    """Specs of a list's places with the values of its symbols: those of fresh arrays at every call, all only where NumPy's code or an
+    """Specs of a list's places with the values of its symbols: those of fresh arrays at every call, others only where NumPy's code or an
     observer asks."""
 
     def __init__(self, specs: Sequence[BufferSpec], fresh: Sequence[int], symbols: tuple[str, ...]) -> None:
@@ -64,6 +64,7 @@ class SizedSpecs:
         self._changing = [i for i, s in enumerate(self._fresh) if symbolic(s.shape)]
         self._shapes = sized_shapes([self._fresh[i].shape for i in self._changing], symbols)
         self._last: tuple[tuple[int, ...], list[BufferSpec]] = ((), self._fresh)
+        self._one: dict[int, Callable[..., list[tuple[int, ...]]]] = {}
 
     def fresh(self, values: tuple[int, ...]) -> list[BufferSpec]:
         """Of the fresh arrays."""
@@ -76,6 +77,16 @@ class SizedSpecs:
                 found[i] = found[i].sized(shape)
             self._last = values, found
         return found
+
+    def at(self, place: int, values: tuple[int, ...]) -> BufferSpec:
+        """Of one place."""
+        spec = self._specs[place]
+        if not symbolic(spec.shape):
+            return spec
+        shapes = self._one.get(place)
+        if shapes is None:
+            shapes = self._one[place] = sized_shapes([spec.shape], self._symbols)
+        return spec.sized(shapes(*values)[0])
 
     def all(self, values: tuple[int, ...]) -> list[BufferSpec]:
         """Of all places."""
@@ -255,7 +266,10 @@ class RunArrays:
         self, program: CallSequence, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer], values: tuple[int, ...]
     ) -> None:
         self.program, self.given, self.fresh, self.values = program, given, fresh, values
-        self.specs = program._known.all(values)
+
+    def spec(self, place: int) -> BufferSpec:
+        """What a place holds in this run."""
+        return self.program._known.at(place, self.values)
 
     def buffer(self, place: int) -> TensorBuffer | None:
         """The buffer of a place that has one of its own; None in the arena."""
@@ -268,7 +282,7 @@ class RunArrays:
 
     def array(self, place: int) -> Any:
         """A place as a NumPy array: its own memory on the host, else a copy."""
-        spec, spot, arena = self.specs[place], self.program.plan.spots[place], self.program._arena
+        spec, spot, arena = self.spec(place), self.program.plan.spots[place], self.program._arena
         found = self.buffer(place)
         if found is not None and spot.kind != "chunk":
             return found.array
@@ -283,7 +297,7 @@ class RunArrays:
         """Write what NumPy computed."""
         import numpy as np
 
-        spec, found = self.specs[place], self.buffer(place)
+        spec, found = self.spec(place), self.buffer(place)
         if found is None:
             self.array(place)[...] = values
         elif self.program.plan.spots[place].kind == "chunk":
@@ -296,7 +310,7 @@ class RunArrays:
 
     def written(self, call: LinkedCall) -> bool:
         """Whether a call has elements to write, with these values of the symbols."""
-        return any(self.specs[p].nbytes for p in call.outputs)
+        return any(self.spec(p).nbytes for p in call.outputs)
 
 
 class _NativeSegment:
