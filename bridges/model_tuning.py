@@ -92,17 +92,20 @@ class Searched:
 
 
 def search(functions: Iterable[CompiledFunction], options: JitOptions, watcher: TuningWatcher | None) -> Searched:
-    """Search for the kernels that have no schedule of their own, heaviest first, within `options.budget`."""
-    distinct = {k.artefact: k for f in functions for k in f.kernels}
+    """Search for the kernels that have no schedule of their own, heaviest first, within `options.budget`. Symbolic sizes count with the most
+    that they can be."""
+    of = list(functions)
+    distinct = {k.artefact: k for f in of for k in f.kernels}
+    most = {name: high for f in of for name, _, high in f.graph.symbols}
     watcher = watcher or TuningWatcher()
-    watcher.found(sorted((_described(k) for k in distinct.values()), key=lambda k: -k.calls * k.seconds))
+    watcher.found(sorted((_described(k, most) for k in distinct.values()), key=lambda k: -k.calls * k.seconds))
     heaviest = sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes))
     tuned = tune_now(heaviest, build_place("cpu", options), options, lambda k, seconds: watcher.begins(k.name, seconds))
     return Searched(distinct, tuned, options)
 
 
-def _described(k: FoundKernel) -> ModelKernel:
-    return ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu"))
+def _described(k: FoundKernel, symbols: Mapping[str, int]) -> ModelKernel:
+    return ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu", symbols))
 
 
 def in_turns(before: Callable[[], float], after: Callable[[], float]) -> tuple[float, float]:

@@ -190,7 +190,8 @@ def model(p: Grammar) -> None:
         "model",
         use=READS,
         metavar="MODEL",
-        help="FILE.onnx, or FILE.py:FUNCTION, a function without arguments that returns a PyTorch module and its inputs",
+        help="FILE.onnx; FILE.py:FUNCTION, a function without arguments that returns a PyTorch module and its inputs; or a language model's files: a "
+        "Hugging Face folder, FILE.gguf, or FILE.bin of llama2.c or llm.c",
     )
     p.add_argument("--budget", metavar="TIME", default="60s", help="time to search for, over all kernels: 30s, 5m (default 60s)")
     p.add_argument("--shape", metavar="n=..,m=..", help="of an ONNX model: sizes by name; default 1 each")

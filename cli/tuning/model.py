@@ -1,4 +1,4 @@
-"""`tune model`: the kernels of an ONNX or PyTorch model, tuned, heaviest first."""
+"""`tune model`: the kernels of an ONNX model, a PyTorch model or a language model's files, tuned, heaviest first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(args: Namespace) -> int:
     if args.cache is not None:
         with cache.open(args.cache) as store:
             store.ensure_writable()  # a file that is no cache is said at once
-    module, arguments = _onnx(args) if args.model.endswith(".onnx") else _pytorch(args)
+    module, arguments = _onnx(args) if args.model.endswith(".onnx") else _files(args) if _is_files(args.model) else _pytorch(args)
     out = console(sys.stderr if args.json == "-" else None)
     result: dict[str, Any] = {}
     for event in _events(module, arguments):
@@ -66,12 +66,13 @@ def _pytorch(args: Namespace) -> tuple[str, list[str]]:
         raise UsageError("--shape is for ONNX models: a PyTorch model's sizes are those of the inputs that its function returns")
     if not is_path(args.model):
         raise UsageError(
-            f"{args.model!r} names no model; write FILE.onnx, or FILE.py:FUNCTION, of a function that returns (module, inputs)"
+            f"{args.model!r} names no model; write FILE.onnx, FILE.gguf, a Hugging Face folder, or FILE.py:FUNCTION, of a function that returns "
+            "(module, inputs)"
         )
     file, function = split_path(args.model)
     if not Path(file).is_file():
         raise UsageError(f"there is no file {file}")
-    return "pytorch", [file, function, _options(args, training=args.training)]
+    return "bridges.pytorch", [file, function, _options(args, training=args.training)]
 
 
 def _onnx(args: Namespace) -> tuple[str, list[str]]:
@@ -82,7 +83,21 @@ def _onnx(args: Namespace) -> tuple[str, list[str]]:
         raise UsageError("--training is for PyTorch models: an ONNX model has no backward pass")
     if not Path(args.model).is_file():
         raise UsageError(f"there is no file {args.model}")
-    return "onnx", [args.model, _options(args, sizes=sizes_by_name(args.shape) or None)]
+    return "bridges.onnx", [args.model, _options(args, sizes=sizes_by_name(args.shape) or None)]
+
+
+def _is_files(model: str) -> bool:
+    """Whether this names a language model's files."""
+    return model.endswith((".gguf", ".bin")) or Path(model).is_dir()
+
+
+def _files(args: Namespace) -> tuple[str, list[str]]:
+    """The module that tunes a language model, and its arguments."""
+    if args.training or args.shape is not None:
+        raise UsageError("--training and --shape are for PyTorch and ONNX models: a language model's file says its sizes")
+    if not Path(args.model).exists():
+        raise UsageError(f"there is no file {args.model}")
+    return "examples", [args.model, _options(args)]
 
 
 def _options(args: Namespace, **more: Any) -> str:
@@ -101,8 +116,8 @@ def sizes_by_name(text: str | None) -> dict[str, int]:
     return found
 
 
-def _events(bridge: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", f"tilewright.bridges.{bridge}.tune_process", *arguments]
+def _events(module: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    command = [sys.executable, "-m", f"tilewright.{module}.tune_process", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

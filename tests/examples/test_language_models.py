@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import weights
+from tilewright.cli import main
 from tilewright.examples import generate, gpt2_text, llama
 
 RECORDED = Path(__file__).parent / "logits.json"
@@ -266,6 +267,20 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
         (path / "config.json").write_text(json.dumps(said | change))
         with pytest.raises(tw.UsageError, match=match):
             decoder(path, said)
+
+
+@pytest.mark.slow
+def test_tune_model_tunes_its_kernels(tmp_path: Path, known_limits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder(tmp_path / "m", CASES["gpt2"] | {"n_layer": 1})
+    out = tmp_path / "out.json"
+    assert main(["model", str(path), "--budget", "3s", "--threads", "1", "--cache", str(tmp_path / "c.db"), "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["kernels"] >= 10 and found["tuned"] >= 1 and found["after_s"] > 0
+    (path / "config.json").write_text('{"model_type": "mamba"}')
+    for arguments, match in (
+        ([str(path)], "the architecture is 'mamba'"), ([str(path / "no.gguf")], "there is no file"), ([str(path), "--training"], "are for PyTorch"),
+    ):  # fmt: skip
+        assert main(["model", *arguments]) == 2 and match in capsys.readouterr().err
 
 
 if __name__ == "__main__":

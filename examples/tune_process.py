@@ -1,0 +1,67 @@
+"""The process in which `tune model FOLDER_OR_GGUF` tunes a language model: `python -m tilewright.examples.tune_process PATH OPTIONS`.
+
+OPTIONS is a JSON object. What happens is written to standard output, a JSON object a line."""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+
+import numpy as np
+import tilewright as tw
+from tilewright import io
+from tilewright.bridges.model_tuning import EventLines, TunedModel, in_turns, search
+from tilewright.search import parse_seconds
+from tilewright.tensor.capture.jit_options import JitOptions
+
+from . import generate, gpt2_text, llama
+
+PROMPT, TOKENS, FIRST = 128, 16, 0.7
+"""Tokens of the prompt that is timed, tokens that are made after it, and the share of the budget for kernels that make tokens: they run most."""
+
+
+def tune(path, budget="60s", watcher=None, **options):
+    """Tune the kernels of a model's files, those of a token first. Returns a TunedModel; its times are of a prompt and some tokens. Raises UsageError."""
+    file = io.open_model(path)
+    module = gpt2_text if file.config.get("model_type") == "gpt2" else llama
+    params, config, _ = generate.loaded(path, module.config_of, module.params_of)
+    prompt = np.arange(min(PROMPT, config.context // 2)) % config.tokens
+    tokens = min(TOKENS, config.context - len(prompt) - 1)
+
+    def timed(decoder):
+        begin = time.perf_counter()
+        decoder.forget()
+        for _ in generate.tokens_after(decoder, prompt, tokens):
+            pass
+        return time.perf_counter() - begin
+
+    before = generate.Decoder(module.model, params, config, **options, tune="record")
+    timed(before)
+    whole = parse_seconds(budget)
+    parts = [
+        search(f.programs, JitOptions(**options, budget=share * whole), watcher)
+        for f, share in ((before.step, FIRST), (before.read, 1 - FIRST))
+    ]
+    after = generate.Decoder(module.model, params, config, **options, tune="use")
+    old, new = in_turns(lambda: timed(before), lambda: timed(after))
+    kernels = {k for part in parts for k in part.distinct}
+    return TunedModel(len(kernels), sum(part.tuned for part in parts), old, new)
+
+
+def main(arguments):
+    """Tune; 0, or 2 where the model or what is asked of it is not as it must be."""
+    path, text = arguments
+    lines = EventLines(os.fdopen(os.dup(1), "w"))
+    os.dup2(2, 1)
+    try:
+        tuned = tune(path, watcher=lines, **json.loads(text))
+    except tw.TilewrightError as e:
+        lines.say("failed", error=str(e))
+        return 2
+    lines.say("tuned", **asdict(tuned), fallbacks=[])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
