@@ -273,7 +273,7 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
 def test_tune_model_tunes_its_kernels(tmp_path: Path, known_limits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder(tmp_path / "m", CASES["gpt2"] | {"n_layer": 1})
     out = tmp_path / "out.json"
-    assert main(["model", str(path), "--budget", "3s", "--threads", "1", "--cache", str(tmp_path / "c.db"), "--json", str(out)]) == 0
+    assert main(["model", str(path), "--budget", "1s", "--threads", "1", "--cache", str(tmp_path / "c.db"), "--json", str(out)]) == 0
     found = json.loads(out.read_text())
     assert found["kernels"] >= 10 and found["tuned"] >= 1 and found["after_s"] > 0
     (path / "config.json").write_text('{"model_type": "mamba"}')
