@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtypes import DType, DTypeLike, bool_, float64, int64
+from ..ir.dtypes import DType, DTypeLike, float64
 from ..ir.dtypes import dtype as type_named
 from ..ir.errors import DTypeError
-from .graph.nodes import TensorNode
+from .graph.nodes import TensorNode, constant_of
 from .graph.nodes import leaf as bare_leaf
 from .graph.promotion import default_float, dtype_of, promote
 from .ops import creation as C
@@ -51,7 +51,12 @@ def known_array(tensor: Any, most: int) -> Array | None:
     """The array of a tensor that has values on the host, of at most so many elements."""
     node = tensor.node
     data = node.data
-    if data is None or node.tracked or tensor.device != "cpu":
+    if data is None:
+        value = constant_of(node)  # (what is made of constants stays a graph, which kernels know more of)
+        return (
+            np.full(node.shape, value, node.dtype.np) if value is not None and node.size <= SMALL_ARRAY and not node.dtype.narrow else None
+        )
+    if node.tracked or tensor.device != "cpu":
         return None
     array: Array | None = data._array
     return array if array is not None and array.size <= most and array.dtype.char in PLAIN else None
@@ -84,6 +89,9 @@ def node_on(found: Any) -> TensorNode:
 
 def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: type) -> Any:
     """A rule's answer for small `tensor`s that are known: nodes with its values; None where a graph has to be built."""
+    tensors = [a for a in args if type(a) is tensor]
+    if tensors and all(a.node.data is None for a in tensors):
+        return None
     try:
         given = [_known(a, tensor, MOST_VIEWED if rule is _getitem else SMALL_ARRAY) for a in args]
         options = {k: _known(v, tensor) for k, v in kwargs.items()} if kwargs else kwargs
@@ -326,33 +334,6 @@ def _shape(shape: Any) -> tuple[int, ...] | None:
     return to if all(type(n) is int and n >= 0 for n in to) and _elements(to) <= SMALL_ARRAY else None
 
 
-def _kind(dtype: Any) -> Any:
-    kind = default_float() if dtype is None else dtype_of(dtype)
-    return None if kind.narrow else kind.np
-
-
-def _filled(value: int) -> Rule:
-    def rule(shape: Any, dtype: Any = None) -> Any:
-        to, kind = _shape(shape), _kind(dtype)
-        return None if to is None or kind is None else np.full(to, value, kind)
-
-    return rule
-
-
-def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
-    to = _shape(shape)
-    plain = {bool: bool_.np, int: int64.np, float: default_float().np}
-    kind = plain.get(type(value)) if dtype is None else _kind(dtype)
-    if to is None or kind is None or not ((isinstance(value, np.ndarray) and value.dtype == kind) or _fits(kind, value)):
-        return None
-    return np.full(to, value, kind)
-
-
-def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = None) -> Any:
-    to, kind = _shape((rows, rows if columns is None else columns)), _kind(dtype)
-    return None if to is None or kind is None else np.eye(to[0], to[1], k=k, dtype=kind)
-
-
 def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
     if ord != 2 or not _double(x.dtype):
         return None
@@ -375,18 +356,6 @@ def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     if _paired(a, b) is None or a.dtype.kind == "b" or axis >= 0 or axis < -min(a.ndim, b.ndim) or a.shape[axis] != b.shape[axis]:
         return None
     return np.einsum("...i,...i->...", np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
-
-
-def _full_like(x: Any, value: Any, dtype: Any = None) -> Any:
-    kind = x.dtype if dtype is None else _kind(dtype)
-    return np.full(x.shape, value, kind) if kind is not None and _fits(kind, value) else None
-
-
-def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
-    bounds = (0, start, step) if stop is None else (start, stop, step)
-    if any(type(v) is not int for v in bounds) or dtype is not None or len(range(*bounds)) > SMALL_ARRAY:
-        return None
-    return np.arange(*bounds, dtype=np.int64)
 
 
 RULES: dict[Callable[..., Any], Rule] = {
@@ -428,15 +397,13 @@ RULES: dict[Callable[..., Any], Rule] = {
     L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
     L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
     L.svd: _matrix(np.linalg.svd, L.SVDResult), M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
-    C.broadcast_arrays: _together, C.full: _full, C.eye: _eye, E.astype: _astype,
-    C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0), C.full_like: _full_like, C.arange: _arange,
-    C.zeros_like: lambda x, dtype=None: _full_like(x, 0, dtype), C.ones_like: lambda x, dtype=None: _full_like(x, 1, dtype),
+    C.broadcast_arrays: _together, E.astype: _astype,
 }  # fmt: skip
 """By function of nodes, the function of arrays that is the same where it answers."""
 
 SILENT = frozenset(RULES[f] for f in (
     E.isnan, E.isinf, E.isfinite, E.logical_not, E.logical_and, E.logical_or, E.bitwise_invert, E.where, R.any, R.all, R.argmax, R.argmin,
     R.max, R.min, R.count_nonzero, M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes,
-    M.transposed, J.concat, J.stack, I.getitem, I.take, C.zeros, C.ones, C.full_like, C.zeros_like, C.arange, C.full, C.eye, C.broadcast_arrays, M.diagonal,
+    M.transposed, J.concat, J.stack, I.getitem, I.take, C.broadcast_arrays, M.diagonal,
 ))  # fmt: skip
 """Rules that no number makes NumPy warn of."""
