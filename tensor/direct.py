@@ -89,7 +89,7 @@ def node_on(found: Any) -> TensorNode:
 
 def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: type) -> Any:
     """A rule's answer for small `tensor`s that are known: nodes with its values; None where a graph has to be built."""
-    tensors = [a for a in args if type(a) is tensor]
+    tensors: list[Any] = [a for a in args if type(a) is tensor]
     if tensors and all(a.node.data is None for a in tensors):
         return None
     try:
