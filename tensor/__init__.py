@@ -2,7 +2,7 @@
 
 from . import nn as nn
 from . import optim as optim
-from .capture.jit import jit as jit
+from .capture.decorator import jit as jit
 from .gradients.grad import checkpoint as checkpoint
 from .gradients.grad import grad as grad
 from .gradients.grad import jvp as jvp

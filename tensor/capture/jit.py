@@ -1,4 +1,4 @@
-"""`jit`: a function of tensors, captured once for each kind of arguments and replayed with almost no overhead."""
+"""`Jitted`: a function of tensors, captured once for each kind of arguments and replayed with almost no overhead."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, update_wrapper
 from inspect import Parameter, signature
-from typing import Any, Unpack, cast, overload
+from typing import Any
 
 from ...ir import index as ix
-from ...ir.argument_checks import check
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
@@ -27,7 +26,7 @@ from .capture import CapturedGraph, capture
 from .compiled_function import CompiledFunction, report
 from .given_outputs import copied_into, given_arrays
 from .graph_compiler import compiled
-from .jit_options import JitOptions, JitSettings, collect
+from .jit_options import JitOptions, collect
 from .quick_calls import MOST_PROGRAMS, MOST_READERS, QuickReader, pattern_of, reader
 
 # symbols ----------------------------------------------------------------------------------------------------
@@ -335,42 +334,3 @@ class Jitted:
         """What was compiled so far."""
         with self._lock:
             return [p for f in self._families.values() for ps in f.programs.values() for p in ps]
-
-
-@overload
-def jit(function: Callable[..., Any], **options: Unpack[JitSettings]) -> Jitted: ...
-@overload
-def jit(function: None = None, **options: Unpack[JitSettings]) -> Callable[[Callable[..., Any]], Jitted]: ...
-def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSettings]) -> Any:
-    """A function of tensors, compiled when it is first called.
-
-    It is called once on tensors without values, by shapes, types, devices and declared ranges; what it computes becomes a
-    list of kernels, which every later call replays. So it must be a function of its arguments alone. Arguments may be trees
-    of lists, tuples and dicts. Numbers are constants of the kernels until a call brings other ones; then they become
-    parameters, which keeps one program for all values, unless the function needs their values (as a size, say). Where it
-    branches on a parameter, or a check depends on it, there is a program for each way.
-    All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
-    call. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
-    where all reads allow that.
-
-    `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
-    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
-    tuned, for `tune`; 'tune' tunes
-    them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
-    what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
-    results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
-    says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
-    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`;
-    so is `check`: schedules that nobody measured are compared with the reference before the first call answers. `frozen`: tensors from
-    outside that it reads, such as weights, keep their contents: schedules may pack them once, at the first call. What is assigned to them
-    is still seen (and packed anew); what is written to their memory in other ways, through an array that shares it, may not be.
-
-    A call's `out=` names arrays that results go to, one or a tree of them with the results' shapes and types, unless the function has
-    an argument of that name. They may lie in the memory of arguments.
-
-    Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
-    check("jit", function=function)
-    made = JitOptions(**cast("dict[str, Any]", options))
-    if function is None:
-        return lambda f: Jitted(f, made.of(f))
-    return Jitted(function, made.of(function))

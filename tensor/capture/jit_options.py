@@ -31,6 +31,7 @@ class JitSettings(TypedDict, total=False):
     symbols: Mapping[str, Any]
     check: bool | None
     frozen: bool
+    numpy: bool
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class JitOptions:
     symbols: Mapping[str, Any] = field(default_factory=dict)
     check: bool | None = None
     frozen: bool = False
+    numpy: bool = False
 
     @property
     def checks(self) -> bool:
@@ -60,6 +62,12 @@ class JitOptions:
         argument_checks.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
         if not isinstance(self.frozen, bool):
             raise UsageError(f"jit(frozen={self.frozen!r}): say True where tensors from outside keep their contents, or False")
+        if not isinstance(self.numpy, bool):
+            raise UsageError(f"jit(numpy={self.numpy!r}): say True for a function of NumPy arrays with NumPy arrays as results, or False")
+        if self.numpy and (self.symbols or self.donate or self.device not in (None, "cpu")):
+            raise UsageError(
+                "jit(numpy=True): its sizes are symbols by themselves and its arrays the caller's; leave symbols, donate and device"
+            )
         if self.device is not None and not isinstance(self.device, str):
             raise UsageError(f'jit(device={self.device!r}): give a device\'s name, such as "cpu"')
         object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))

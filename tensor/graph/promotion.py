@@ -5,6 +5,9 @@ otherwise the type of the other operand: `x_float32 * 2.5` stays float32."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -21,7 +24,21 @@ _default_float = [float32]
 
 def default_float() -> DType:
     """The type of floats that nobody gave one."""
-    return _default_float[0]
+    return getattr(_here, "default_float", None) or _default_float[0]
+
+
+_here = threading.local()
+
+
+@contextmanager
+def numpy_types() -> Iterator[None]:
+    """Floats that nobody gave a type are float64 in this thread, as NumPy's are."""
+    before = getattr(_here, "default_float", None)
+    _here.default_float = float64
+    try:
+        yield
+    finally:
+        _here.default_float = before
 
 
 def set_default_float(dtype: DTypeLike) -> None:
