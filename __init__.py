@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .tensor import Var as Var
     from .tensor import checkpoint as checkpoint
     from .tensor import compute as compute
+    from .tensor import cond as cond
+    from .tensor import fori_loop as fori_loop
     from .tensor import grad as grad
     from .tensor import jit as jit
     from .tensor import jvp as jvp
@@ -48,12 +50,14 @@ if TYPE_CHECKING:
     from .tensor import nn as nn
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
+    from .tensor import scan as scan
     from .tensor import set_default_float as set_default_float
     from .tensor import stop_gradient as stop_gradient
     from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
     from .tensor import vjp as vjp
     from .tensor import vmap as vmap
+    from .tensor import while_loop as while_loop
     from .weights import quantize as quantize
 
 __version__ = "0.1.0"
@@ -71,8 +75,8 @@ _WHERE = {
     "quantize": "weights",
     **dict.fromkeys(
         (
-            "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
-            "set_default_float", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
+            "Tensor", "Var", "checkpoint", "compute", "cond", "fori_loop", "grad", "jit", "jvp", "memory_cap", "nn", "optim",
+            "register_gradient", "scan", "set_default_float", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
         ),
         "tensor",
     ),

@@ -34,7 +34,66 @@ class BoundCall:
     keep: object = None
 
 
-def check(calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
+Size = int | Node
+"""A number, or an index of the symbols whose values come with each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWord:
+    """An address in a loop: that of a parameter, and `offset` bytes; after each step `stride` bytes more."""
+
+    parameter: int
+    offset: Size = 0
+    stride: Size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCarry:
+    """What a step hands to the next one, by the numbers of words: where it is read, where it is written, and the two buffers that are
+    written in turns (None: where it is written moves by its stride)."""
+
+    read: int
+    write: int
+    turns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCopy:
+    """`nbytes` from one word to another."""
+
+    to: int
+    source: int
+    nbytes: Size
+
+
+@dataclass(frozen=True)
+class BoundLoop:
+    """Calls that are made `trips` times, on the processor. `pointers`: the addresses of its parameters; the addresses in `calls` are
+    words of the loop, and `feeds` says which: (call, parameter, number of the word). `counter`: places (call, parameter) of an int64 that
+    counts from `start`. `before`, `after`: copies before the first step and after the last. `gate`: a parameter, a bool that says whether
+    there are steps at all; `test`: a word, a bool that each step writes and that says whether there is another one. `seconds`: how long it
+    may take."""
+
+    name: str
+    calls: tuple[BoundCall | BoundLoop, ...]
+    pointers: tuple[int, ...]
+    words: tuple[LoopWord, ...]
+    feeds: tuple[tuple[int, int, int], ...]
+    trips: Size
+    carries: tuple[LoopCarry, ...] = ()
+    before: tuple[LoopCopy, ...] = ()
+    after: tuple[LoopCopy, ...] = ()
+    counter: Places = ()
+    start: Size = 0
+    gate: int | None = None
+    test: int | None = None
+    seconds: float | None = None
+
+
+AnyCall = BoundCall | BoundLoop
+
+
+def check(calls: Sequence[AnyCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
     """Raise UsageError for calls that do not fit their executables, and for addresses that are missing or misaligned.
     `slots`: places whose addresses are given later; `symbols`: those whose values are."""
     later: set[tuple[int, int]] = set()
@@ -45,6 +104,13 @@ def check(calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence
                 raise UsageError(f"{described(calls, *at)} is in two slots, or twice in one: an address can have one source")
             later.add(at)
     for i, c in enumerate(calls):
+        if isinstance(c, BoundLoop):
+            fed = [[(call, parameter)] for call, parameter, _ in c.feeds]
+            check(c.calls, [*fed, c.counter], symbols)
+            for j, pointer in enumerate(c.pointers):
+                if (i, j) not in later:
+                    check_address(calls, i, j, pointer)
+            continue
         signature = c.executable.signature
         if len(c.pointers) != len(signature.params):
             raise UsageError(f"call {i}: {signature.name} takes {len(signature.params)} buffers, not {len(c.pointers)}")
@@ -56,28 +122,39 @@ def check(calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence
                 check_address(calls, i, j, pointer)
 
 
-def place(calls: Sequence[BoundCall], call: int, parameter: int) -> None:
+def place(calls: Sequence[AnyCall], call: int, parameter: int) -> None:
     """Raise UsageError where no call has this parameter."""
     if not 0 <= call < len(calls):
         raise UsageError(f"there is no call {call}: they are numbered from 0 to {len(calls) - 1}")
-    params = calls[call].executable.signature.params
-    if not 0 <= parameter < len(params):
-        raise UsageError(f"call {call} ({calls[call].executable.signature.name}) has no parameter {parameter}: it has {len(params)}")
+    found = calls[call]
+    name, count = (found.name, len(found.pointers)) if isinstance(found, BoundLoop) else _named(found)
+    if not 0 <= parameter < count:
+        raise UsageError(f"call {call} ({name}) has no parameter {parameter}: it has {count}")
 
 
-def described(calls: Sequence[BoundCall], call: int, parameter: int) -> str:
+def _named(call: BoundCall) -> tuple[str, int]:
+    return call.executable.signature.name, len(call.executable.signature.params)
+
+
+def described(calls: Sequence[AnyCall], call: int, parameter: int) -> str:
     """A parameter of a call, as messages name it."""
-    signature = calls[call].executable.signature
+    found = calls[call]
+    if isinstance(found, BoundLoop):
+        return f"parameter {parameter} of loop {call} ({found.name})"
+    signature = found.executable.signature
     return f"{signature.params[parameter].name} of call {call} ({signature.name})"
 
 
-def check_address(calls: Sequence[BoundCall], call: int, parameter: int, pointer: int) -> None:
+def check_address(calls: Sequence[AnyCall], call: int, parameter: int, pointer: int) -> None:
     """Raise UsageError where this cannot be the address of a parameter."""
-    signature = calls[call].executable.signature
-    size = max(signature.align, signature.params[parameter].dtype.size)
     if pointer <= 0:
         raise UsageError(f"{described(calls, call, parameter)} has no address: give one, or put it into a slot")
-    if calls[call].executable.addressed and pointer % size:
+    found = calls[call]
+    if isinstance(found, BoundLoop):
+        return
+    signature = found.executable.signature
+    size = max(signature.align, signature.params[parameter].dtype.size)
+    if found.executable.addressed and pointer % size:
         raise UsageError(f"{described(calls, call, parameter)} must lie at a multiple of {size} bytes, not at {pointer}")
 
 

@@ -298,6 +298,11 @@ def of_compiled(
         raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
     if function.graph.checks:
         raise UsageError(f"{name}: a size of 0 has no result, which calls find out: give a range that begins at 1")
+    loops = sorted({c.name for c in function.calls if c.loop is not None})
+    if loops:
+        raise UsageError(
+            f"{name}: {', '.join(loops)} cannot be exported yet: write the steps out, or export the body as a function of its own"
+        )
     program = ExportedProgram(c_name(name), c_target(target), arena=plan.memory.peak)
     for (symbol, low, high), value in zip(function.graph.symbols, recorded.sizes, strict=True):
         program.symbols.append(ExportedSize(program.parameter(symbol), symbol, low, high, value))

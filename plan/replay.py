@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..devices import BoundCall, Places
+from ..devices import AnyCall, BoundCall, BoundLoop, Places
 from ..devices.bound_calls import QueuedCalls, check_address, place
 from ..ir.errors import UsageError
 
@@ -14,7 +14,8 @@ class Replay:
     is done. On the processor that is one native call, which costs some tens of nanoseconds a kernel beside the
     kernel's own work; on other devices a loop that queues the kernels and waits once.
 
-    `calls`: see `CompiledKernel.bound` and `devices.BoundCall`. All must be of one device. `slots`: addresses that are given with
+    `calls`: see `CompiledKernel.bound` and `devices.BoundCall`; on the processor also loops of calls (`devices.BoundLoop`). All must be of
+    one device. `slots`: addresses that are given with
     each run, such as those of arguments and of fresh outputs; slot i names every place (call, parameter) that gets
     the i-th address of `replay(address, ...)`. `symbols`: names of symbols whose values are given with each run, after the addresses, to
     all calls that have no `vars` of their own; a value that was never given costs some microseconds. (Of calls on memory without
@@ -28,19 +29,23 @@ class Replay:
     Raises UsageError for calls that do not fit their executables, for places that do not exist, for missing or
     misaligned addresses, and for calls of several devices."""
 
-    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places] = (), symbols: Sequence[str] = ()) -> None:
+    def __init__(self, calls: Sequence[AnyCall], slots: Sequence[Places] = (), symbols: Sequence[str] = ()) -> None:
         from ..devices.cpu.executable import CpuExecutable
         from ..devices.cpu.native_calls import NativeCalls
 
-        native = [isinstance(c.executable, CpuExecutable) for c in calls]
-        kinds = {type(c.executable) for c in calls}
+        every = list(_kernels(calls))
+        native = [isinstance(c.executable, CpuExecutable) for c in every]
+        kinds = {type(c.executable) for c in every}
         if len(kinds) > 1 and not all(native):
             raise UsageError(f"calls of several devices ({', '.join(sorted(k.__name__ for k in kinds))}): make a replay for each")
-        self._runner = NativeCalls(calls, slots, symbols) if all(native) else QueuedCalls(calls, slots, symbols)
+        plain = [c for c in calls if isinstance(c, BoundCall)]
+        if not all(native) and len(plain) < len(calls):
+            raise UsageError(f"loops of calls run on the processor, not on {', '.join(sorted(k.__name__ for k in kinds))}")
+        self._runner = NativeCalls(calls, slots, symbols) if all(native) else QueuedCalls(plain, slots, symbols)
         self.run = self._runner.run
 
     @property
-    def calls(self) -> tuple[BoundCall, ...]:
+    def calls(self) -> tuple[AnyCall, ...]:
         """The calls as they were given."""
         return self._runner.calls
 
@@ -66,3 +71,12 @@ class Replay:
             check_address(self.calls, call, parameter, address)
         for call, parameter, address in changes:
             self._runner.patch(call, parameter, address)
+
+
+def _kernels(calls: Sequence[AnyCall]) -> Iterator[BoundCall]:
+    """The calls of kernels, those in loops too."""
+    for c in calls:
+        if isinstance(c, BoundLoop):
+            yield from _kernels(c.calls)
+        else:
+            yield c

@@ -14,6 +14,10 @@ from .gradients.vmap import vmap as vmap
 from .graph.promotion import set_default_float as set_default_float
 from .graph.symbolic_sizes import Var as Var
 from .handle import compute as compute
+from .loops import cond as cond
+from .loops import fori_loop as fori_loop
+from .loops import scan as scan
+from .loops import while_loop as while_loop
 from .running.buffers import memory_cap as memory_cap
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map

@@ -150,6 +150,10 @@ def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, s
         rows.append(("lines", ", ".join(k.lines)))
     if k.host:
         return [*rows, ("runs", "in NumPy, on the host")]
+    if k.loop:
+        rows.append(("runs", k.loop if k.nbytes == 0 else f"in {k.loop}"))
+        if k.nbytes == 0:
+            return rows
     moved = f"{bytes_text(k.nbytes)} moved"
     saved = f"; one operation at a time: {bytes_text(k.unfused)}" if k.unfused > k.nbytes else ""
     kept = f"; {bytes_text(k.kept)} of intermediates never reach memory" if k.kept else ""

@@ -188,7 +188,7 @@ def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
 
 def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     from ...tensor.fusion.call_list import KernelCall, call_list, leaves_of
-    from ...tensor.fusion.fusion_facts import graph_facts
+    from ...tensor.fusion.fusion_facts import every_call, graph_facts
     from ...tensor.tensor import Tensor
     from ...tensor.trees import flatten
 
@@ -208,7 +208,7 @@ def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     calls = call_list(list({id(n): n for n in outs}.values()))
     labels = {i: made.labels[id(n)] for i, n in enumerate(leaves_of(outs)) if id(n) in made.labels}
     kernels = [
-        (c.kernel.name, c.kernel.body, c.kernel.stores, c.kernel.buffers) if isinstance(c, KernelCall) else None for c in calls.calls
+        (c.kernel.name, c.kernel.body, c.kernel.stores, c.kernel.buffers) if isinstance(c, KernelCall) else None for c in every_call(calls)
     ]
     return ("graph", graph_facts(calls, labels).to_json(), kernels)
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from itertools import chain
 
 from ...ir.dtypes import index
-from ...ir.errors import UsageError
+from ...ir.errors import OutOfTimeError, UsageError
 from ...ir.index import function
 from ...ir.node import Node, make, sym
-from ..bound_calls import BoundCall, Places, check, check_words, some_written
+from ..bound_calls import AnyCall, BoundCall, BoundLoop, Places, check, check_words, some_written
 from .executable import HEAD, CallRecord, CpuExecutable, ScratchArena, give_arena, take_arena
+from .native_loops import Entry, LoopRecord
 from .pool import pool
 from .thread_choice import ThreadChoice
 
+SLICE_NS = 50_000_000
+"""How long loops run before Python looks whether somebody pressed Ctrl-C, and at limits of time."""
 MAGNITUDES = 256
 """Combinations of the symbols' magnitudes whose threads are remembered."""
 
@@ -39,20 +43,21 @@ class NativeCalls:
 
     Values of symbols, and the numbers of items that follow from them, are words of the records too: where they differ from those of the
     run before, one function computes all distinct ones, and a native loop copies them. Which calls run on the caller alone
-    (`ThreadChoice`) is found for each magnitude of the symbols' values."""
+    (`ThreadChoice`) is found for each magnitude of the symbols' values.
 
-    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
+    Loops have records of their own (`native_loops`), and those of the calls in them. They run in slices of time."""
+
+    def __init__(self, calls: Sequence[AnyCall], slots: Sequence[Places], symbols: Sequence[str] = ()) -> None:
         """The executables must all be of the processor. `symbols`: those whose values come with each run."""
         check(calls, slots, symbols)
         self.calls = tuple(calls)
         self._records: list[CallRecord] = []
-        executables = [c.executable for c in calls if isinstance(c.executable, CpuExecutable)]
-        for c, e in zip(self.calls, executables, strict=True):
-            once = e.signature.once if c.packed is not None else 0
-            record = e.record(c.vars or (0,) * len(e.signature.symbols), slice(once, None), c.packed)
-            record.fill(record.bufs, 0, *c.pointers)
-            self._records.append(record)
-        sizes = [(e.sizes[0], e.sizes[1] if c.packed is None else 0, e.sizes[2]) for c, e in zip(self.calls, executables, strict=True)]
+        self._made: list[BoundCall] = []
+        self._loops: list[LoopRecord] = []
+        self._limits: list[tuple[float, str]] = []
+        top = self._entries(self.calls)
+        executables = [c.executable for c in self._made if isinstance(c.executable, CpuExecutable)]
+        sizes = [(e.sizes[0], e.sizes[1] if c.packed is None else 0, e.sizes[2]) for c, e in zip(self._made, executables, strict=True)]
         self._sizes = tuple(map(max, zip(*sizes))) if sizes else (0, 0, 1)
         self._arena: ScratchArena | None = None
         self._version = -1
@@ -61,11 +66,12 @@ class NativeCalls:
         self._native = pool()
         self._slots, self._symbols = tuple(slots), tuple(symbols)
         self._count = len(slots) + len(symbols)
-        places = [(self._records[c].bufs_at + 8 * p, i) for i, slot in enumerate(slots) for c, p in slot]
+        self._bufs = [r.bufs for r, _ in top]
+        places = [(top[c][0].bufs_at + 8 * p, i) for i, slot in enumerate(slots) for c, p in slot]
         self._given = _Words(places, len(slots))
-        words = [w for r in self._records for w in (r.record_at, r.bufs_at)]
+        words = [w for r, number in top for w in (r.record_at, r.bufs_at, number)]
         self._list = (ctypes.c_uint64 * max(len(words), 1))(*words)
-        self._arguments = ctypes.addressof(self._list), len(self._records), *self._given.arguments
+        self._arguments = ctypes.addressof(self._list), len(top), *self._given.arguments
         self._wide = {i: e.threads for i, e in enumerate(executables) if e.threads > 1}
         self._threads = _Words([(self._records[call].record_at + 8, i) for i, call in enumerate(self._wide)], 0)
         self._choices: dict[tuple[int, ...], ThreadChoice] = {}
@@ -77,11 +83,31 @@ class NativeCalls:
         for e in executables:
             e.on_close(self)
 
+    def _entries(self, calls: Sequence[AnyCall]) -> list[Entry]:
+        """The records of a list, and of the lists in its loops."""
+        found: list[Entry] = []
+        for c in calls:
+            if isinstance(c, BoundLoop):
+                if c.seconds is not None:
+                    self._limits.append((c.seconds, c.name))
+                self._loops.append(LoopRecord(c, self._entries(c.calls)))
+                found.append((self._loops[-1], 0))
+                continue
+            e = c.executable
+            assert isinstance(e, CpuExecutable)
+            once = e.signature.once if c.packed is not None else 0
+            record = e.record(c.vars or (0,) * len(e.signature.symbols), slice(once, None), c.packed)
+            record.fill(record.bufs, 0, *c.pointers)
+            found.append((record, len(self._records)))
+            self._records.append(record)
+            self._made.append(c)
+        return found
+
     def _parametrised(self) -> None:
         """What depends on the symbols: the function that computes the distinct words, and where they go."""
         found: dict[Node, int] = {}
-        places: list[tuple[int, int]] = []
-        for c, r in zip(self.calls, self._records, strict=True):
+        places = [(at, found.setdefault(node, len(found))) for loop in self._loops for at, node in loop.symbolic]
+        for c, r in zip(self._made, self._records, strict=True):
             signature = c.executable.signature
             if c.vars or not signature.symbols:
                 continue
@@ -114,6 +140,8 @@ class NativeCalls:
                     self._use(memory)
                 if self._choice.undecided:
                     self._trial()
+                elif self._loops:
+                    self._sliced(0, 0)
                 else:
                     self._native.replay(*self._arguments)
             finally:
@@ -149,24 +177,38 @@ class NativeCalls:
             r.use(memory, self._sizes)
         self._arena, self._version = memory, memory.version
 
+    def _sliced(self, seconds: int, counts: int) -> None:
+        """A run in slices of time, which Ctrl-C and limits of loops end. `seconds`, `counts`: addresses where calls are timed, or 0."""
+        context = (ctypes.c_int64 * 4)(0, 0, seconds, counts)
+        at, entries, count = ctypes.addressof(context), *self._arguments[:2]
+        self._native.scatter(*self._given.arguments)
+        begin, done, part = time.monotonic(), 0, SLICE_NS if self._loops else 0
+        while True:
+            done = self._native.advance(at, entries, count, done, part)
+            if done == count:
+                return
+            for limit, name in self._limits:
+                if time.monotonic() - begin > limit:
+                    raise OutOfTimeError(f"{name} has not ended within {limit:g} s: raise its limit, or see why its condition stays true")
+            context[1] = 1
+
     def _trial(self) -> None:
         """A run that times every call."""
         self._choice.begin()
         self._use_threads()
-        seconds = (ctypes.c_double * len(self._records))()
-        self._native.scatter(*self._given.arguments)
-        self._native.replay_timed(ctypes.addressof(self._list), len(self._records), ctypes.addressof(seconds))
-        self._choice.end(list(seconds))
+        seconds, counts = (ctypes.c_double * len(self._records))(), (ctypes.c_int64 * len(self._records))()
+        self._sliced(ctypes.addressof(seconds), ctypes.addressof(counts))
+        self._choice.end([s / max(n, 1) for s, n in zip(seconds, counts, strict=True)])
         self._use_threads()
 
     def patch(self, call: int, parameter: int, address: int) -> None:
         """As `Replay.patch`, for one address."""
         with self._lock:
-            self._records[call].bufs[parameter] = address
+            self._bufs[call][parameter] = address
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """How many threads each call uses, as far as is known."""
+        """How many threads each call uses, as far as is known; those in loops where the loop is."""
         return tuple(max(1, r.record[1]) if i in self._wide and self._divides(i) else 1 for i, r in enumerate(self._records))
 
     def end(self, name: str) -> None:

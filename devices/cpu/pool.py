@@ -13,11 +13,10 @@ Functions:
     i64 bench(ptr call, ptr sets, i64 nsets, i64 repeats, i64 limit_ns, ptr seconds)
                                       `run` with bufs = sets[i mod nsets]; the double seconds of each call; how many were made
     void replay(ptr list, i64 n, ptr table, i64 places, ptr addresses)
-                                      `scatter`, then `run` for n pairs (ptr call, ptr bufs)
+                                      `scatter`, then `run` for n entries (ptr call, ptr bufs, i64 number)
+    i64 advance(...)                  entries of which some are loops, or are timed (`loop_ir`)
     void scatter(ptr table, i64 places, ptr addresses)
                                       addresses[index] is stored at each place of a table of (ptr place, i64 index)
-    void replay_timed(ptr list, i64 n, ptr seconds)
-                                      `run` for n pairs, and the double seconds of each
     void spin_pauses(i64 n)           n pauses (to calibrate)
     void set_spin(i64 n), i64 started(), void reset() (forget the workers: in a forked child they do not exist)"""
 
@@ -32,12 +31,13 @@ from typing import Any
 from ...ir.errors import DeviceError
 from ..once import once
 from .engine import Code, compile_text
+from .loop_ir import DRIVER as LOOPS
 
 SPIN_S = 60e-6
 """How long an idle worker looks for work before it sleeps (waking it costs 35 to 150 µs)."""
 MAX_THREADS = 1024
-EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime")
-FUNCTIONS = ("run", "bench", "replay", "scatter", "replay_timed", "spin_pauses", "set_spin", "started", "reset")
+EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime", "memcpy")
+FUNCTIONS = ("run", "bench", "replay", "scatter", "advance", "spin_pauses", "set_spin", "started", "reset")
 # (pause intrinsic declaration, pause call, futex, sched_yield)
 _ARCH = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202, 24),
@@ -68,7 +68,7 @@ class Pool:
         self.bench = function("bench", i64, pointer, pointer, i64, i64, i64, pointer)
         self.replay = function("replay", None, pointer, i64, pointer, i64, pointer)
         self.scatter = function("scatter", None, pointer, i64, pointer)
-        self.replay_timed = function("replay_timed", None, pointer, i64, pointer)
+        self.advance = function("advance", i64, pointer, pointer, i64, i64, i64)
         self.started = function("started", i64)
         """How many workers exist in this process."""
         function("set_spin", None, i64)(_spins(function("spin_pauses", None, i64)))
@@ -107,8 +107,9 @@ def pool_text(arch: str, addresses: Mapping[str, int]) -> str:
         "ATTR_STACK": at["pthread_attr_setstacksize"],
         "CREATE": at["pthread_create"],
         "CLOCK": at["clock_gettime"],
+        "MEMCPY": at["memcpy"],
     }
-    out = _POOL + _DRIVER
+    out = _POOL + _DRIVER + LOOPS
     for name, value in values.items():
         out = out.replace(f"%{name}%", str(value))
     return out
@@ -411,38 +412,12 @@ head:
   %more = icmp slt i64 %i, %n
   br i1 %more, label %body, label %out
 body:
-  %two = mul i64 %i, 2
-  %cp = getelementptr ptr, ptr %list, i64 %two
+  %three = mul i64 %i, 3
+  %cp = getelementptr ptr, ptr %list, i64 %three
   %call = load ptr, ptr %cp
-  %one = add i64 %two, 1
-  %bp = getelementptr ptr, ptr %list, i64 %one
+  %bp = getelementptr ptr, ptr %cp, i64 1
   %bufs = load ptr, ptr %bp
   call void @run(ptr %call, ptr %bufs)
-  %i1 = add i64 %i, 1
-  br label %head
-out:
-  ret void
-}
-
-define void @replay_timed(ptr %list, i64 %n, ptr %seconds) nounwind {
-entry:
-  %ts = alloca [2 x i64], align 8
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %out
-body:
-  %two = mul i64 %i, 2
-  %item = getelementptr ptr, ptr %list, i64 %two
-  %t0 = call i64 @now(ptr %ts)
-  call void @replay(ptr %item, i64 1, ptr null, i64 0, ptr null)
-  %t1 = call i64 @now(ptr %ts)
-  %d = sub i64 %t1, %t0
-  %f = sitofp i64 %d to double
-  %sec = fdiv double %f, 1.000000e+09
-  %op = getelementptr double, ptr %seconds, i64 %i
-  store double %sec, ptr %op
   %i1 = add i64 %i, 1
   br label %head
 out:

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
+from ...ir.index import function
 from ..graph.nodes import HostCall
 from ..graph.symbolic_sizes import sized_shapes, symbolic
 from ..running import buffers
 from ..running.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, adopted, made
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
+from .loop_memory import LoopFrame
 from .memory_plan import PlacedCalls, Spot
 
 if TYPE_CHECKING:
-    from ...devices import Executable, Packed
+    from ...devices import BoundCall, BoundLoop, Executable, Packed
     from ...ir.kernel import Kernel
     from ...plan import Replay
 
@@ -44,7 +46,7 @@ _arenas: dict[str, list[SharedArena]] = {}
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known."""
+    """A call of the list: of a kernel's executable, NumPy's code (`host`), or a loop. `name`: for people; `kernel`: where it is known."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -52,6 +54,126 @@ class LinkedCall:
     executable: Executable | None = None
     host: HostCall | None = None
     kernel: Kernel | None = None
+    loop: LinkedLoop | None = None
+
+    @property
+    def native(self) -> bool:
+        """Whether a replay makes it: a kernel, or a loop of such calls on the processor."""
+        return self.executable is not None if self.loop is None else self.loop.native
+
+
+@dataclass(frozen=True)
+class LinkedLoop:
+    """The calls of a step, and where their arrays lie. `room`: the place of the loop's own memory in the list that it is in; `steps`: what
+    Python needs where it makes the steps, None where a replay does."""
+
+    name: str
+    calls: tuple[LinkedCall, ...]
+    frame: LoopFrame
+    room: int
+    seconds: float | None = None
+    steps: StepLayout | None = None
+
+    @property
+    def native(self) -> bool:
+        """Whether a replay makes its steps."""
+        return self.steps is None
+
+    def bound(self, pointers: tuple[int, ...]) -> BoundLoop:
+        """The loop with the addresses of its inputs, outputs and room."""
+        from ...devices import BoundCall, BoundLoop
+
+        calls: list[BoundCall | BoundLoop] = []
+        for c in self.calls:
+            none = (0,) * (len(c.inputs) + len(c.outputs) + (c.loop is not None))
+            if c.loop is not None:
+                calls.append(c.loop.bound(none))
+            else:
+                assert c.executable is not None
+                calls.append(BoundCall(c.executable, none))
+        f = self.frame
+        return BoundLoop(
+            self.name, tuple(calls), pointers, f.words, f.feeds, f.trips, f.carries, f.before, f.after, f.counter, f.start, f.gate, f.test,
+            self.seconds,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepLayout:
+    """A loop for Python to make its steps. `plan`, `specs`: of the calls of a step; `slots`: by parameter its spec in a step, `carries`: numbers of those that are
+    computed, in the order of a step's outputs, then `stacks` outputs follow, then the test. `finals`, `rows`: by carry and stack the
+    position among the loop's outputs."""
+
+    plan: PlacedCalls
+    specs: tuple[BufferSpec, ...]
+    device: str
+    slots: tuple[BufferSpec, ...]
+    carries: tuple[int, ...]
+    xs: tuple[int, ...]
+    finals: tuple[int | None, ...]
+    rows: tuple[int, ...]
+    counter: bool
+    reverse: bool
+
+
+def in_python(loop: LinkedLoop, symbols: Sequence[str], arrays: Sequence[Any], values: tuple[int, ...], shapes: Sequence[Any]) -> list[Any]:
+    """The steps of a loop one by one: of bodies with NumPy's code, and on devices with memory of their own. `arrays`: what it begins with;
+    `shapes`: (shape, type) of its outputs. Raises OutOfTimeError."""
+    import time
+
+    import numpy as np
+
+    from ...ir.errors import OutOfTimeError
+
+    lay, frame = loop.steps, loop.frame
+    assert lay is not None
+    body = CallSequence(loop.calls, lay.plan, lay.specs, [], lay.device, symbols)
+    trips, start = (n if isinstance(n, int) else function([n], symbols)(*values)[0] for n in (frame.trips, frame.start))
+    if frame.gate is not None and not bool(arrays[frame.gate]):
+        trips = 0
+    carry = {k: np.ascontiguousarray(arrays[k]) for k in lay.carries}
+    outs = [np.zeros(shape, kind) for shape, kind in shapes]
+    begin, step = time.monotonic(), 0
+    sized = _Sized(lay.slots, tuple(symbols))
+    while step < trips:
+        at = trips - 1 - step if lay.reverse else step
+        given = []
+        for p, spec in enumerate(sized.at(values)):
+            if p in carry:
+                found = carry[p]
+            elif lay.counter and p == len(lay.slots) - 1:
+                found = np.array(start + step, np.int64)
+            else:
+                found = arrays[p][at] if p in lay.xs else arrays[p]
+            found = np.ascontiguousarray(found).reshape(spec.shape)
+            given.append(buffers.adopt(found, spec.dtype, lay.device, spec.line))
+        made = [b.array for b in body.run(given, values)]
+        where = [made[lay.plan.outs[i].at] for i in range(len(lay.plan.outs))]
+        carry = dict(zip(lay.carries, where))
+        for row, value in zip(lay.rows, where[len(lay.carries) :]):
+            outs[row][at] = value
+        step += 1
+        if frame.test is not None and not bool(where[-1]):
+            break
+        if loop.seconds is not None and time.monotonic() - begin > loop.seconds:
+            raise OutOfTimeError(
+                f"{loop.name} has not ended within {loop.seconds:g} s: raise its limit, or see why its condition stays true"
+            )
+    for k, out in zip(lay.carries, lay.finals):
+        if out is not None:
+            outs[out] = carry[k]
+    return outs
+
+
+class _Sized:
+    """Specs with the values of symbols."""
+
+    def __init__(self, specs: Sequence[BufferSpec], symbols: tuple[str, ...]) -> None:
+        self._specs, self._shapes = specs, sized_shapes([s.shape for s in specs], symbols)
+
+    def at(self, values: tuple[int, ...]) -> list[BufferSpec]:
+        """The specs."""
+        return [s.sized(shape) for s, shape in zip(self._specs, self._shapes(*values))]
 
 
 class SizedSpecs:
@@ -116,7 +238,7 @@ class CallSequence:
         self.poison = False
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
         self._chunks: list[TensorBuffer] = []
-        self._segments: list[_NativeSegment | _NumpySegment] = []
+        self._segments: list[_NativeSegment | _NumpySegment | _LoopSegment] = []
         self._arena: SharedArena | None = None
         self._version = self._moves = -1
         self._ready = False
@@ -236,18 +358,18 @@ class CallSequence:
         """The position of a spot's address among those of a call; None for what stays."""
         return spot.at if spot.kind == "given" else self._given + spot.at if spot.kind == "fresh" else None
 
-    def _linked(self, where: list[int]) -> list[_NativeSegment | _NumpySegment]:
-        out: list[_NativeSegment | _NumpySegment] = []
+    def _linked(self, where: list[int]) -> list[_NativeSegment | _NumpySegment | _LoopSegment]:
+        out: list[_NativeSegment | _NumpySegment | _LoopSegment] = []
         run: list[LinkedCall] = []
         for c in [*self.linked, None]:
-            if c is not None and c.executable is not None:
+            if c is not None and c.native:
                 run.append(c)
                 continue
             if run:
                 out.append(_NativeSegment(self, run, where))
                 run = []
             if c is not None:
-                out.append(_NumpySegment(c))
+                out.append(_NumpySegment(c) if c.loop is None else _LoopSegment(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -324,17 +446,21 @@ class _NativeSegment:
         slots: dict[int, list[tuple[int, int]]] = {}
         self.stays: list[tuple[int, int, int]] = []
         self.sources: list[tuple[BufferCell, TensorBuffer]] = []
-        calls = []
+        calls: list[BoundCall | BoundLoop] = []
         for i, c in enumerate(linked):
-            assert c.executable is not None
-            places = (*c.inputs, *c.outputs)
+            places = (*c.inputs, *c.outputs, *(() if c.loop is None else (c.loop.room,)))
             for j, p in enumerate(places):
                 at = program.slot(program.plan.spots[p])
                 if at is None:
                     self.stays.append((i, j, p))
                 else:
                     slots.setdefault(at, []).append((i, j))
-            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), packed=self._packed(program, c, where)))
+            pointers = tuple(where[p] for p in places)
+            if c.loop is not None:
+                calls.append(c.loop.bound(pointers))
+            else:
+                assert c.executable is not None
+                calls.append(BoundCall(c.executable, pointers, packed=self._packed(program, c, where)))
         self.calls = calls
         self.picks = sorted(slots)
         self.replay: Replay = Replay(calls, [slots[at] for at in self.picks], program.symbols)
@@ -365,15 +491,23 @@ class _NativeSegment:
 
     def watched(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
         """One by one, timed."""
+        from ...devices import BoundLoop
+        from ...plan import Replay
+
         known = dict(zip(program.symbols, arrays.values, strict=True))
         for c, bound in zip(self.linked, self.calls, strict=True):
-            assert c.executable is not None
             if not arrays.written(c):
                 continue
             at = []
-            for p in (*c.inputs, *c.outputs):
+            for p in (*c.inputs, *c.outputs, *(() if c.loop is None else (c.loop.room,))):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
+            if isinstance(bound, BoundLoop) or c.executable is None:
+                assert c.loop is not None
+                replay = Replay([c.loop.bound(tuple(at))], (), program.symbols)
+                with timed("kernel", c.name, program.device):
+                    replay.run(*arrays.values)
+                continue
             call = c.executable.bind([known[s] for s in c.executable.signature.symbols], bound.packed)
             with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
                 call(*at)
@@ -409,3 +543,21 @@ class _NumpySegment:
     def repacks(self) -> bool:
         """It packs nothing."""
         return False
+
+
+class _LoopSegment(_NumpySegment):
+    """A loop whose steps Python makes."""
+
+    def run(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
+        """With a call's memory."""
+        c = self.call
+        assert c.loop is not None
+        if arrays.written(c):
+            shapes = [(arrays.specs[p].shape, arrays.specs[p].np) for p in c.outputs]
+            found = in_python(c.loop, program.symbols, [arrays.array(p) for p in c.inputs], arrays.values, shapes)
+            for p, values in zip(c.outputs, found, strict=True):
+                arrays.store(p, values)
+
+    def watched(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
+        """The same; the kernels of the steps are timed."""
+        self.run(program, addresses, arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
@@ -27,6 +27,7 @@ from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .given_outputs import check_fits, copied_into, places_for, tensors_on
 from .kernel_lookup import FoundKernel
+from .linked_loops import count_kernels, with_executable
 from .memory_plan import PlacedCalls, StatePlan
 from .quick_calls import Found
 
@@ -88,7 +89,7 @@ class CompiledFunction:
     def change(self, old: FoundKernel, new: FoundKernel) -> None:
         """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
         with self._changing:
-            calls = [replace(c, executable=new.executable) if c.executable is old.executable else c for c in self.sequence.calls]
+            calls = with_executable(self.sequence.calls, old.executable, new.executable)
             found = CallSequence(calls, self.plan, self.sequence.specs, self.sequence.cells, self.device, self.sequence.symbols)
             found.poison = self.sequence.poison
             self.kernels = [new if k is old else k for k in self.kernels]
@@ -328,7 +329,10 @@ def _program(p: CompiledFunction, measure: bool) -> str:
     hosted = sum(c.host is not None for c in p.calls)
     numpy = f", {hosted} calls of NumPy's code" if hosted else ""
     shapes = ", ".join(f"{n.dtype}{list(n.shape)}" for n in p.graph.slots)
-    head = f"{p.name}({shapes}) on {p.device}: {len(p.calls) - hosted} kernels, {len(p.kernels)} of them distinct{numpy}"
+    loops = sum(c.loop is not None for c in p.calls)
+    kernels = count_kernels(p.calls)
+    looped = f", {loops} loop{'s' * (loops > 1)}" if loops else ""
+    head = f"{p.name}({shapes}) on {p.device}: {kernels} kernels, {len(p.kernels)} of them distinct{looped}{numpy}"
     return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
 
 

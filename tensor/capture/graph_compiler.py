@@ -13,7 +13,7 @@ from ...ir.errors import OutOfTimeError
 from ...ir.rewriter import without_aliases
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildHelpers, BuildPlace
-from ..fusion.call_list import CallList, KernelCall, call_list
+from ..fusion.call_list import CallList, call_list
 from ..graph.index_checks import check_of
 from ..graph.nodes import interned_in, walk
 from ..running.buffers import BufferSpec
@@ -21,12 +21,14 @@ from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from ..running.realise import detached
 from . import graph_records as warm
-from .call_sequence import CallSequence, LinkedCall
+from .call_sequence import CallSequence
 from .capture import ArraySource, CapturedGraph
 from .compiled_function import CompiledFunction
 from .frozen_weights import with_frozen
 from .jit_options import JitOptions
 from .kernel_lookup import FoundKernel, looked_up, looked_up_again
+from .linked_loops import kernel_calls, linked_calls, specs_of
+from .loop_memory import placed_loops, rooms_for
 from .memory_plan import placed
 
 if TYPE_CHECKING:
@@ -138,23 +140,23 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         with timed("graph", name):
             made = call_list(outs) if outs else CallList([], 0, [], ())
         by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
-        plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
+        handles = rooms_of(graph.device) is not None
+        loops = placed_loops(made.calls, graph.device, handles)
+        plan, calls = placed(made, graph, by_place, donated, handles, rooms_for(loops))
         if options.frozen:
             calls = with_frozen(calls, by_place, plan.states)
-        by_call, kernels = looked_up(calls, graph.device, place, options, helpers)
+        every = list(kernel_calls(calls, loops))
+        by_call, kernels = looked_up(every, graph.device, place, options, helpers)
     if options.tune == "tune" and tune_now(kernels, place, options):
         changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
         by_call = {i: changed[id(k)] for i, k in by_call.items()}
         kernels = [changed[id(k)] for k in kernels]
         key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
-    linked = [
-        LinkedCall(c.inputs, c.outputs, c.kernel.name, by_call[i].executable, None, c.kernel)
-        if isinstance(c, KernelCall)
-        else LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call)
-        for i, c in enumerate(calls)
-    ]
-    warm.save(key, place, outs, made.nodes, plan, linked, by_call)
-    specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in made.nodes]
+    executables = iter([by_call[i].executable for i in range(len(every))])
+    linked = linked_calls(calls, loops, graph.device, len(made.nodes), executables)
+    if not loops:
+        warm.save(key, place, outs, made.nodes, plan, linked, by_call)
+    specs = specs_of(made.nodes, graph.device, loops)
     sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
     program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels)
     if options.tune == "background":

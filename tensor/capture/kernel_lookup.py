@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
 from ...search.parallel_builds import BuildHelpers, BuildPlace
-from ..fusion.call_list import Call, KernelCall
+from ..fusion.call_list import KernelCall
 from ..partition.store_rules import Rule
 from ..running.compiled_kernels import ProgramKey, forget, keep, key_of_program, known
 from ..running.observers import timed
@@ -58,19 +58,21 @@ def weight(kernel: Kernel) -> tuple[int, int]:
 
 
 def looked_up(
-    calls: Sequence[Call], device: str, place: BuildPlace, options: JitOptions, helpers: BuildHelpers
+    calls: Sequence[tuple[KernelCall, int]], device: str, place: BuildPlace, options: JitOptions, helpers: BuildHelpers
 ) -> tuple[dict[int, FoundKernel], list[FoundKernel]]:
-    """(by the position of a call its kernel, the distinct kernels, heaviest first). Raises CacheMiss with tune="require"."""
+    """(by the position of a call its kernel, the distinct kernels, heaviest first), of calls and how often each is made. Raises CacheMiss
+    with tune="require"."""
     keys: dict[int, ProgramKey] = {}
     distinct: dict[ProgramKey, Kernel] = {}
     tuned: set[ProgramKey] = set()
     where = place.where or str(place.cache.location)
-    for i, c in enumerate(calls):
-        if isinstance(c, KernelCall):
-            keys[i] = key_of_program(c.kernel, device, place.threads, where)
-            if any(r is not Rule.check for r in c.rules):
-                tuned.add(keys[i])
-            distinct.setdefault(keys[i], c.kernel)
+    counts: Counter[ProgramKey] = Counter()
+    for i, (c, times) in enumerate(calls):
+        keys[i] = key_of_program(c.kernel, device, place.threads, where)
+        if any(r is not Rule.check for r in c.rules):
+            tuned.add(keys[i])
+        distinct.setdefault(keys[i], c.kernel)
+        counts[keys[i]] += times
     weights = {k: weight(kernel) for k, kernel in distinct.items()}
     order = sorted(distinct, key=lambda k: -(weights[k][0] + 8 * weights[k][1]))
     if options.tune == "require":
@@ -85,7 +87,6 @@ def looked_up(
         made[missing[id(kernel)]] = keep(missing[id(kernel)], _built(kernel, place, options.checks))
 
     helpers.build([distinct[k] for k in missing.values()], make)
-    counts = Counter(keys.values())
     found: dict[ProgramKey, FoundKernel] = {}
     for k in order:
         compiled = made.get(k) or known(k) or keep(k, _built(distinct[k], place, options.checks))

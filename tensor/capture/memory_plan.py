@@ -7,7 +7,7 @@ inference" (arXiv 2001.03288), and Sekiyama et al., "Profile-guided memory optim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -128,12 +128,17 @@ class PlacedCalls:
 
 
 def placed(
-    made: CallList, graph: CapturedGraph, leaves: Sequence[ArraySource], donated: frozenset[int], handles: bool
+    made: CallList,
+    graph: CapturedGraph,
+    leaves: Sequence[ArraySource],
+    donated: frozenset[int],
+    handles: bool,
+    rooms: Mapping[int, int] | None = None,
 ) -> tuple[PlacedCalls, list[Call]]:
     """Decide where arrays lie; and the calls, whose kernels say what they may write over. `leaves`: where the arrays of the
     list's first places come from. `donated`: arguments whose memory outputs may take. `handles`: memory has no addresses to
-    count from."""
-    return _Places(made, graph, leaves, donated).placed(handles)
+    count from. `rooms`: by the position of a call the bytes that it needs for itself, which have places behind those of the arrays."""
+    return _Places(made, graph, leaves, donated).placed(handles, rooms or {})
 
 
 class _Places:
@@ -158,7 +163,7 @@ class _Places:
         tensors = len(self.graph.slots) - len(self.graph.parameters)
         return Spot("given", s.place + (tensors if s.kind == "number" else 0))
 
-    def placed(self, handles: bool) -> tuple[PlacedCalls, list[Call]]:
+    def placed(self, handles: bool, rooms: Mapping[int, int]) -> tuple[PlacedCalls, list[Call]]:
         outs = self.made.outs
         fresh: list[Place] = []
         states: list[StatePlan] = []
@@ -182,6 +187,7 @@ class _Places:
                     self._fresh(p, fresh)
         rest = [p for c in self.calls for p in c.outputs if p not in self.spots]
         lifetimes = [self._lifetime(p) for p in dict.fromkeys(rest)]
+        lifetimes += [Lifetime(len(self.made.nodes) + n, nbytes, i, i) for n, (i, nbytes) in enumerate(sorted(rooms.items()))]
         plan = arena(lifetimes)
         sizes: tuple[int, ...] = ()
         if handles:
@@ -189,7 +195,7 @@ class _Places:
             self.spots.update((p, Spot("chunk", at)) for p, at in chosen.items())
         else:
             self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
-        spots = [self.spots[p] for p in range(len(self.made.nodes))]
+        spots = [self.spots[p] for p in range(len(self.made.nodes) + len(rooms))]
         made = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
         return made, [_without_kept(c) for c in self.calls]
 

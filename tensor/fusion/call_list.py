@@ -19,7 +19,8 @@ from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
 from ...ir.online import NoFold, compares, online
 from .. import partition as P
-from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, range_of, walk
+from ..graph.loop_nodes import GraphLoop, LoopOutput
+from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, interned_in, make, range_of, walk
 from ..graph.primitives import cast
 from ..graph.source_lines import Line, at
 from ..graph.symbolic_sizes import extents
@@ -104,8 +105,7 @@ def _key(
             place = memory.setdefault(id(n.data) if n.data is not None else id(n), len(memory))
             rows.append(("leaf", place, n.shape, n.dtype, range_of(n)))
         else:
-            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
-            rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype))
+            rows.append((n.op, tuple(number[id(s)] for s in n.src), _shown(n), n.shape, n.dtype))
     order = tuple((number[id(r)], number[id(head)], dims) for r in group.roots if (loop := plan.loops.get(id(r))) for head, dims in (loop,))
     return tuple(rows), tuple(number[id(r)] for r in group.roots), group.head is not None, bool(group.folded), order
 
@@ -149,7 +149,74 @@ class NumpyCall:
         return self.call.name
 
 
-Call = KernelCall | NumpyCall
+@dataclass(frozen=True)
+class LoopBody:
+    """What each step of a loop (without marks) computes. `made`: its calls; `leaves`: by leaf of that list the parameter of the loop that it
+    is. `carries`: those that are computed. Outputs of the list are their new values, then the stacks `stacks` (numbers of nodes of the
+    body), then the test. `shared`: by carry, the stack (its position) that is the same node."""
+
+    loop: GraphLoop
+    made: CallList
+    leaves: tuple[int, ...]
+    carries: tuple[int, ...]
+    stacks: tuple[int, ...]
+    shared: Mapping[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopCall:
+    """A loop. `inputs`: its sources; `outputs`: those of its outputs that somebody wants, whose nodes are `nodes`."""
+
+    body: LoopBody
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    nodes: tuple[TensorNode, ...]
+    rules: tuple[P.Rule, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.body.loop.name
+
+
+Call = KernelCall | NumpyCall | LoopCall
+
+
+def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
+    """The calls that compute these outputs of a loop without marks. A carry that none of them needs is not computed."""
+    stacks = tuple(sorted({o.at for o in wanted if o.kind == "stack"}))
+    others = [loop.order[at] for at in stacks] + ([] if loop.test is None else [loop.test])
+    live = {o.at for o in wanted if o.kind == "final"}
+    while True:
+        reached = {id(n) for n in walk([*others, *(loop.outs[k] for k in live)])}
+        more = {k for k in range(loop.carries) if id(loop.slots[k]) in reached} - live
+        if not more:
+            break
+        live |= more
+    carries = tuple(sorted(live))
+    shared: dict[int, int] = {}
+    outs: list[TensorNode] = []
+    known: set[int] = set()
+    with interned_in({}):  # (each copy is a node of its own)
+        for n in others:
+            outs.append(_own(n, known))
+        new = []
+        for k in carries:
+            same = next((i for i in range(len(stacks)) if outs[i] is loop.outs[k] and i not in shared.values()), None)
+            if same is not None:
+                shared[k] = same
+            new.append(loop.outs[k] if same is not None else _own(loop.outs[k], known))
+        made = call_list([*new, *outs])
+    return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared)
+
+
+def _own(n: TensorNode, known: set[int]) -> TensorNode:
+    """A node that is written for one purpose: what is read elsewhere, or written already, is copied."""
+    if is_leaf(n) or id(n) in known:
+        with interned_in({}):
+            n = make("cast", (n,), None, n.shape, n.dtype)
+    known.add(id(n))
+    return n
 
 
 @dataclass
@@ -189,9 +256,15 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
             place = memory.setdefault(_memory(n), len(memory))
             rows.append(("leaf", place, n.shape, n.dtype.name, range_of(n)))
         else:
-            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
-            rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype.name))
+            rows.append((n.op, tuple(number[id(s)] for s in n.src), _shown(n), n.shape, n.dtype.name))
     return (tuple(rows), tuple(number[id(o)] for o in outs))
+
+
+def _shown(n: TensorNode) -> Any:
+    """What distinguishes a node from others with its operation and sources, marks apart."""
+    if n.op == "const":
+        return type(n.arg), repr(n.arg)
+    return None if n.op == "cast" else n.arg.plain if n.op == "loop" else n.arg
 
 
 def call_list(outs: Sequence[TensorNode]) -> CallList:
@@ -207,7 +280,7 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
         plan = LoopPlan(parted.regions.plan.loops, parted.kept_types(), parted.regions.splits)
-        made = [None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups]
+        made = [None if g.roots[0].op in ("host", "loop") else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups]
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
         banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
         if not failed:
@@ -241,7 +314,10 @@ def _listed(
         rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
         why = written, tuple(rules[id(n)] for n in written)
         inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
-        if m is None:
+        if m is None and group.roots[0].op == "loop":
+            loop = group.roots[0].arg.loop.plain
+            calls.append(LoopCall(loop_body(loop, [n.arg.plain for n in group.roots]), inputs, outputs, *why))
+        elif m is None:
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *why))
         else:
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))

@@ -7,15 +7,16 @@ the products inside of a contraction are no array."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...ir.cost import cost
+from ..graph.loop_nodes import NEVER
 from ..graph.nodes import FROM_OUTSIDE, TensorNode
 from ..graph.source_lines import show
 from ..partition.heads import is_contraction
-from .call_list import CallList, KernelCall, NumpyCall
+from .call_list import CallList, KernelCall, LoopCall, NumpyCall
 from .kernel_names import inside
 
 _MOVES = frozenset({"view", "cast", "after", "const", "iota"})
@@ -41,7 +42,8 @@ class TensorFacts:
 @dataclass(frozen=True)
 class KernelFacts:
     """One kernel, or one call of NumPy's code. `nbytes`: what it moves; `unfused`: what its operations would move one by
-    one; `kept`: bytes of intermediates that never reach memory. `lines`: the users' lines whose operations it holds."""
+    one; `kept`: bytes of intermediates that never reach memory. `lines`: the users' lines whose operations it holds. `loop`: of a loop, whose kernels follow, how often
+    they run; of one of these, the loop that it is in."""
 
     number: int
     name: str
@@ -55,6 +57,7 @@ class KernelFacts:
     lines: tuple[str, ...]
     parameters: tuple[str, ...] = ()
     host: bool = False
+    loop: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,20 +106,56 @@ def _frozen(fields: dict[str, Any]) -> dict[str, Any]:
 
 def graph_facts(made: CallList, labels: dict[int, str]) -> GraphFacts:
     """The facts of a call list; `labels`: names of leaves by place."""
-    kernels = tuple(_kernel(i, call, made) for i, call in enumerate(made.calls))
-    rules: dict[int, tuple[str, int]] = {}
-    for i, call in enumerate(made.calls):
-        rules.update({p: (str(rule), i) for p, rule in zip(call.outputs, call.rules, strict=True)})
-    tensors = []
-    for place, n in enumerate(made.nodes):
-        rule, by = rules.get(place, ("", None))
-        line = show(n.line)
-        label = labels.get(place) or (f"t{place}" if by is not None else f"{line} t{place}".strip())
-        tensors.append(TensorFacts(place, label, line, n.shape, n.dtype.name, _nbytes(n), rule, by, place in made.outs))
-    return GraphFacts(kernels, tuple(tensors), tuple((show(line), why) for line, why in made.unfolded.items()))
+    kernels: list[KernelFacts] = []
+    tensors: list[TensorFacts] = []
+    for here, first, within in _lists(made):
+        rules: dict[int, tuple[str, int]] = {}
+        for call in here.calls:
+            number = len(kernels)
+            rules.update({p: (str(rule), number) for p, rule in zip(call.outputs, call.rules, strict=True)})
+            kernels.append(_moved(_kernel(number, call, here), first, within))
+        for place, n in enumerate(here.nodes):
+            rule, by = rules.get(place, ("", None))
+            line = show(n.line)
+            at = first + place
+            label = (labels.get(place) if not within else None) or (f"t{at}" if by is not None else f"{line} t{at}".strip())
+            output = not within and place in here.outs
+            tensors.append(TensorFacts(at, label, line, n.shape, n.dtype.name, _nbytes(n), rule, by, output))
+    return GraphFacts(tuple(kernels), tuple(tensors), tuple((show(line), why) for line, why in made.unfolded.items()))
 
 
-def _kernel(number: int, call: KernelCall | NumpyCall, made: CallList) -> KernelFacts:
+def _lists(made: CallList) -> Iterator[tuple[CallList, int, str]]:
+    """A list, and those of its loops' steps: (list, the number of its first array, the loop)."""
+    todo: list[tuple[CallList, str]] = [(made, "")]
+    first = 0
+    while todo:
+        here, within = todo.pop(0)
+        yield here, first, within
+        first += len(here.nodes)
+        todo += [(c.body.made, f"each step of {c.name}, {_trips(c)}") for c in here.calls if isinstance(c, LoopCall)]
+
+
+def every_call(made: CallList) -> list[KernelCall | NumpyCall | LoopCall]:
+    """The calls of a list and of its loops' steps, as `graph_facts` numbers them."""
+    return [c for here, _, _ in _lists(made) for c in here.calls]
+
+
+def _trips(call: LoopCall) -> str:
+    trips = call.body.loop.trips
+    return "until its condition fails" if trips == NEVER else f"{trips!r} times"
+
+
+def _moved(k: KernelFacts, first: int, within: str) -> KernelFacts:
+    inputs, outputs = (tuple(first + p for p in ps) for ps in (k.inputs, k.outputs))
+    return replace(k, inputs=inputs, outputs=outputs, loop=k.loop or within)
+
+
+def _kernel(number: int, call: KernelCall | NumpyCall | LoopCall, made: CallList) -> KernelFacts:
+    if isinstance(call, LoopCall):
+        lines = tuple(dict.fromkeys(show(n.line) for n in call.nodes))
+        return KernelFacts(
+            number, call.name, call.inputs, call.outputs, 0, 0, 0, 0, False, lines, loop=f"the kernels of its steps, {_trips(call)}"
+        )
     if isinstance(call, NumpyCall):
         moved = sum(_nbytes(made.nodes[p]) for p in (*call.inputs, *call.outputs))
         lines = tuple(dict.fromkeys(show(n.line) for n in call.nodes))

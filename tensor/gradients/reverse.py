@@ -11,6 +11,7 @@ from ..graph.nodes import STOP, OpenArgument, OwnGradient, TensorNode, different
 from ..graph.primitives import const
 from ..graph.source_lines import at
 from .checkpoint import CheckpointRegion, again
+from .loop_gradient import loop_gradients
 from .rules import RULES
 from .softmax import Softmax, softmaxes
 
@@ -77,7 +78,16 @@ class Backward:
         """Gradients by id."""
         for n, dy in zip(outs, given, strict=True):
             self.give(n, dy)
+        loops: dict[object, list[TensorNode]] = {}
+        for n in self.order:
+            if n.op == "loop" and id(n) not in self.ends:
+                loops.setdefault((n.arg.loop, n.src), []).append(n)
         for n in reversed(self.order):
+            if n.op == "loop" and id(n) not in self.ends:
+                members = loops[n.arg.loop, n.src]
+                if n is members[0]:  # all that reads one of them was visited
+                    self._loop(members)
+                continue
             if id(n) in self.ends or id(n) not in self.found:
                 continue
             dy = self.found[id(n)]
@@ -96,6 +106,14 @@ class Backward:
                     if wanted[i]:
                         self.give(n.src[i], g)
         return self.found
+
+    def _loop(self, members: Sequence[TensorNode]) -> None:
+        """All outputs of a loop."""
+        dys = {(n.arg.kind, n.arg.at): self.found[id(n)] for n in members if id(n) in self.found}
+        if dys:
+            wanted = [id(s) in self.active for s in members[0].src]
+            for i, g in loop_gradients(members[0], dys, wanted, gradients):
+                self.give(members[0].src[i], g)
 
     def _again(self, n: TensorNode, dy: TensorNode) -> None:
         """A checkpoint's output: its region is computed again, and its gradients follow from that."""

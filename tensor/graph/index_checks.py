@@ -7,12 +7,13 @@ without a sign, and NumPy's side compares these few numbers and raises. It runs 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
 from ...ir.errors import OutOfRangeError, UsageError
+from .loop_nodes import final
 from .nodes import HostCall, TensorNode, walk
 from .primitives import cast, const, elementwise, host, marked, reduce
 from .source_lines import Line, at, user_line
@@ -81,16 +82,34 @@ def checked(index: TensorNode, by: IndexMark, now: bool) -> TensorNode:
 def check_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
     """One node that raises OutOfRangeError where a marked tensor behind `outs` has an element outside; none where none is
     marked. Of several the first is named, in the order in which they were made."""
-    found = [(n, _Row.of(n)) for n in walk(outs) if isinstance(n.arg, IndexMark) and n.data is None]
+    found = furthest(walk(outs))
     if not found:
         return []
-    rows = [row for _, row in found]
+    rows = [row for row, _ in found]
     call = HostCall(CHECK, _Look(rows), tuple(row.key for row in rows))
-    return [host(call, tuple(s for n, row in found for s in row.sources(n.src[0])), (1,), uint8)]
+    return [host(call, tuple(s for row, top in found for s in row.sources(top)), (1,), uint8)]
+
+
+def furthest(nodes: Iterable[TensorNode]) -> list[tuple[IndexRow, TensorNode]]:
+    """(row, how far outside its furthest element is) of each marked tensor among some nodes, and of those in the steps of loops."""
+    found: list[tuple[IndexRow, TensorNode]] = []
+    loops = set()
+    for n in nodes:
+        if n.data is not None:
+            continue
+        if isinstance(n.arg, IndexMark):
+            row = IndexRow.of(n)
+            found.append((row, row.furthest(n.src[0])))
+        elif n.op == "loop" and n.arg.loop.checks and (n.arg.loop, n.src) not in loops:
+            loops.add((n.arg.loop, n.src))
+            for carry, row in n.arg.loop.checks:
+                last = final(n.arg.loop, n.src, carry)
+                found.append((row, reduce("max", last, range(len(last.shape)))))
+    return found
 
 
 @dataclass(frozen=True)
-class _Row:
+class IndexRow:
     """One marked tensor, of `dtype`. NumPy's side gets the largest of (element − lowest place) as a number without a sign
     (`plain`), in which what lies below is larger than everything that lies inside; and of `symbolic` sizes their values."""
 
@@ -99,12 +118,13 @@ class _Row:
     plain: DType
     symbolic: bool
     line: Line
+    count: int = 1
 
     @classmethod
-    def of(cls, n: TensorNode) -> _Row:
+    def of(cls, n: TensorNode) -> IndexRow:
         x = n.src[0]
         plain = uint32 if x.dtype.size <= 4 and most(n.arg.size) < 1 << 31 else uint64
-        return cls(n.arg, x.dtype, plain, isinstance(n.arg.size, SymbolicSize) or symbolic(x.shape), n.line)
+        return cls(n.arg, x.dtype, plain, isinstance(n.arg.size, SymbolicSize) or symbolic(x.shape), n.line, x.count)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -116,14 +136,17 @@ class _Row:
         """Whether elements can be below 0."""
         return self.dtype.kind != "u"
 
-    def sources(self, x: TensorNode) -> list[TensorNode]:
-        """What NumPy's side gets: [the furthest element], or that, the size and how many elements there are."""
+    def furthest(self, x: TensorNode) -> TensorNode:
+        """The largest of (element − lowest place)."""
         by = self.by
         away = cast(cast(x, int32 if self.plain is uint32 else int64), self.plain) if self.signed else cast(x, self.plain)
         if by.negative and self.signed:
             away = elementwise("add", away, const(by.size, self.plain, x.shape))
-        top = reduce("max", away, range(len(x.shape)))
-        return [top, const(by.size, int64), const(x.count, int64)] if self.symbolic else [top]
+        return reduce("max", away, range(len(x.shape)))
+
+    def sources(self, top: TensorNode) -> list[TensorNode]:
+        """What NumPy's side gets: [the furthest element], or that, the size and how many elements there are."""
+        return [top, const(self.by.size, int64), const(self.count, int64)] if self.symbolic else [top]
 
     def look(self, numbers: Iterator[Any]) -> None:
         """Raise OutOfRangeError where the furthest element is outside."""
@@ -147,7 +170,7 @@ def limits_of(call: HostCall) -> list[tuple[DType, int]]:
 class _Look:
     """NumPy's side of a check. It knows no nodes: what is remembered of a graph keeps no tensor alive."""
 
-    def __init__(self, rows: Sequence[_Row]) -> None:
+    def __init__(self, rows: Sequence[IndexRow]) -> None:
         self.rows = rows
 
     def __call__(self, *numbers: Any) -> int:

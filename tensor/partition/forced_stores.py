@@ -235,7 +235,11 @@ class _Crowds:
         into = self.places[id(s)]
         for root, places in mine.items():
             found = into.setdefault(root, {})
-            if n.op in ("reduce", "scan", "scatter", "host") or (n.op == "gather" and i == 0) or (s.shape != n.shape and n.op != "view"):
+            if (
+                n.op in ("reduce", "scan", "scatter", "host", "loop")
+                or (n.op == "gather" and i == 0)
+                or (s.shape != n.shape and n.op != "view")
+            ):
                 found[self.kind.whole(s)] = None  # a value of its own, or a place that is read from memory
             elif n.op == "view":
                 found.update((self.kind.through(n, at), None) for at in places)

@@ -137,6 +137,14 @@ class Parted:
         return [s for i, s in absorbed.items() if any(i not in inside.get(id(u.region.root), ()) for u in self.regions.uses[i].values())]
 
 
+_ALONE: dict[str, tuple[Rule, Rule | None]] = {
+    "scatter": (Rule.scatter, None),
+    "host": (Rule.host, Rule.host_input),
+    "loop": (Rule.loop, Rule.loop_input),
+}
+"""Operations whose results are stored as they are, and their sources where these must be in memory."""
+
+
 def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parted:
     """The kernels that compute `outs`. `banned`: ids of contractions that are not to run inside of a fold."""
     graph = Graph(outs)
@@ -150,12 +158,12 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         whole = id(n) in folds.absorbed
         if graph.leaf(n) or id(n) in folds.inside or not (whole or is_head(n)):
             continue
-        if n.op in ("scatter", "host"):
-            stored.setdefault(id(n), (n, Rule.scatter if n.op == "scatter" else Rule.host))
+        if n.op in _ALONE:
+            stored.setdefault(id(n), (n, _ALONE[n.op][0]))
             heads[id(n)] = n
-            for s in n.src if n.op == "host" else ():
-                if not graph.leaf(s):
-                    stored.setdefault(id(s), (s, Rule.check if n.arg.name == CHECK else Rule.host_input))
+            read = Rule.check if n.op == "host" and n.arg.name == CHECK else _ALONE[n.op][1]
+            if read is not None:
+                stored.update((id(s), (s, read)) for s in n.src if not graph.leaf(s) and id(s) not in stored)
             continue
         end = ends[id(n)] = epilogue(graph, n, taken)
         taken.update(id(m) for m in (n, *graph.between(n, end)))
@@ -199,6 +207,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
             group.rules.insert(0, regions.stored[id(n)][1])
             of[id(n)] = id(region.root)
     needs = {g: {s for s, uses in regions.readers.items() if g in uses} for g in groups}
+    _loops(groups, needs, of)
     read = _read_from_memory(regions)
     for n in graph.order:
         for region in [] if _passes_much(n, regions, read) else _hosts(n, regions):
@@ -242,6 +251,16 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
         if group.folded and len(group.roots) > 1:
             _arrange(graph, group)
     return done
+
+
+def _loops(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int]) -> None:
+    """All outputs of a loop are one group."""
+    first: dict[object, int] = {}
+    for g in [g for g, group in groups.items() if group.roots[0].op == "loop"]:
+        (n,) = groups[g].roots
+        b = first.setdefault((n.arg.loop, tuple(map(id, n.src))), g)
+        if b != g:
+            _join(groups, needs, of, g, b)
 
 
 def _arrange(graph: Graph, group: Group) -> None:

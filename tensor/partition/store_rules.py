@@ -116,6 +116,8 @@ class Rule(StrEnum):
     scan = "a scan, with the pointwise work behind it"
     host = "computed by NumPy"
     host_input = "read by NumPy"
+    loop = "computed by a loop"
+    loop_input = "read by the steps of a loop"
     check = "says whether indices lie inside"
     operand = "a contraction reads each element many times: computing it again costs more than storing it"
     readers = "several kernels read it: computing it again costs more than a store and loads"

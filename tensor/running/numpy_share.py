@@ -62,6 +62,8 @@ def work_of(outs: Sequence[TensorNode], most: int) -> int:
     for n in walk(outs):
         if n.data is not None:
             continue
+        if n.op == "loop":
+            return most + 1
         nodes.append(n)
         product = contraction(n)
         if product is not None:

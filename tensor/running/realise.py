@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
-from ..fusion.call_list import Call, CallList, NumpyCall, call_list, key_of, leaves_of
+from ..fusion.call_list import Call, CallList, LoopCall, NumpyCall, call_list, key_of, leaves_of
 from ..graph import index_maps as maps
 from ..graph.index_checks import CHECK, check_of
 from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
@@ -43,8 +43,12 @@ def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorN
         elif 0 in n.shape:
             copies[id(n)] = _without_elements(n)
         else:
-            copies[id(n)] = _copy(n, n.op, tuple(copies[id(s)] for s in n.src), None if n.op == "cast" else n.arg)
+            copies[id(n)] = _copy(n, n.op, tuple(copies[id(s)] for s in n.src), _without_marks(n))
     return [copies[id(o)] for o in outs], found
+
+
+def _without_marks(n: TensorNode) -> Any:
+    return None if n.op == "cast" else n.arg.plain if n.op == "loop" else n.arg
 
 
 def copied(n: TensorNode) -> TensorNode:
@@ -145,11 +149,22 @@ def _parameter(n: TensorNode, device: str) -> TensorBuffer:
     return made
 
 
+LoopRunner = Callable[[LoopCall, Sequence["TensorBuffer"], Sequence["TensorBuffer"], str], None]
+_loops: list[LoopRunner] = []
+
+
+def install(runner: LoopRunner) -> None:
+    """Say who computes loops, which builds on this file: the loop, memory of its inputs and outputs, and the device."""
+    _loops[:] = [runner]
+
+
 def _run(call: Call, places: list[TensorBuffer | None], device: str) -> None:
     used = [b for p in (*call.inputs, *call.outputs) if (b := places[p]) is not None]
     out = used[-1]
     if isinstance(call, NumpyCall):
         buffers.fill(out, call.call.function(*[b.array for b in used[:-1]]))
+    elif isinstance(call, LoopCall):
+        _loops[0](call, used[: len(call.inputs)], used[len(call.inputs) :], device)
     elif all(b.nbytes for b in used[len(call.inputs) :]):
         bound(call.kernel, device)(*[b.address for b in used])
 
@@ -159,6 +174,9 @@ def _watched(call: Call, places: list[TensorBuffer | None], device: str) -> None
     if isinstance(call, NumpyCall):
         with timed("numpy", call.call.name, device):
             _run(call, places, device)
+        return
+    if isinstance(call, LoopCall):
+        _run(call, places, device)
         return
     bound(call.kernel, device)
     with timed("kernel", call.kernel.name, device, call.kernel):

@@ -122,10 +122,13 @@ def times(monkeypatch: pytest.MonkeyPatch):
             replay, scatter = original.replay, original.scatter
 
             @staticmethod
-            def replay_timed(at: int, n: int, seconds: int) -> None:
-                original.replay_timed(at, n, seconds)
-                found = (native_calls.ctypes.c_double * n).from_address(seconds)
+            def advance(context: int, at: int, n: int, begin: int, part: int) -> int:
+                done = original.advance(context, at, n, begin, part)
+                words = (native_calls.ctypes.c_int64 * 4).from_address(context)
+                found = (native_calls.ctypes.c_double * n).from_address(words[2])
                 found[:] = [w if t > 1 else s for w, s, t in zip(wide, alone, runner[-1].threads, strict=True)]
+                (native_calls.ctypes.c_int64 * n).from_address(words[3])[:] = [1] * n
+                return done
 
         runner: list[native_calls.NativeCalls] = []
         start = native_calls.NativeCalls.__init__

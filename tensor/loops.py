@@ -1,0 +1,254 @@
+"""Loops and branches in graphs: `scan`, `fori_loop`, `while_loop` and `cond`, with JAX's meaning and order of arguments.
+
+The body is called once, on tensors without values, and compiled once, whatever the number of steps. See `graph/loop_nodes.py` for what
+comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.dtypes import bool_, int64
+from ..ir.errors import UsageError
+from .capture.eager_loops import run_loop
+from .graph import primitives as P
+from .graph.captured_numbers import captured, plain
+from .graph.loop_nodes import NEVER, GraphLoop, final, stack
+from .graph.nodes import Slot, TensorNode, make
+from .graph.source_lines import at, user_line
+from .graph.symbolic_sizes import SymbolicSize
+from .loop_bodies import LiftedBody, TracedBody, device_of, leaf_names, slot_like, tensor_of, traced
+from .ops.creation import zeros
+from .running.realise import install
+from .tensor import Tensor
+from .trees import Structure, flatten, unflatten
+
+install(run_loop)
+
+
+def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
+    """(last carry, ys) of `carry, y = f(carry, x)` for each element x of `xs` along dimension 0, as `jax.lax.scan`.
+
+    `init`, `xs`, carries and ys are trees. The carry keeps its structure, shapes and types; ys have a new dimension 0. `length`: the number
+    of steps where there are no `xs`. `reverse`: from the last element to the first (ys lie where their elements do). Gradients keep the
+    carries of all steps, and the results of products.
+
+    Raises UsageError where lengths differ, where the carry changes its structure, a shape or a type (it names the leaf), and where the
+    body assigns to a tensor from outside."""
+    carry, shape = flatten(init)
+    given, xs_shape = flatten(xs)
+    device = device_of([*carry, *given])
+    arrays = [tensor_of(x, device).node for x in given]
+    trips = _length(arrays, leaf_names(xs_shape, "xs"), length)
+    elements = [slot_like(n, n.shape[1:]) for n in arrays]
+
+    def body(*leaves: TensorNode) -> Any:
+        tensors = [Tensor.of(n, device) for n in leaves]
+        result = f(unflatten(shape, tensors[: len(carry)]), unflatten(xs_shape, tensors[len(carry) :]))
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise UsageError(f"scan: the function returns a pair (carry, y), not {type(result).__name__}{at(user_line())}")
+        return tuple(result)
+
+    first, slots, made = _steady(carry, device, lambda slots: traced("scan", body, [*slots, *elements], device))
+    ((carried, ys_shape),) = made.structure[1:]  # type: ignore[index]
+    _check_carry("scan", carried, made.nodes, shape, first, "carry")
+    last, ys = _run(LoopShape("scan", trips, slots, elements, reverse=reverse), made, len(carry), first, arrays)
+    return unflatten(shape, _tensors(last, device)), unflatten(ys_shape, _tensors(ys, device))
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """`val = body_fun(i, val)` for i from `lower` to `upper` − 1, as `jax.lax.fori_loop`; the last value. `i` is an int64 tensor.
+
+    Where both bounds are numbers (or symbolic sizes), it has gradients. Bounds that are tensors, or numbers that change from call to call
+    of a captured function, become a `while_loop`, which has none. Raises UsageError as `scan`."""
+    leaves, shape = flatten(init_val)
+    device = device_of([*leaves, lower, upper])
+    if any(isinstance(b, Tensor) or captured(b) for b in (lower, upper)):
+        start, end = tensor_of(lower, device).astype(int64), tensor_of(upper, device).astype(int64)
+        _, found = while_loop(lambda s: s[0] < end, lambda s: (s[0] + 1, body_fun(s[0], s[1])), (start, init_val))
+        return found
+    low, high = (n if isinstance(n, SymbolicSize) else _whole("fori_loop", n) for n in (lower, upper))
+    trips = _trips(low, high)
+    known = None if isinstance(low, SymbolicSize) or isinstance(trips, SymbolicSize) else (low, max(low, low + trips - 1))
+    counter = make("slot", (), Slot.new(known), (), int64)
+    body = lambda i, *nodes: body_fun(Tensor.of(i, device), unflatten(shape, _tensors(nodes, device)))  # noqa: E731
+    first, slots, made = _steady(leaves, device, lambda slots: traced("fori_loop", body, [counter, *slots], device))
+    _check_carry("fori_loop", made.structure, made.nodes, shape, first, "value")
+    last, _ = _run(LoopShape("fori_loop", trips, slots, [], counter=counter, start=low), made, len(first), first, [])
+    return unflatten(shape, _tensors(last, device))
+
+
+def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any, *, seconds: float | None = None) -> Any:
+    """`val = body_fun(val)` while `cond_fun(val)` holds, as `jax.lax.while_loop`; the last value. `cond_fun` returns one bool.
+
+    `seconds`: how long it may take; then OutOfTimeError is raised. Ctrl-C ends it at any time. It has no gradient: use `scan` or `fori_loop`
+    with a number of steps. Raises UsageError as `scan`, and where the condition is no single bool."""
+    leaves, shape = flatten(init_val)
+    device = device_of(leaves)
+    step = lambda *n: body_fun(unflatten(shape, _tensors(n, device)))  # noqa: E731
+    first, slots, made = _steady(leaves, device, lambda slots: traced("while_loop", step, slots, device))
+    _check_carry("while_loop", made.structure, made.nodes, shape, first, "value")
+    gate = _one_bool("while_loop", "the condition", tensor_of(cond_fun(unflatten(shape, _tensors(first, device))), device).node)
+    again = traced("while_loop", lambda *n: cond_fun(unflatten(shape, _tensors(n, device))), made.nodes, device)
+    made.made |= again.made
+    made.table = (made.table, again.table)
+    test = _one_bool("while_loop", "the condition", again.nodes[0])
+    body = LoopShape("while_loop", NEVER, slots, [], seconds=seconds)
+    last, _ = _run(body, made, len(first), first, [], gate, test)
+    return unflatten(shape, _tensors(last, device))
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """`true_fun(*operands)` where `pred`, one bool, holds, else `false_fun(*operands)`, as `jax.lax.cond`. Only one of them is computed.
+
+    Both return the same structure, shapes and types. Gradients go through the branch that was taken. Raises UsageError where the results
+    differ (it names the leaf), and where `pred` is no single bool."""
+    leaves, _ = flatten(operands)
+    device = device_of([pred, *leaves])
+    if isinstance(pred, (bool, int)) and not isinstance(pred, SymbolicSize):
+        return (true_fun if pred else false_fun)(*operands)
+    gate = _one_bool("cond", "the predicate", tensor_of(pred, device).node)
+    both = [traced("cond", f, operands, device) for f in (true_fun, false_fun)]
+    yes, no = both
+    names = leaf_names(yes.structure, "result")
+    if yes.structure != no.structure:
+        raise UsageError(
+            f"cond: true_fun returns {_shown(yes)}, and false_fun {_shown(no)}: both must return the same structure{at(user_line())}"
+        )
+    for name, a, b in zip(names, yes.nodes, no.nodes, strict=True):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise UsageError(
+                f"cond: {name} is {a.dtype}{list(a.shape)} by true_fun, and {b.dtype}{list(b.shape)} by false_fun{at(user_line())}"
+            )
+    found = [zeros(n.shape, dtype=n.dtype) for n in yes.nodes]
+    for made, open_ in ((yes, gate), (no, P.elementwise("not", gate))):
+        slots = [slot_like(n) for n in found]
+        found, _ = _run(LoopShape("cond", 1, slots, []), made, len(found), found, [], open_)
+    return unflatten(yes.structure, _tensors(found, device))
+
+
+# how ----------------------------------------------------------------------------------------------------------------
+class LoopShape:
+    """What a loop is but for what its function returned."""
+
+    def __init__(
+        self, name: str, trips: int, slots: Sequence[TensorNode], elements: Sequence[TensorNode], reverse: bool = False,
+        counter: TensorNode | None = None, start: int = 0, seconds: float | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.trips, self.slots, self.elements = name, trips, list(slots), list(elements)
+        self.reverse, self.counter, self.start, self.seconds = reverse, counter, start, seconds
+
+
+def _run(
+    body: LoopShape, made: TracedBody, carries: int, first: Sequence[TensorNode], arrays: Sequence[TensorNode], gate: TensorNode | None = None,
+    test: TensorNode | None = None,
+) -> tuple[list[TensorNode], list[TensorNode]]:  # fmt: skip
+    """(last values of the carries, stacks of what else the body made). What no step changes is no carry."""
+    new, ys = made.nodes[:carries], made.nodes[carries:]
+    if not isinstance(body.trips, SymbolicSize) and body.trips == 0:
+        return list(first), [zeros((0, *y.shape), dtype=y.dtype) for y in ys]
+    kept = [k for k in range(carries) if new[k] is not body.slots[k]]
+    still = [k for k in range(carries) if new[k] is body.slots[k]]
+    own = [*(body.slots[k] for k in kept), *body.elements, *(body.slots[k] for k in still)]
+    lifted = LiftedBody([*own, *([] if body.counter is None else [body.counter])])
+    roots = lifted.lifted([*(new[k] for k in kept), *ys, *([] if test is None else [test])], made.made, made.table)
+    outs = roots[: len(kept) + len(ys)]
+    seen = lifted.furthest(roots)
+    slots, starts = [slot_like(top) for _, top in seen], [P.const(0, top.dtype) for _, top in seen]
+    outs[len(kept) : len(kept)] = lifted.largest(slots, [top for _, top in seen])
+    count = len(kept) + len(seen)
+    loop = GraphLoop(
+        body.name, body.trips, count, len(arrays), (*own[: len(kept)], *slots, *own[len(kept) :], *lifted.slots), tuple(outs),
+        None if test is None else roots[-1], body.counter, body.start, gate is not None, body.reverse, body.seconds,
+        tuple((len(kept) + i, row) for i, (row, _) in enumerate(seen)),
+    )  # fmt: skip
+    src = [*(first[k] for k in kept), *starts, *arrays, *(first[k] for k in still), *lifted.sources, *([] if gate is None else [gate])]
+    last = list(first)
+    for i, k in enumerate(kept):
+        last[k] = final(loop, src, i)
+    return last, [stack(loop, src, y) for y in outs[count:]]
+
+
+def _tensors(nodes: Sequence[TensorNode], device: str) -> list[Tensor]:
+    return [Tensor.of(n, device) for n in nodes]
+
+
+def _steady(
+    leaves: Sequence[Any], device: str, trace: Callable[[list[TensorNode]], TracedBody]
+) -> tuple[list[TensorNode], list[TensorNode], TracedBody]:
+    """(first values of carries, slots for them, the body on these). A Python number takes the type that the steps make of it."""
+    first = [tensor_of(x, device).node for x in leaves]
+    slots = [slot_like(n) for n in first]
+    made = trace(slots)
+    weak = [
+        i for i, (x, n) in enumerate(zip(leaves, made.nodes))
+        if isinstance(x, (bool, int, float)) and n.shape == () and n.dtype is not first[i].dtype and (n.dtype.is_float or isinstance(x, int))
+    ]  # fmt: skip
+    if weak:
+        for i in weak:
+            first[i] = P.const(leaves[i], made.nodes[i].dtype)
+        slots = [slot_like(n) for n in first]
+        made = trace(slots)
+    return first, slots, made
+
+
+def _whole(name: str, n: Any) -> int:
+    from operator import index
+
+    try:
+        return index(plain(n))
+    except TypeError:
+        raise UsageError(f"{name}: {n!r} is no whole number: give ints, symbolic sizes or integer tensors{at(user_line())}") from None
+
+
+def _trips(low: int, high: int) -> int:
+    """high − low, at least 0. Raises UsageError for a symbolic number of steps that may be less."""
+    trips = high - low
+    return trips if isinstance(trips, SymbolicSize) and trips >= 0 else 0 if trips < 0 else trips
+
+
+def _length(arrays: Sequence[TensorNode], names: Sequence[str], length: Any) -> int:
+    if length is not None and not isinstance(length, SymbolicSize):
+        length = _whole("scan", length)
+        if length < 0:
+            raise UsageError(f"scan: a length of {length}: give a number of steps from 0 on{at(user_line())}")
+    found, who = length, "length"
+    for n, name in zip(arrays, names, strict=True):
+        if not n.shape:
+            raise UsageError(f"scan: {name} has no dimension to go along{at(user_line())}")
+        if found is None:
+            found, who = n.shape[0], name
+        elif n.shape[0] != found:
+            raise UsageError(f"scan: {name} has {n.shape[0]} elements along dimension 0, and {who} says {found}{at(user_line())}")
+    if found is None:
+        raise UsageError(f"scan: there are no xs, so give length={at(user_line())}")
+    count: int = found
+    return count
+
+
+def _check_carry(
+    name: str, structure: Structure, nodes: Sequence[TensorNode], shape: Structure, first: Sequence[TensorNode], what: str
+) -> None:
+    """Whether a step returns what it got."""
+    if structure != shape:
+        raise UsageError(
+            f"{name}: the {what} begins as {len(leaf_names(shape, what))} tensors ({', '.join(leaf_names(shape, what)) or 'none'}), and a "
+            f"step returns {len(leaf_names(structure, what))} ({', '.join(leaf_names(structure, what)) or 'none'}): it must keep its "
+            f"structure{at(user_line())}"
+        )
+    for before, after, leaf in zip(first, nodes, leaf_names(shape, what)):
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            raise UsageError(
+                f"{name}: {leaf} begins as {before.dtype}{list(before.shape)}, and a step returns {after.dtype}{list(after.shape)}: "
+                f"it must keep its shape and type (begin with that, or convert it with .astype){at(user_line())}"
+            )
+
+
+def _one_bool(name: str, what: str, n: TensorNode) -> TensorNode:
+    if n.shape != () or n.dtype is not bool_:
+        raise UsageError(f"{name}: {what} is {n.dtype}{list(n.shape)}, where one bool is needed, such as (x > 0).any(){at(user_line())}")
+    return n
+
+
+def _shown(made: TracedBody) -> str:
+    return f"({', '.join(leaf_names(made.structure, 'result')) or 'nothing'})"

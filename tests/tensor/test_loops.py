@@ -1,0 +1,318 @@
+"""scan, fori_loop, while_loop and cond: values and gradients beside the same steps written out, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import OutOfRangeError, Tensor, UsageError, xp
+from tilewright.ir.errors import OutOfTimeError
+
+rng = np.random.default_rng(41)
+STEPS = 5
+XS = rng.standard_normal((STEPS, 3, 4))
+H = rng.standard_normal((3, 4))
+W = rng.standard_normal((4, 4)) * 0.4
+B = rng.standard_normal(4)
+
+
+def captured(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function under jit."""
+    return tw.jit(f)
+
+
+def eager(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is."""
+    return f
+
+
+# bodies: (carry, x, weights) → (carry, y)
+def plain(c: Any, x: Any, w: Any, b: Any) -> Any:
+    h = (x + c @ w + b).tanh()
+    return h, h
+
+
+def other_ys(c: Any, x: Any, w: Any, b: Any) -> Any:
+    h = (c @ w).tanh() * x + b
+    return h, {"sum": (h * h).sum(), "x": x * 2}
+
+
+def tree(c: Any, x: Any, w: Any, b: Any) -> Any:
+    h = (x + c["h"] @ w + b).sigmoid()
+    s = c["s"] * 0.5 + h.sum(0)
+    return {"h": h, "s": s, "n": c["n"] + 1}, (s, h)
+
+
+def swapped(c: Any, x: Any, w: Any, b: Any) -> Any:
+    return (c[1], (c[0] @ w + x * b).sin()), c[0]
+
+
+def sorts(c: Any, x: Any, w: Any, b: Any) -> Any:
+    return c * 0.5 + xp.sort(x, axis=-1) @ w, c
+
+
+FIRST: dict[str, Callable[[], Any]] = {
+    "plain": lambda: Tensor(H),
+    "other_ys": lambda: Tensor(H),
+    "tree": lambda: {"h": Tensor(H), "s": Tensor(B), "n": Tensor(0)},
+    "swapped": lambda: (Tensor(H), Tensor(H + 1)),
+    "sorts": lambda: Tensor(H),
+}
+BODIES = {f.__name__: f for f in (plain, other_ys, tree, swapped, sorts)}
+
+
+def written_out(f: Any, c: Any, xs: Any, reverse: bool) -> Any:
+    """What scan does, step by step."""
+    steps = range(xs.shape[0])
+    ys: list[Any] = [None] * xs.shape[0]
+    for t in reversed(steps) if reverse else steps:
+        c, ys[t] = f(c, xs[t])
+    return c, tw.tree_map(lambda *y: xp.stack(list(y), axis=0), ys[0], *ys[1:])
+
+
+def close(a: Any, b: Any) -> None:
+    """Equal trees, up to what sums are rounded by."""
+    tw.tree_map(lambda x, y: np.testing.assert_allclose(x.numpy(), y.numpy(), 1e-11, 1e-12), a, b)
+
+
+@pytest.mark.covering
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "body", "reverse"), list(product((captured, eager), BODIES, (False, True))))
+def test_a_scan_is_its_steps(way: Any, body: str, reverse: bool) -> None:
+    f = BODIES[body]
+    w, b = Tensor(W), Tensor(B)
+    found = way(lambda c, xs, w, b: tw.scan(lambda c, x: f(c, x, w, b), c, xs, reverse=reverse))(FIRST[body](), Tensor(XS), w, b)
+    close(found, written_out(lambda c, x: f(c, x, w, b), FIRST[body](), Tensor(XS), reverse))
+
+
+def loss_of(result: Any) -> Any:
+    """A number of everything that has a gradient in a result."""
+    found: list[Any] = []
+    tw.tree_map(lambda t: found.append(t) if t.dtype.is_float else None, result)
+    total = found[0].sin().sum()
+    for i, t in enumerate(found[1:]):
+        total = total + (t * (i + 0.5)).cos().sum()
+    return total
+
+
+@pytest.mark.covering
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "body", "reverse"), list(product((captured, eager), BODIES, (False, True))))
+def test_gradients_are_those_of_the_steps(way: Any, body: str, reverse: bool) -> None:
+    f, rest = BODIES[body], FIRST[body]()
+    extra = {k: rest.pop(k) for k in ("n",)} if isinstance(rest, dict) else {}
+
+    def loss(run: Any) -> Any:
+        def total(c: Any, xs: Any, w: Any, b: Any) -> Any:
+            return loss_of(run(lambda c, x: f(c, x, w, b), {**c, **extra} if extra else c, xs))
+
+        return tw.grad(total, argnums=(0, 1, 2, 3))
+
+    given = rest, Tensor(XS), Tensor(W), Tensor(B)
+    found = way(loss(lambda g, c, xs: tw.scan(g, c, xs, reverse=reverse)))(*given)
+    close(found, loss(lambda g, c, xs: written_out(g, c, xs, reverse))(*given))
+
+
+@pytest.mark.slow
+def test_gradients_of_gradients():
+    def of(run: Any) -> Any:
+        def loss(w: Any) -> Any:
+            return loss_of(run(lambda c, x: plain(c, x, w, Tensor(B)), Tensor(H), Tensor(XS)))
+
+        return tw.grad(lambda w: (tw.grad(loss)(w) ** 2).sum())(Tensor(W))
+
+    close(of(tw.scan), of(lambda f, c, xs: written_out(f, c, xs, False)))
+
+
+@pytest.mark.slow
+def test_a_symbolic_number_of_steps():
+    n = tw.Var("n", 1, 9)
+    w, b = Tensor(W), Tensor(B)
+
+    def f(c: Any, xs: Any) -> Any:
+        return tw.scan(lambda c, x: plain(c, x, w, b), c, xs)
+
+    def gradient(c: Any, xs: Any) -> Any:
+        return tw.grad(lambda c, xs: loss_of(f(c, xs)))(c, xs)
+
+    known, slope = (tw.jit(g, symbols={"xs": {0: n}}) for g in (f, gradient))
+    for steps in (1, 5, 3):
+        close(known(Tensor(H), Tensor(XS[:steps])), f(Tensor(H), Tensor(XS[:steps])))
+        close(slope(Tensor(H), Tensor(XS[:steps])), gradient(Tensor(H), Tensor(XS[:steps])))
+    assert len(known.programs) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_axes", [(0, 0), (None, 0), (0, None)])
+def test_vmap_of_a_scan(in_axes: Any) -> None:
+    f = lambda c, xs: tw.scan(lambda c, x: plain(c, x, Tensor(W), Tensor(B)), c, xs)  # noqa: E731
+    c, xs = Tensor(np.stack([H, H + 1])), Tensor(np.stack([XS, XS * 2]))
+    last, ys = tw.vmap(f, in_axes=in_axes)(c if in_axes[0] == 0 else c[0], xs if in_axes[1] == 0 else xs[0])
+    for i in range(2):
+        close((last[i], ys[i]), f(c[i if in_axes[0] == 0 else 0], xs[i if in_axes[1] == 0 else 0]))
+
+
+def test_fori_loop_updates_its_array_in_place():
+    def fill(i: Any, x: Any) -> Any:
+        x[i] = i * 3
+        return x
+
+    f = tw.jit(lambda x: tw.fori_loop(1, 5, fill, x))
+    x = np.arange(6, dtype=np.int64)
+    assert f(x).numpy().tolist() == [0, 3, 6, 9, 12, 5]
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]  # the caller's array is as it was
+    (call,) = f.programs[0].calls
+    assert call.loop is not None and not call.loop.frame.carries  # one buffer
+
+
+def test_fori_loop_over_bounds_that_are_tensors():
+    f = tw.jit(lambda n, x: tw.fori_loop(0, n, lambda i, v: v + i, x))
+    assert [f(Tensor(n), Tensor(1)).item() for n in (0, 1, 4)] == [1, 1, 7]
+
+
+@pytest.mark.parametrize("way", [captured, eager])
+def test_while_loop(way: Any) -> None:
+    # Jacobi's iteration with a stopping rule
+    a = np.eye(6) * 4 + rng.standard_normal((6, 6)) * 0.3
+    right = rng.standard_normal(6)
+    d, rest = np.diag(a).copy(), a - np.diag(np.diag(a))
+
+    def solve(rest: Any, d: Any, right: Any) -> Any:
+        step = lambda v: ((right - rest @ v[0]) / d, v[0], v[2] + 1)  # noqa: E731
+        return tw.while_loop(lambda v: (v[0] - v[1]).abs().max() > 1e-12, step, (right / d, right * 0, 0))
+
+    x, _, count = way(solve)(rest, d, right)
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(a, right), 1e-10)
+    assert 3 < count.item() < 60
+    assert way(lambda x: tw.while_loop(lambda v: v < 0, lambda v: v + 1, x))(Tensor(3.0)).item() == 3
+
+
+def test_vmap_of_while_loop_goes_on_for_each_until_its_own_end():
+    f = tw.vmap(lambda x: tw.while_loop(lambda v: v[0] < 100, lambda v: (v[0] * 2, v[1] + 1), (x, 0)))
+    x, count = f(Tensor([1.0, 60.0, 200.0]))
+    assert (x.tolist(), count.tolist()) == ([128, 120, 200], [7, 1, 0])
+
+
+@pytest.mark.parametrize("way", [captured, eager])
+def test_cond(way: Any) -> None:
+    def f(p: Any, x: Any, y: Any) -> Any:
+        return tw.cond(p, lambda x, y: (x * y, x.sum()), lambda x, y: (x - y, y[0]), x, y)
+
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 5.0])
+    g = way(tw.grad(lambda x, y, p: loss_of(f(p > 0, x, y)), argnums=(0, 1)))
+    for p in (1.0, -1.0):
+        want = (x * y, x.sum()) if p > 0 else (x - y, y[0])
+        close(way(f)(Tensor(p) > 0, x, y), want)
+        plainly = tw.grad(lambda x, y: loss_of((x * y, x.sum()) if p > 0 else (x - y, y[0])), argnums=(0, 1))  # noqa: B023
+        tw.tree_map(lambda a, b: np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5), g(x, y, Tensor(p)), plainly(x, y))
+
+
+def test_loops_in_loops():
+    def f(rows: Any) -> Any:
+        inner = lambda c, row: (c + tw.scan(lambda d, x: (d * 0.5 + x, None), c * 0, row)[0], c)  # noqa: E731
+        return tw.scan(inner, Tensor(0.0, dtype="float64"), rows)
+
+    rows = rng.standard_normal((3, 4))
+    c, want = 0.0, []
+    for row in rows:
+        want.append(c)
+        d = 0.0
+        for x in row:
+            d = d * 0.5 + x
+        c += d
+    for way in (captured, eager):
+        last, ys = way(f)(Tensor(rows))
+        np.testing.assert_allclose([*ys.tolist(), last.item()], [*want, c], 1e-12)
+    slope = tw.jit(tw.grad(lambda rows: f(rows)[0]))(Tensor(rows)).numpy()
+    np.testing.assert_allclose(slope, np.tile(0.5 ** np.arange(4)[::-1], (3, 1)))
+
+
+@pytest.mark.parametrize("way", [captured, eager])
+def test_indices_are_checked_in_every_step(way: Any) -> None:
+    f = way(lambda table, places: tw.scan(lambda c, i: (c + table[i], None), Tensor(np.zeros(2)), places)[0])
+    table = Tensor(np.arange(8.0).reshape(4, 2))
+    assert f(table, Tensor([0, 3, -1])).tolist() == [12, 15]
+    with pytest.raises(OutOfRangeError, match="index 4 is out of range for dimension 0 of 4 elements"):
+        f(table, Tensor([0, 4, 1])).numpy()
+
+
+def test_no_steps():
+    c, ys = tw.scan(lambda c, x: (c + x, c), Tensor(2.0), Tensor(np.zeros(0, np.float32)))
+    assert (c.item(), ys.shape) == (2.0, (0,))
+    assert tw.fori_loop(3, 1, lambda i, v: v + 1, 7) == 7 or tw.fori_loop(3, 1, lambda i, v: v + 1, 7).item() == 7
+
+
+def test_a_number_takes_the_type_of_the_steps():
+    found, _ = tw.scan(lambda c, x: (c + x, None), 0, Tensor(np.array([0.5, 1.0])))
+    assert (str(found.dtype), found.item()) == ("float64", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: tw.scan(lambda c, y: (c.astype("float64"), None), np.zeros(2, np.float32), x),
+            r"carry begins as float32\[2\], and .* float64",
+        ),
+        (
+            lambda x: tw.scan(lambda c, y: ({"h": c["h"][:1]}, None), {"h": x}, x),
+            r"carry\['h'\] begins as float64\[3\], and .* float64\[1\]",
+        ),
+        (lambda x: tw.scan(lambda c, y: ((c, c), None), x, x), r"must keep its structure"),
+        (lambda x: tw.scan(lambda c, y: c, x, x), "returns a pair"),
+        (lambda x: tw.scan(lambda c, y: (c, y), x, (x, x[:2])), r"xs\[1\] has 2 elements along dimension 0, and xs\[0\] says 3"),
+        (lambda x: tw.scan(lambda c, y: (c, y), x), "give length="),
+        (lambda x: tw.scan(lambda c, y: (x.assign(x + 1), None), x, x), "assigns to a tensor"),
+        (lambda x: tw.while_loop(lambda v: v > 0, lambda v: v - 1, x), "one bool is needed"),
+        (
+            lambda x: tw.cond(x.sum() > 0, lambda x: x, lambda x: x[:1], x),
+            r"result is float64\[3\] by true_fun, and float64\[1\] by false_fun",
+        ),
+        (lambda x: tw.cond(x.sum() > 0, lambda x: x, lambda x: (x, x), x), "same structure"),
+        (lambda x: tw.cond(x > 0, lambda x: x, lambda x: x, x), "one bool is needed"),
+        (lambda x: tw.fori_loop(0, 1.5, lambda i, v: v, x), "no whole number"),
+        (lambda x: tw.grad(lambda x: tw.while_loop(lambda v: v.sum() < 9, lambda v: v + 1, x).sum())(x), "use scan or fori_loop"),
+        (lambda x: tw.scan(lambda c, y: (c + float(y), None), x, x), "use where"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call(Tensor(np.zeros(3)))
+
+
+def test_a_loop_that_never_ends_has_a_time_limit():
+    f = tw.jit(lambda x: tw.while_loop(lambda v: v >= 0, lambda v: v + 1, x, seconds=0.05))
+    with pytest.raises(OutOfTimeError, match=r"while_loop has not ended within 0\.05 s"):
+        f(Tensor(0))
+    assert f(Tensor(-1)).item() == -1  # it still works
+
+
+@pytest.mark.parametrize("way", [captured, eager])
+def test_a_loop_that_never_ends_can_be_interrupted(way: Any) -> None:
+    f = way(lambda x: tw.while_loop(lambda v: v[0] >= 0, lambda v: (v[0] + 1, tw.fori_loop(0, 5, lambda i, s: s + i, v[1])), (x, 0)))
+
+    def rung(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    f(Tensor(-1))[0].numpy()  # compiled before the clock runs
+    before = signal.signal(signal.SIGALRM, rung)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            f(Tensor(0))[0].numpy()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert f(Tensor(-5))[0].item() == -5
+
+
+def test_a_weights_gradient_is_one_product_behind_the_loop():
+    f = tw.jit(tw.grad(lambda w: loss_of(tw.scan(lambda c, x: plain(c, x, w, Tensor(B)), Tensor(H), Tensor(XS)))))
+    f(Tensor(W))
+    back = next(c for c in f.programs[0].calls if c.name == "scan gradient")
+    assert back.loop is not None and len(back.loop.frame.carries) <= 1  # the carry's own gradient, and no weight
