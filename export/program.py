@@ -32,6 +32,7 @@ from ..tensor.capture.jit import SymbolReader, check_symbols
 from ..tensor.capture.jit_options import JitOptions
 from ..tensor.graph.index_checks import CHECK, limits_of
 from ..tensor.graph.symbolic_sizes import extent, number
+from ..tensor.loops import written_out
 from ..tensor.trees import flatten
 
 if TYPE_CHECKING:
@@ -235,7 +236,8 @@ def of_function(
     leaves, structure = flatten((args, {}))
     labels = list(names[0]) if names else _names(bare, args)
     given = SymbolReader(title, settings).read(read(leaves, structure, "cpu"))
-    graph = capture(bare, title, given, (), "cpu")
+    with written_out():
+        graph = capture(bare, title, given, (), "cpu")
     outs = names[1]() if names else None
     program = compiled(graph, title, settings, frozenset())
     inputs = [n for n, x in zip(labels, leaves, strict=True) if isinstance(x, Tensor)]
@@ -298,11 +300,6 @@ def of_compiled(
         raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
     if function.graph.checks:
         raise UsageError(f"{name}: a size of 0 has no result, which calls find out: give a range that begins at 1")
-    loops = sorted({c.name for c in function.calls if c.loop is not None})
-    if loops:
-        raise UsageError(
-            f"{name}: {', '.join(loops)} cannot be exported yet: write the steps out, or export the body as a function of its own"
-        )
     program = ExportedProgram(c_name(name), c_target(target), arena=plan.memory.peak)
     for (symbol, low, high), value in zip(function.graph.symbols, recorded.sizes, strict=True):
         program.symbols.append(ExportedSize(program.parameter(symbol), symbol, low, high, value))

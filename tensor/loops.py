@@ -5,7 +5,9 @@ comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..ir.dtypes import bool_, int64
@@ -19,11 +21,32 @@ from .graph.source_lines import at, user_line
 from .graph.symbolic_sizes import SymbolicSize
 from .loop_bodies import LiftedBody, TracedBody, device_of, leaf_names, slot_like, tensor_of, traced
 from .ops.creation import zeros
+from .ops.elementwise import choose
+from .ops.joining import stack as joined
 from .running.realise import install
 from .tensor import Tensor
-from .trees import Structure, flatten, unflatten
+from .trees import Structure, flatten, tree_map, unflatten
 
 install(run_loop)
+
+
+class _Way(threading.local):
+    """How this thread's loops are made."""
+
+    steps = False
+
+
+_way = _Way()
+
+
+@contextmanager
+def written_out() -> Iterator[None]:
+    """While this is open, loops are their steps one after the other, and branches are both computed: for what runs without this package."""
+    before, _way.steps = _way.steps, True
+    try:
+        yield
+    finally:
+        _way.steps = before
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
@@ -40,6 +63,10 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     device = device_of([*carry, *given])
     arrays = [tensor_of(x, device).node for x in given]
     trips = _length(arrays, leaf_names(xs_shape, "xs"), length)
+    if _way.steps and trips != 0:
+        return _written_out(
+            f, tree_map(lambda x: tensor_of(x, device), init), unflatten(xs_shape, _tensors(arrays, device)), trips, reverse
+        )
     elements = [slot_like(n, n.shape[1:]) for n in arrays]
 
     def body(*leaves: TensorNode) -> Any:
@@ -69,6 +96,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
         return found
     low, high = (n if isinstance(n, SymbolicSize) else _whole("fori_loop", n) for n in (lower, upper))
     trips = _trips(low, high)
+    if _way.steps and trips != 0:
+        step = lambda v, _, i: (body_fun(Tensor.of(P.const(low + i, int64), device), v), None)  # noqa: E731
+        return _written_out(step, tree_map(lambda x: tensor_of(x, device), init_val), None, trips, False, counted=True)[0]
     known = None if isinstance(low, SymbolicSize) or isinstance(trips, SymbolicSize) else (low, max(low, low + trips - 1))
     counter = make("slot", (), Slot.new(known), (), int64)
     body = lambda i, *nodes: body_fun(Tensor.of(i, device), unflatten(shape, _tensors(nodes, device)))  # noqa: E731
@@ -85,6 +115,8 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
     with a number of steps. Raises UsageError as `scan`, and where the condition is no single bool."""
     leaves, shape = flatten(init_val)
     device = device_of(leaves)
+    if _way.steps:
+        raise UsageError(f"while_loop: how many steps there are is not known before, so they cannot be written out{at(user_line())}")
     step = lambda *n: body_fun(unflatten(shape, _tensors(n, device)))  # noqa: E731
     first, slots, made = _steady(leaves, device, lambda slots: traced("while_loop", step, slots, device))
     _check_carry("while_loop", made.structure, made.nodes, shape, first, "value")
@@ -120,11 +152,28 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             raise UsageError(
                 f"cond: {name} is {a.dtype}{list(a.shape)} by true_fun, and {b.dtype}{list(b.shape)} by false_fun{at(user_line())}"
             )
+    if _way.steps:
+        both_nodes = zip(*(flatten(f(*operands))[0] for f in (true_fun, false_fun)), strict=True)
+        picked = [
+            choose(P.expand(gate, a.shape), a, b)
+            for a, b in ((tensor_of(x, device).node, tensor_of(y, device).node) for x, y in both_nodes)
+        ]
+        return unflatten(yes.structure, _tensors(picked, device))
     found = [zeros(n.shape, dtype=n.dtype) for n in yes.nodes]
     for made, open_ in ((yes, gate), (no, P.elementwise("not", gate))):
         slots = [slot_like(n) for n in found]
         found, _ = _run(LoopShape("cond", 1, slots, []), made, len(found), found, [], open_)
     return unflatten(yes.structure, _tensors(found, device))
+
+
+def _written_out(f: Callable[..., Any], carry: Any, xs: Any, trips: int, reverse: bool, counted: bool = False) -> tuple[Any, Any]:
+    """What `scan` returns, of steps that are written out. `counted`: the function gets the number of the step, too."""
+    if isinstance(trips, SymbolicSize):
+        raise UsageError(f"scan: {trips!r} steps cannot be written out, since their number differs from call to call{at(user_line())}")
+    ys: list[Any] = [None] * trips
+    for t in reversed(range(trips)) if reverse else range(trips):
+        carry, ys[t] = f(carry, tree_map(lambda x: x[t], xs), *([t] if counted else []))  # noqa: B023
+    return carry, tree_map(lambda *rows: Tensor.of(joined([r.node for r in rows]), rows[0].device), *ys)
 
 
 # how ----------------------------------------------------------------------------------------------------------------

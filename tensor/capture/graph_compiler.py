@@ -16,7 +16,6 @@ from ...search.parallel_builds import BuildHelpers, BuildPlace
 from ..fusion.call_list import CallList, call_list
 from ..graph.index_checks import check_of
 from ..graph.nodes import interned_in, walk
-from ..running.buffers import BufferSpec
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from ..running.realise import detached
@@ -131,8 +130,8 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
         found = None if options.checks else warm.load(key, place, outs, graph)
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
-        plan, linked, kernels, nodes = found
-        specs = [BufferSpec(n.shape, n.dtype, graph.device, n.line) for n in nodes]
+        plan, linked, kernels, nodes, rooms = found
+        specs = specs_of(nodes, graph.device, rooms)
         sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
         return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True)
     with BuildHelpers(place) as helpers, without_collections():
@@ -154,9 +153,9 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
     executables = iter([by_call[i].executable for i in range(len(every))])
     linked = linked_calls(calls, loops, graph.device, len(made.nodes), executables)
-    if not loops:
-        warm.save(key, place, outs, made.nodes, plan, linked, by_call)
-    specs = specs_of(made.nodes, graph.device, loops)
+    rooms = list(rooms_for(loops).values())
+    warm.save(key, place, outs, made.nodes, plan, rooms, linked, by_call)
+    specs = specs_of(made.nodes, graph.device, rooms)
     sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
     program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels)
     if options.tune == "background":

@@ -19,12 +19,14 @@ from ...ir.node import Node, SymInfo
 from ...ir.node import walk as walk_indices
 from ...log import logger
 from ...search.parallel_builds import BuildPlace
+from ..graph.loop_nodes import GraphLoop, LoopOutput
 from ..graph.nodes import HostCall, Mark, Slot, TensorNode, walk
 from ..graph.primitives import cast
 from ..graph.symbolic_sizes import SymbolicSize
 from .call_sequence import LinkedCall
 from .capture import ArraySource, CapturedGraph
 from .kernel_lookup import FoundKernel
+from .loop_records import loop_of, loop_row
 from .memory_plan import MemoryPlan, PlacedCalls, Spot, StatePlan
 
 
@@ -71,6 +73,8 @@ class _Writer:
             return self.index(x)
         if isinstance(x, HostCall):
             return f"host {x.name} {self.arg(x.key)}"
+        if isinstance(x, LoopOutput):
+            return f"{self._loop(x.loop)} {x.kind} {x.at}"
         if isinstance(x, Mark):
             return f"mark {self.marks.setdefault(id(x), len(self.marks))}"
         if is_dataclass(x) and not isinstance(x, type):
@@ -85,6 +89,19 @@ class _Writer:
             text = " ".join(f"{f.name}={self.arg(getattr(x, f.name))}" for f in fields(x))
             self.rows.append(f"map {known}: {type(x).__name__} {text}")
         return f"map{known}"
+
+    def _loop(self, loop: GraphLoop) -> str:
+        """A loop (without marks): its body written once, then by number."""
+        known = self.maps.get(loop)
+        if known is None:
+            inner = _Writer()
+            text = inner.graph(loop.roots)
+            known = self.maps[loop] = len(self.maps)
+            slots = [(s.shape, s.dtype.name, s.arg.range) for s in loop.parameters]
+            facts = loop.name, loop.trips, loop.carries, loop.xs, loop.counter is None, loop.start, loop.test is None
+            more = loop.gated, loop.reverse, loop.seconds, [(k, row.key) for k, row in loop.checks]
+            self.rows.append(f"loop {known}: {facts} {more} {slots}\n{text}\nend")
+        return f"loop{known}"
 
     def index(self, n: Node) -> str:
         """An index expression: each node of it is a row of its own, once."""
@@ -109,12 +126,13 @@ class _Writer:
 
 log = logger("tensor")
 
-VERSION = 2
+VERSION = 3
 KIND = "jit"
 """Records' place in the artefact store."""
 
 
-WarmParts = tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode]]
+WarmParts = tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode], list[int]]
+"""(plan, calls, kernels, nodes by place, bytes of the rooms of loops)."""
 
 
 @cache
@@ -160,21 +178,28 @@ def save(
     outs: Sequence[TensorNode],
     nodes: Sequence[TensorNode],
     plan: PlacedCalls,
+    rooms: Sequence[int],
     linked: Sequence[LinkedCall],
     found: dict[int, FoundKernel],
 ) -> None:
-    """Keep what a graph became. `nodes`: by place a node of the graph."""
+    """Keep what a graph became. `nodes`: by place a node of the graph; `rooms`: bytes of the rooms of loops; `found`: kernels, call by call, those of loops in their places."""
     if not key:
         return
     number = {id(n): i for i, n in enumerate(walk(outs))}
     kernels = list({id(k): k for k in found.values()}.values())
     at = {id(k): i for i, k in enumerate(kernels)}
     hosts = {c.outputs[0]: number[id(nodes[c.outputs[0]])] for c in linked if c.host is not None}
+    numbers = iter([at[id(found[i])] for i in range(len(found))])
+    calls: list[list[Any]] = []
+    for c in linked:
+        loop = None if c.loop is None else loop_row(c.loop, numbers)
+        if c.loop is not None and loop is None:
+            return
+        calls.append([c.inputs, c.outputs, c.name, next(numbers) if c.executable is not None else -1, hosts.get(c.outputs[0], -1), loop])
     data = {
         "kernels": [[k.name, k.calls, k.opts, k.origin, k.standing, k.flops, k.nbytes, k.artefact] for k in kernels],
-        "calls": [
-            [c.inputs, c.outputs, c.name, at[id(found[i])] if i in found else -1, hosts.get(c.outputs[0], -1)] for i, c in enumerate(linked)
-        ],
+        "calls": calls,
+        "rooms": list(rooms),
         "nodes": [_node_row(n, number) for n in nodes],
         "spots": [[s.kind, s.at] for s in plan.spots],
         "fresh": plan.fresh,
@@ -194,7 +219,7 @@ def _node_row(n: TensorNode, number: dict[int, int]) -> tuple[int, str]:
 
 
 def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph) -> WarmParts | None:
-    """What `save` kept, with every kernel loaded: (plan, calls, kernels, nodes by place). None where there is no record, or
+    """What `save` kept, with every kernel loaded. None where there is no record, or
     something that it needs is gone."""
     text = place.store.record(KIND, key) if key else None
     if text is None:
@@ -210,12 +235,18 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
     kernels = [_kernel(k, place) for k in data["kernels"]]
     by_place = [_node(nodes[_index(i, nodes)], dtype) for i, dtype in data["nodes"]]
     spots = [Spot(_kind(kind), _natural(at)) for kind, at in data["spots"]]
-    if len(spots) != len(by_place) or len(data["states"]) != len(graph.states):
+    rooms = [_natural(n) for n in data["rooms"]]
+    if len(spots) != len(by_place) + len(rooms) or len(data["states"]) != len(graph.states):
         raise ValueError("the record does not fit the graph")
     linked = []
-    for inputs, outputs, name, kernel, host in data["calls"]:
+    sizes = [*(n.size * n.dtype.size for n in by_place), *rooms]
+    for inputs, outputs, name, kernel, host, loop in data["calls"]:
         read, written = (tuple(_index(p, spots) for p in ps) for ps in (inputs, outputs))
-        if kernel >= 0:
+        if loop is not None:
+            room = _index(loop[-2], spots)
+            made = loop_of(loop, kernels, [sizes[p] for p in (*read, *written, room)])
+            linked.append(LinkedCall(read, written, str(name), loop=made))
+        elif kernel >= 0:
             k = kernels[_index(kernel, kernels)]
             if len(inputs) + len(outputs) != len(k.executable.signature.params):
                 raise ValueError("a call does not fit its kernel")
@@ -226,7 +257,7 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
                 raise ValueError("a call of NumPy's code is none")
             linked.append(LinkedCall(read, written, str(name), None, call))
     peak, total = map(_natural, data["memory"])
-    _fits(spots, by_place, peak)
+    _fits(spots, sizes, peak)
     states = [StatePlan(s, None if f is None else _natural(f)) for s, f in zip(graph.states, data["states"], strict=True)]
     memory = MemoryPlan({p: s.at for p, s in enumerate(spots) if s.kind == "arena"}, peak, total)
     outs = {_natural(n): Spot(_kind(kind), _natural(at)) for n, kind, at in data["outs"]}
@@ -234,7 +265,7 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
     plan = PlacedCalls(
         spots, fresh, states, {_natural(a): _natural(b) for a, b in data["donated"]}, memory, tuple(map(_natural, data["chunks"])), outs
     )
-    return plan, linked, kernels, by_place
+    return plan, linked, kernels, by_place, rooms
 
 
 def _node(n: TensorNode, dtype: str) -> TensorNode:
@@ -242,9 +273,9 @@ def _node(n: TensorNode, dtype: str) -> TensorNode:
     return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])
 
 
-def _fits(spots: Sequence[Spot], nodes: Sequence[TensorNode], peak: int) -> None:
-    for s, n in zip(spots, nodes, strict=True):
-        if s.kind == "arena" and s.at + n.size * n.dtype.size > peak:
+def _fits(spots: Sequence[Spot], sizes: Sequence[int], peak: int) -> None:
+    for s, nbytes in zip(spots, sizes, strict=True):
+        if s.kind == "arena" and s.at + nbytes > peak:
             raise ValueError("an array lies outside of the arena")
 
 

@@ -13,7 +13,7 @@ from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import most
 from ..running.buffers import BufferSpec
 from .call_sequence import LinkedCall, LinkedLoop, StepLayout
-from .loop_memory import PlacedLoop
+from .loop_memory import PlacedLoop, rooms_for
 
 if TYPE_CHECKING:
     from ...devices import Executable
@@ -57,7 +57,7 @@ def _linked(p: PlacedLoop, device: str, room: int, executables: Iterator[Executa
     if not p.native:
         outputs = {(n.arg.kind, n.arg.at): j for j, n in enumerate(p.call.nodes)}
         steps = StepLayout(
-            p.plan, tuple(specs_of(body.made.nodes, device, p.inner)), device,
+            p.plan, tuple(specs_of(body.made.nodes, device, list(rooms_for(p.inner).values()))), device,
             tuple(_spec(n, device) for n in loop.parameters), body.carries, tuple(range(loop.carries, loop.carries + loop.xs)),
             tuple(outputs.get(("final", k)) for k in body.carries), tuple(outputs["stack", at] for at in body.stacks),
             loop.counter is not None, loop.reverse,
@@ -69,10 +69,9 @@ def _spec(n: TensorNode, device: str) -> BufferSpec:
     return BufferSpec(n.shape, n.dtype, device, n.line)
 
 
-def specs_of(nodes: Sequence[TensorNode], device: str, loops: Mapping[int, PlacedLoop]) -> list[BufferSpec]:
-    """What buffers are of the arrays of a list, and then of the rooms of its loops."""
-    rooms = [BufferSpec((loops[i].room,), uint8, device, ("", 0)) for i in sorted(loops)]
-    return [*(_spec(n, device) for n in nodes), *rooms]
+def specs_of(nodes: Sequence[TensorNode], device: str, rooms: Sequence[int]) -> list[BufferSpec]:
+    """What buffers are of the arrays of a list, and then of the rooms of its loops, of so many bytes."""
+    return [*(_spec(n, device) for n in nodes), *(BufferSpec((n,), uint8, device, ("", 0)) for n in rooms)]
 
 
 def with_executable(calls: Sequence[LinkedCall], old: Executable, new: Executable) -> list[LinkedCall]:

@@ -123,7 +123,11 @@ class _Frame:
             place = made.outs[len(self.body.carries) + i]
             if place not in self.at:
                 self.at[place] = self._row(self._output("stack", at), loop.order[at])
-        if loop.test is not None:
+        tested = loop.test is not None
+        for place in made.outs[len(self.body.carries) + len(self.body.stacks) : len(made.outs) - tested]:
+            n = made.nodes[place]
+            self.at.setdefault(place, self._fixed(LoopWord(self.space, self._take(n.size * n.dtype.size))))
+        if tested:
             self.test = self.at[made.outs[-1]] = self._fixed(LoopWord(self.space, self._take(1)))
         for k in range(loop.carries, loop.carries + loop.xs):
             reads[k] = self._row(k, loop.slots[k])

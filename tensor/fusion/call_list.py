@@ -153,7 +153,7 @@ class NumpyCall:
 class LoopBody:
     """What each step of a loop (without marks) computes. `made`: its calls; `leaves`: by leaf of that list the parameter of the loop that it
     is. `carries`: those that are computed. Outputs of the list are their new values, then the stacks `stacks` (numbers of nodes of the
-    body), then the test. `shared`: by carry, the stack (its position) that is the same node."""
+    body), then what is stored on the way to a carry, then the test. `shared`: by carry, the stack (its position) that is the same node."""
 
     loop: GraphLoop
     made: CallList
@@ -185,7 +185,9 @@ Call = KernelCall | NumpyCall | LoopCall
 def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
     """The calls that compute these outputs of a loop without marks. A carry that none of them needs is not computed."""
     stacks = tuple(sorted({o.at for o in wanted if o.kind == "stack"}))
-    others = [loop.order[at] for at in stacks] + ([] if loop.test is None else [loop.test])
+    others = [loop.order[at] for at in stacks]
+    if loop.test is not None:
+        others.append(loop.test)
     live = {o.at for o in wanted if o.kind == "final"}
     while True:
         reached = {id(n) for n in walk([*others, *(loop.outs[k] for k in live)])}
@@ -194,10 +196,13 @@ def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
             break
         live |= more
     carries = tuple(sorted(live))
+    ends = {k for k in carries if any(loop.order[at] is loop.outs[k] for at in stacks)}
     shared: dict[int, int] = {}
     outs: list[TensorNode] = []
     known: set[int] = set()
     with interned_in({}):  # (each copy is a node of its own)
+        first = [n for k in carries if k not in ends for n in _written(loop.outs[k], loop.slots[k])]
+        others[len(stacks) : len(stacks)] = list({id(n): n for n in first}.values())
         for n in others:
             outs.append(_own(n, known))
         new = []
@@ -208,6 +213,18 @@ def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
             new.append(loop.outs[k] if same is not None else _own(loop.outs[k], known))
         made = call_list([*new, *outs])
     return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared)
+
+
+def _written(new: TensorNode, old: TensorNode) -> list[TensorNode]:
+    """What is written into parts of a carry, where it is made of other parts: stored first, so that the carry can be written over itself."""
+    found = []
+    while new.op == "elementwise" and new.arg == "where":
+        _, value, new = new.src
+        while value.op == "view":
+            value = value.src[0]
+        if value.size < old.size and not is_leaf(value) and any(n is old for n in walk([value])):
+            found.append(value)
+    return found if new is old else []
 
 
 def _own(n: TensorNode, known: set[int]) -> TensorNode:

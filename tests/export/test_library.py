@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import Tensor, export, nn, optim, value_and_grad, xp
+from tilewright import Tensor, cond, export, fori_loop, nn, optim, scan, value_and_grad, xp
 from tilewright.cli import main
 from tilewright.ir.errors import UsageError
 
@@ -54,10 +54,18 @@ def same(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x, x * 2, x.reshape((-1,))
 
 
+def loops(h: Tensor, xs: Tensor) -> Any:
+    """Loops leave as their steps."""
+    h, ys = scan(lambda h, x: ((x + h @ W1[:, :24] * 0.1).tanh(), h), h, xs, reverse=True)
+    h = fori_loop(0, 3, lambda i, h: h * 0.5 + i, h)
+    return cond(h.sum() > 0, lambda h: h, lambda h: -h, h), ys
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "perceptron": (perceptron, (normal(7, 24),)),
     "attention": (attention, (normal(2, 3, 17, 16), normal(2, 3, 17, 16, seed=1), normal(2, 3, 17, 16, seed=2))),
     "convolution": (convolution, (normal(2, 3, 12, 10),)),
+    "loops": (loops, (normal(3, 24), normal(4, 3, 24))),
     "tree": (tree, ({"w": normal(8, 5), "b": [normal(5)]}, normal(3, 8))),
     "halves": (lambda x: (x * 2 + 1).softmax(-1), (normal(7, 33, dtype="float16"),)),
     "doubles": (lambda x: xp.cumulative_sum(x, axis=1), (normal(30, 70, dtype="float64"),)),

@@ -157,14 +157,17 @@ def test_vmap_of_a_scan(in_axes: Any) -> None:
         close((last[i], ys[i]), f(c[i if in_axes[0] == 0 else 0], xs[i if in_axes[1] == 0 else 0]))
 
 
-def test_fori_loop_updates_its_array_in_place():
+@pytest.mark.parametrize("value", [lambda i, x: i * 3, lambda i, x: x[i - 1] * 2 + i, lambda i, x: x[i] + x[0] + i])
+def test_fori_loop_updates_its_array_in_place(value: Any) -> None:
     def fill(i: Any, x: Any) -> Any:
-        x[i] = i * 3
+        x[i] = value(i, x)
         return x
 
     f = tw.jit(lambda x: tw.fori_loop(1, 5, fill, x))
-    x = np.arange(6, dtype=np.int64)
-    assert f(x).numpy().tolist() == [0, 3, 6, 9, 12, 5]
+    x, want = np.arange(6, dtype=np.int64), np.arange(6, dtype=np.int64)
+    for i in range(1, 5):
+        want[i] = value(i, want)
+    assert f(x).numpy().tolist() == want.tolist()
     assert x.tolist() == [0, 1, 2, 3, 4, 5]  # the caller's array is as it was
     (call,) = f.programs[0].calls
     assert call.loop is not None and not call.loop.frame.carries  # one buffer
@@ -239,6 +242,14 @@ def test_indices_are_checked_in_every_step(way: Any) -> None:
     assert f(table, Tensor([0, 3, -1])).tolist() == [12, 15]
     with pytest.raises(OutOfRangeError, match="index 4 is out of range for dimension 0 of 4 elements"):
         f(table, Tensor([0, 4, 1])).numpy()
+
+
+def test_another_process_would_pull_nothing():
+    f = lambda c, xs: tw.scan(lambda c, x: plain(c, x, Tensor(W), Tensor(B)), c, xs)  # noqa: E731
+    first, second = tw.jit(f), tw.jit(f)
+    found = [g(Tensor(H), Tensor(XS)) for g in (first, second)]
+    assert second.programs[0].warm
+    close(*found)
 
 
 def test_no_steps():

@@ -8,6 +8,7 @@ from typing import Any
 
 from .... import xp
 from ....ir.errors import UsageError
+from ....tensor import scan
 from .table import Call, operator
 
 ACTIVATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -119,15 +120,14 @@ def recurrent(
 
 def _steps(step: Step, brought: Any, h: Any, cell: Any, lengths: Any, backward: bool) -> tuple[Any, Any, Any]:
     """A sequence of states. Beyond a sequence's length the state stays, and 0 is returned."""
-    count = brought.shape[0]
-    found: list[Any] = [None] * count
-    for t in reversed(range(count)) if backward else range(count):
-        new, inner = step(brought[t], h, cell)
+
+    def one(carry: Any, x: Any) -> Any:
+        now, t = x
+        new, inner = step(now, *carry)
         if lengths is None:
-            found[t] = new
-        else:
-            inside = (lengths > t).reshape((-1, 1))
-            found[t] = xp.where(inside, new, 0)
-            new, inner = xp.where(inside, new, h), xp.where(inside, inner, cell)
-        h, cell = new, inner
-    return xp.stack(found, axis=0), h, cell
+            return (new, inner), new
+        inside = (lengths > t).reshape((-1, 1))
+        return (xp.where(inside, new, carry[0]), xp.where(inside, inner, carry[1])), xp.where(inside, new, 0)
+
+    (h, cell), found = scan(one, (h, cell), (brought, xp.arange(brought.shape[0])), reverse=backward)
+    return found, h, cell
