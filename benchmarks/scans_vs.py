@@ -25,7 +25,7 @@ import record
 
 STEPS = 1000
 SIZES = [(64, 1), (64, 32), (128, 8), (256, 1), (256, 32), (512, 1), (512, 32)]
-MOST_S = 0.6
+MOST_S = 0.25
 
 Call = Callable[[], Any]
 
