@@ -553,7 +553,7 @@ class _LoopSegment(_NumpySegment):
         c = self.call
         assert c.loop is not None
         if arrays.written(c):
-            shapes = [(arrays.specs[p].shape, arrays.specs[p].np) for p in c.outputs]
+            shapes = [(s.shape, s.np) for s in map(arrays.spec, c.outputs)]
             found = in_python(c.loop, program.symbols, [arrays.array(p) for p in c.inputs], arrays.values, shapes)
             for p, values in zip(c.outputs, found, strict=True):
                 arrays.store(p, values)
