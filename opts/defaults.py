@@ -31,6 +31,8 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             continue
         lane = lane_axis(kernel, n) if n.kind == "reduce" else None
         choices = contiguous(kernel, n)
+        if n.kind == "reduce":
+            choices = [a for a in choices if _lies_along(kernel, n, a)] or choices
         if lane is not None and (lane in choices or (choices and extent(choices[0]) <= NEAR and _in_groups(kernel, n, lane))):
             choices = [lane]
         if not choices:
@@ -67,6 +69,13 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             at = site_name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
     return (*out, *(o for option in OPTIONS.values() if option.with_rows is not None for o in option.with_rows(kernel, target)))
+
+
+def _lies_along(kernel: Kernel, n: Nest, lane: Node) -> bool:
+    """Whether the largest of what a nest reads is consecutive along an axis: a row of means beside images is not what decides."""
+    found = [(prod(map(extent, acc.strides)), acc.strides.get(lane)) for acc in accesses(kernel, n) if not acc.store]
+    most = max((size for size, _ in found), default=0)
+    return any(step == 1 for size, step in found if size == most)
 
 
 def _shares_points(kernel: Kernel, n: Nest, a: Node) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
@@ -112,7 +112,7 @@ def best_contractions(trials: Trials, c: Contraction, keep: int = 8) -> list[Opt
     blocks = contraction_guesses(c, target, threads)
     blocks += [replace(p, along=place) for place in range(1, len(row_axes(c))) for p in blocks if not p.rows]
     guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in blocks]
-    slid = (*short_window_guesses(kernel, target, threads, c), *row_lane_guesses(kernel, target, threads, c))
+    slid = (*short_window_guesses(kernel, target, threads, c), *chain.from_iterable(row_lane_guesses(kernel, target, threads, c)))
     guesses += [(opts, (0, i)) for i, opts in enumerate(slid)]
     for wish, tile in guesses:
         opts = trials.legal(wish)
@@ -388,8 +388,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     # that makes them narrow
     across = depth_of(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
-    windows = list(islice(row_lane_guesses(kernel, target, threads, c), 2))
-    if any(ask(wish) is not None for wish in islice(short_window_guesses(kernel, target, threads, c), 1)):
+    windows = [ways[0] for ways in islice(row_lane_guesses(kernel, target, threads, c), 2)]
+    if any([ask(wish) is not None for wish in islice(short_window_guesses(kernel, target, threads, c), 2)]):
         return
     for wish in windows:
         ask(wish)

@@ -32,6 +32,10 @@ SUMS, SPARED = 0.75, 0.15
 """The share of the registers for accumulators beside such an axis, and the work that its tile may waste."""
 NEAR_IMAGE = 1.0
 """The share of the second cache that an image may take which is read anew for each block of rows."""
+BLOCK = 512
+"""Terms of a sum between which its accumulators may be stored and loaded."""
+NEAR_SUMS = 4
+"""Second caches that all accumulators may fill which are stored and loaded again: their lanes lie far apart in memory."""
 FEW_VECTORS = 16
 """Vectors up to which a row whose last one is not whole fills lanes badly."""
 
@@ -59,8 +63,8 @@ def lanes_along_rows(kernel: Kernel, target: Target, c: Contraction) -> LanesAlo
     return LanesAlongRows(rows, [a for a in shared_axes(kernel) if a is not c.lane and a is not rows])
 
 
-def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
-    """Schedules, perhaps illegal ones, the likeliest first; none where lanes lie well along the output."""
+def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[list[Opts]]:
+    """By register tile the schedules, perhaps illegal ones, the likeliest first; none where lanes lie well along the output."""
     found = lanes_along_rows(kernel, target, c)
     if found is None:
         return
@@ -69,7 +73,7 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
     for vectors, most in ((2, 8), (2, 14), (1, 14), (1, 28)) if target.registers >= 32 else ((2, 4), (2, 6), (1, 8), (1, 13)):
         amount, copies = vectors * lanes, _equal_parts(width, most)
         left = target.registers - vectors * (copies + 1)
-        if (amount > extent(rows) and vectors > 1) or left < 1:
+        if extent(rows) <= amount - lanes or left < 1:
             continue
         out = [opt("PADTO", name, -(-extent(rows) // amount) * amount)] if waste(extent(rows), amount) > MAX_EXTRA_WORK - 1 else []
         out.append(opt("UPCAST", name, amount))
@@ -79,7 +83,7 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         ways = [(*out, *_by_rows(found, amount, threads, c))] if near or not found.free else []
         if found.free and not (near and _elements(c.tall) * c.tall.dtype.size > target.l2):  # (what is larger is best read once)
             ways.append((*out, *_window_grid(found.free, threads, name, c)))
-        yield from ways if near or _elements(c.tall) > _elements(c.wide) else reversed(ways)
+        yield ways if near or _elements(c.tall) > _elements(c.wide) else ways[::-1]
 
 
 def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
@@ -100,11 +104,44 @@ def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contra
         return
     name = str(beside.arg.name)
     tile = [opt("UPCAST", rows.arg.name, vectors * lanes), opt("UPCAST", name, copies), opt("UPCAST", c.lane.arg.name, width)]
+    amounts = {rows: vectors * lanes, beside: copies, c.lane: width}
+    if math.prod(map(extent, c.nest.axes)) * c.nest.expr.dtype.size <= NEAR_SUMS * target.l2:
+        yield from _sums_in_blocks(tile, [a for a in c.nest.axes if extent(a) > amounts.get(a, 1)], amounts, rows, threads, c)
     plain = (*tile, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name))
     panel = depth_of(c) * vectors * lanes * c.tall.dtype.size
     if len(free) > 1 or panel > NEAR * target.l2:
         yield (*tile, *_window_grid(free, threads, rows.arg.name, c))
     yield plain
+
+
+def _sums_in_blocks(
+    tile: list[Opt], loops: list[Node], amounts: dict[Node, int], rows: Node, threads: int, c: Contraction
+) -> Iterator[Opts]:
+    """The sum in blocks outside of the loops over results, so that each part of both operands is packed for all of these: once, or once for
+    each work item, which is a block of rows where there are several. `loops`: what is no single register tile."""
+    outer, inner = c.reduce[0], depth_of(c) // max(1, extent(c.reduce[0]))
+    block = -(-BLOCK // max(1, inner))
+    if not loops or block >= extent(outer):
+        return
+    cut = [opt("TILE", str(outer.arg.name), block)] if block > 1 else []
+    first, *rest = loops
+    name = str(first.arg.name)
+    if first is rows or threads > 1:
+        amount = amounts.get(first, 1)
+        share = -(-extent(first) // (amount * threads)) * amount
+        if first is not rows and amount <= share < extent(first):
+            cut.append(opt("TILE", name, share))
+            before = f"{name}.t"
+        elif rest:
+            before = str(rest[0].arg.name)
+        else:
+            return
+        grid = [opt("PARALLEL", name)]
+    else:
+        before, grid = name, []
+    at = str(outer.arg.name)
+    panels = [opt("STAGE", c.tall.name, at=at), opt("STAGE", c.wide.name, at=at, order="row")]
+    yield (*tile, *cut, *grid, opt("MOVE", at, before=before), *panels)
 
 
 def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
@@ -132,6 +169,10 @@ def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> l
 def _by_rows(found: LanesAlongRows, copies: int, threads: int, c: Contraction) -> list[Opt]:
     """Work items over the rows: each worker packs its own rows once, and all of them read the image."""
     rows, name = extent(found.rows), str(found.rows.arg.name)
+    if rows <= copies and found.free:  # all of them in registers
+        name = str(found.free[0].arg.name)
+        image = [opt("STAGE", c.wide.name, at=name, order="row")] if _masked(c) else []
+        return [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name), *image]
     if not _masked(c):
         return [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
     # a copy of the image with its borders is for many rows

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 from .. import index as ix
-from ..body import Fold, Scan, Value, values_of
+from ..body import Fold, Reduce, Scan, Value, values_of
 from ..buffer import Buffer, Extent, loads
 from ..dtypes import index
 from ..kernel import Kernel
@@ -331,6 +331,33 @@ def _interleaving(kernel: Kernel) -> Iterator[tuple[Node, int]]:
                 yield a, max(sizes)
 
 
+def split_flattened(kernel: Kernel) -> Kernel:
+    """The kernel with the first axis split of which a sum of products reads quotients and remainders, as the channels of a convolution in
+    groups are; itself where there is none."""
+    found = next(_flattened(kernel), None)
+    return kernel if found is None else _Split(kernel, *found).run()
+
+
+def _flattened(kernel: Kernel) -> Iterator[tuple[Node, int]]:
+    """Axes that are divided by one size alone wherever they are divided, with that size."""
+    if not all(isinstance(item, Value) for item in kernel.body):
+        return
+    everything = list(walk(*kernel.expressions()))
+    refs = [n for n in everything if n.op == "ref"]
+    for v in kernel.values.values():
+        if not isinstance(v.expr, Reduce) or v.expr.expr.op != "mul":
+            continue
+        for a in v.axes:
+            if not isinstance(a.arg.extent, int) or len(kernel.families[a.arg.family]) > 1:
+                continue
+            divided = [n for n in everything if n.op in ("div", "mod") and n.dtype is index and a in axes_of(n)]
+            sizes = {int(n.arg) for n in divided}
+            read = all(i is a for n in refs for i, b in zip(n.src, kernel.values[n.arg].axes, strict=True) if b is a)
+            (size,) = sizes if len(sizes) == 1 else (0,)
+            if read and 1 < size < a.arg.extent and a.arg.extent % size == 0 and all(n.src[0] is a for n in divided):
+                yield a, size
+
+
 class _Split(Rewriter):
     """One axis becomes two."""
 
@@ -343,6 +370,10 @@ class _Split(Rewriter):
         self.index = ix.add(ix.mul(self.parts[0], const(size)), self.parts[1])
 
     def node(self, n: Node) -> Node | None:
+        if n.op == "ref" and self.whole in self.kernel.values[n.arg].axes:
+            mine = self.kernel.values[n.arg].axes
+            src = (b for i, a in zip(n.src, mine, strict=True) for b in (self.parts if a is self.whole else (self.go(i),)))
+            return make("ref", n.dtype, tuple(src), n.arg)
         return self.index if n is self.whole else None
 
     def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:

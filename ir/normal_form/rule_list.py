@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..kernel import Kernel
-from .axis_rules import drop_units, drop_unread, merge_axes, separate_families, split_by_parity
+from .axis_rules import drop_units, drop_unread, merge_axes, separate_families, split_by_parity, split_flattened
 from .idiom_rules import count_bits, extremes_by_rows
 from .masked_weights import mask_weights
 from .named_values import name_repeated, name_windowed
@@ -89,6 +89,14 @@ RULES = (
         "y[i] = where(i % 2 == 0, a[i // 2], b[i // 2])",
         "y[2*i + p] = where(p == 0, a[i], b[i])",
         "each application leaves an axis less that a remainder is taken of",
+        again=True,
+    ),
+    NormalRule(
+        "split flattened axes",
+        split_flattened,
+        "y[i] = sum(x[i // 8, k] * w[i, k]), i < 32",
+        "y[8*i + j] = sum(x[i, k] * w[8*i + j, k]), j < 8",
+        "each application leaves an axis less that is divided",
         again=True,
     ),
     NormalRule(

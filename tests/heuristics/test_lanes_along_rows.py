@@ -78,3 +78,28 @@ def test_constant_weights_are_packed_where_that_saves_time_alone() -> None:
     row = normalise(named_kernels.make("matvec:constant=a", {"m": 2048, "n": 2048}))
     assert all(o.op != "STAGE" for o in quick_starts(row, target)[0])
     assert apply(kernel, quick_starts(kernel, target)[0], target)
+
+
+@pytest.mark.many
+@pytest.mark.covering
+@pytest.mark.parametrize(("level", "threads"), [("x86-64-v2", 1), ("x86-64-v3", 2), ("x86-64-v4", 1), ("x86-64-v4", 2)])
+@pytest.mark.parametrize("shape", [{"n": 3, "oc": 32, "w": 31}, {"n": 2, "oc": 40, "w": 30}])
+def test_weights_gradients_are_sums_in_blocks(shape: dict[str, int], level: str, threads: int) -> None:
+    full = {"c": 8, "h": 23, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1} | shape
+    kernel, target = normalise(named_kernels.make("conv2d_dw", full)), targets.named(level)
+    if not target.features <= targets.host().features:
+        pytest.skip(f"this machine has no {level}")
+    found = [s for s in quick_starts(kernel, target, threads) if any(o.op == "MOVE" and o.on == "n" for o in s)]
+    assert found
+    check_compiled(kernel, found[0], target, threads=threads)
+
+
+def test_statistics_over_images_have_lanes_along_them() -> None:
+    """Not along the channels, which only a row of means beside the images has."""
+    x, mean = Tensor(np.zeros((4, 32, 9, 9), np.float32)), Tensor(np.zeros((1, 32, 1, 1), np.float32))
+    made = tw.jit(lambda x, m: ((x - m) * (x - m)).sum(axis=(0, 2, 3)), tune="record")
+    made(x, mean)
+    kernel = normalise(next(k for k in made.missing() if len(k.inputs) == 2))
+    first = quick_starts(kernel, targets.named("znver5"))[0]
+    (value,) = kernel.body
+    assert next(o for o in first if o.op == "UPCAST").on in {a.arg.name for a in value.expr.axes}

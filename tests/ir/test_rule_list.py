@@ -108,6 +108,15 @@ def repeated_exponential():
     return kb.build()
 
 
+def products_in_groups():
+    kb = KernelBuilder("products_in_groups")
+    i, k = kb.axis("i", 32), kb.axis("k", 64)
+    x, w = kb.input("x", (4, 64), float32), kb.input("w", (32, 64), float32)
+    total = kb.sum("total", (i,), k, x[i // 8, k] * w[i, k])
+    kb.store("y", float32, (32,), (i,), total[i] + 1.0)
+    return kb.build()
+
+
 EXAMPLES = {
     "drop unread values": unread,
     "drop axes of extent 1, fold constants": lambda: named_kernels.make("matvec", {"m": 8, "n": 1}),
@@ -119,6 +128,7 @@ EXAMPLES = {
     "mask weights": one_mask,
     "split by residue": spaced_taps,
     "split by parity": lambda: pointwise(lambda i, a, b: where((i % 2).eq(0), a[i // 2], b[i // 2]), ("a", float32), ("b", float32)),
+    "split flattened axes": products_in_groups,
     "count bits": lambda: pointwise(lambda i, x: counted_bits(x[i]), ("x", uint32), dtype=uint32),
     "narrow sums": sum_of_pixels,
     "narrow integers": lambda: pointwise(
