@@ -75,6 +75,7 @@ def test_the_cap_names_the_largest_tensors_and_their_lines(monkeypatch: pytest.M
         tw.memory_cap(-1)
 
 
+@pytest.mark.usefixtures("graphs")
 def test_memory_is_counted_until_it_dies_and_used_again() -> None:
     gc.collect()
     before = ACCOUNT.live
