@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import tilewright as tw
 from tilewright import Tensor, io, nn
+from tilewright.targets.free_memory import require_room
 
 from .language import CHUNK, Kept, KeptInt8, bytes_of
 
@@ -181,6 +182,7 @@ def loaded(path, config_of, params_of, context=4096, form=None):
     """(params, config, the model's file)."""
     file = io.open_model(path)
     config = config_of(file.config, context)
+    require_room(file.tensors.nbytes, f"{path}, as it is stored,", "take a file of fewer bits a weight, such as a GGUF file of Q4_0")
     params = params_of(file.tensors, config)
     return repacked(params, form) if form else params, config, file
 
@@ -230,7 +232,7 @@ def _run(given, config_of, params_of, init, model, shapes):
         print(part, end="", flush=True)
     total = time.perf_counter() - begin
     steps = times.get("tokens", [])
-    rate = f"{len(steps) / sum(steps):,.1f} tokens/s" if steps else "none after the first"
+    rate = f"{1 / np.median(steps):,.1f} tokens/s (the median)" if steps else "none after the first"  # the first of a machine is compiled
     print(
         f"\n\n{len(ids)} tokens of prompt, {len(ids) / times['prompt'][0]:,.1f} tokens/s; {next(written)} written, {rate}; {total:.1f} s in all",
         file=sys.stderr,

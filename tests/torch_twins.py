@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "tests" / "torch_losses.json"
 
-STEPS = {"train_mlp": 10, "train_convnet": 6, "char_mlp": 8, "gpt2": 4}
+STEPS = {"train_mlp": 10, "train_convnet": 6, "char_mlp": 8, "gpt2": 20}
 """Steps that tests compare."""
 SMALL = (1, 2, 16, 16, 128)
 """Layers, heads, width, context and tokens of the GPT-2 that tests compare; batches of 2."""

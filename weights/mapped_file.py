@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -26,6 +27,17 @@ def shown(text: object) -> str:
     return told if len(told) <= SHOWN else told[: SHOWN - 3] + "..."
 
 
+def _mapped(file: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(file, 0, access=mmap.ACCESS_COPY)
+    except OSError as e:
+        if e.errno != errno.ENOMEM:
+            raise
+        return mmap.mmap(
+            file, 0, access=mmap.ACCESS_READ
+        )  # larger than memory: it can be looked at, but copies of all pages could not be had
+
+
 class MappedFile:
     """A file's bytes, mapped: pages are read when they are used, and what is written to them stays in this process. `at` is where the next
     number is read. Everything raises UsageError with the file's name where the file ends too early."""
@@ -37,7 +49,7 @@ class MappedFile:
                 raise UsageError(f"{self.path} is no file" if os.path.exists(self.path) else f"there is no file {self.path}")
             with open(self.path, "rb") as f:
                 self.size = os.fstat(f.fileno()).st_size
-                self.memory: Any = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY) if self.size else b""
+                self.memory: Any = _mapped(f.fileno()) if self.size else b""
         except OSError as e:
             raise UsageError(f"cannot read {self.path}: {e.strerror or e}") from e
         self.at = 0

@@ -258,6 +258,15 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
     first = next(generate.tokens_after(d, IDS, 5))
     d.forget()
     assert [*generate.tokens_after(d, IDS, 5, ends={first})] == [first]
+    with (path / "model.safetensors").open("wb") as f:  # most of it is a hole, which takes no room on the disk
+        text = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [1 << 34, 16], "data_offsets": [0, 1 << 40]}}).encode()
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + (1 << 40))
+    with pytest.raises(
+        tw.UsageError, match=r"as it is stored, needs 1,024 GiB of memory, and .* can be had here: take a file of fewer bits"
+    ):
+        decoder(path, said)
+    folder(path, said)
     for change, match in (
         ({"model_type": "mamba"}, "the architecture is 'mamba'; this program runs llama, mistral, qwen2, qwen3"),
         ({"hidden_size": -1}, "hidden_size is -1"), ({"num_key_value_heads": 3}, "do not fit together"), ({"intermediate_size": 97}, "'gate' has the shape"),

@@ -31,7 +31,9 @@ def byte_pairs() -> Any:
 def test_byte_pairs_from_a_folder_and_from_gguf(tmp_path: Path) -> None:
     made = byte_pairs()
     made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE, "bos_token": "<s>", "eos_token": {"content": "</s>"}}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": TEMPLATE, "bos_token": "<s>", "eos_token": {"content": "</s>"}})
+    )
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 7]}))
     mine = weights.tokens.from_folder(tmp_path, {})
     assert mine.decode(mine.encode(PROMPT)) == PROMPT and mine.ends == {1, 7}
@@ -54,7 +56,11 @@ def test_byte_pairs_from_a_folder_and_from_gguf(tmp_path: Path) -> None:
 
 
 def test_digits_are_cut_as_the_model_was_taught() -> None:
-    data = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": [*"0123456789", "12", "123", "1234", "45", "Ġ"], "tokenizer.ggml.merges": ["1 2", "12 3", "123 4", "4 5"]}
+    data = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": [*"0123456789", "12", "123", "1234", "45", "Ġ"],
+        "tokenizer.ggml.merges": ["1 2", "12 3", "123 4", "4 5"],
+    }
     for split, wanted in (("gpt-2", ["1234", "5"]), ("llama-bpe", ["123", "45"]), ("qwen2", ["1", "2", "3", "4", "5"])):
         t = weights.tokens.from_gguf("a", data | {"tokenizer.ggml.pre": split})
         assert [data["tokenizer.ggml.tokens"][i] for i in t.encode("12345")] == wanted
@@ -64,7 +70,28 @@ def pieces() -> tuple[list[str], list[float]]:
     """SentencePiece's tokens and scores: bytes, letters, and pairs found in the text."""
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
     letters = sorted({c for t in TEXT for c in t.replace(" ", "▁")})
-    merged = ["▁t", "he", "▁the", "qu", "ic", "quic", "quick", "▁quick", "ox", "▁f", "▁fox", "do", "▁do", "▁dog", "g,", "ow", "row", "br", "brow", "▁b"]
+    merged = [
+        "▁t",
+        "he",
+        "▁the",
+        "qu",
+        "ic",
+        "quic",
+        "quick",
+        "▁quick",
+        "ox",
+        "▁f",
+        "▁fox",
+        "do",
+        "▁do",
+        "▁dog",
+        "g,",
+        "ow",
+        "row",
+        "br",
+        "brow",
+        "▁b",
+    ]
     return [*tokens, *letters, *merged], [0.0] * (259 + len(letters)) + [-float(i) for i in range(len(merged))]
 
 
@@ -104,7 +131,10 @@ def test_a_template_is_no_program_of_this_process() -> None:
     t = weights.Tokenizer(byte_pairs(), template="{{ messages.__class__.__mro__ }}{{ ''.__class__.__base__.__subclasses__() }}")
     with pytest.raises(tw.UsageError, match="template fails: SecurityError"):
         t.chat([])
-    for template, match in (("{{ raise_exception('roles must alternate') }}", "refuses: roles must alternate"), ("{% for %}", "fails: TemplateSyntaxError")):
+    for template, match in (
+        ("{{ raise_exception('roles must alternate') }}", "refuses: roles must alternate"),
+        ("{% for %}", "fails: TemplateSyntaxError"),
+    ):
         t.template = template
         with pytest.raises(tw.UsageError, match=match):
             t.chat([])
