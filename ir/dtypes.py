@@ -41,7 +41,7 @@ class DType:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dtype, (self.name,)
+        return _named, (self.name,)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -143,11 +143,15 @@ uint32 = DType("uint32", "u", 4)
 uint16 = DType("uint16", "u", 2)
 uint8 = DType("uint8", "u", 1)
 bool_ = DType("bool", "b", 1)
+complex64 = DType("complex64", "c", 8)
+complex128 = DType("complex128", "c", 16)
+"""Complex types, which tensors have and kernels do not: `dtype` does not know them."""
 index = int64
 """The type of axes and of index arithmetic."""
 
 _FLOATS = (float64, float32, float16, bfloat16, float8_e4m3, float8_e5m2)
 _ALL = {d.name: d for d in (*_FLOATS, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)}
+_COMPLEX = {d.name: d for d in (complex64, complex128)}
 _EPS = {
     "float64": 2.0**-52,
     "float32": 2.0**-23,
@@ -222,6 +226,20 @@ OVERFLOW = {
     **{name: f.limit for name, f in FORMATS.items()},
 }
 """From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
+
+
+def _named(name: str) -> DType:
+    return _COMPLEX[name] if name in _COMPLEX else dtype(name)
+
+
+def complex_named(name: Any) -> DType | None:
+    """The complex type of that name, or of Python's or NumPy's; None for all else."""
+    if isinstance(name, DType):
+        return name if name.kind == "c" else None
+    called = (
+        "complex128" if name is complex else name if isinstance(name, str) else getattr(name, "name", None) or getattr(name, "__name__", "")
+    )
+    return _COMPLEX.get(called) if isinstance(called, str) else None
 
 
 def dtype(name: Any) -> DType:

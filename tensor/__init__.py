@@ -3,6 +3,7 @@
 from . import nn as nn
 from . import optim as optim
 from .capture.decorator import jit as jit
+from .complex_tensor import ComplexTensor as ComplexTensor
 from .gradients.grad import checkpoint as checkpoint
 from .gradients.grad import grad as grad
 from .gradients.grad import jvp as jvp

@@ -70,6 +70,8 @@ def _known(x: Any, tensor: type, most: int = SMALL_ARRAY) -> Any:
         if array is not None:
             return array
     elif kind in _OWN:
+        if kind is DType and x.kind == "c":
+            raise TypeError
         return x
     elif kind is tuple or kind is list:
         return kind([_known(e, tensor) for e in x])
@@ -211,7 +213,7 @@ def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
 
 def _astype(x: Any, dtype: DTypeLike) -> Any:
     to = dtype_of(dtype)
-    return None if to.narrow or (x.dtype.kind == "f" and to.is_int) else x.astype(to.np, copy=False)
+    return None if to.narrow or to.kind == "c" or (x.dtype.kind == "f" and to.is_int) else x.astype(to.np, copy=False)
 
 
 # reductions -------------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def _sum(name: str) -> Rule:
     def rule(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
         if dtype is not None:
             to = dtype_of(dtype)
-            if to.narrow or to.kind == "b" or (x.dtype.kind == "f" and not to.is_float):
+            if to.narrow or to.kind in "bc" or (x.dtype.kind == "f" and not to.is_float):
                 return None
             return getattr(x.astype(to.np, copy=False), name)(axis=_axes(axis), keepdims=keepdims, dtype=to.np)
         return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)

@@ -16,6 +16,7 @@ from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
+from .ops.complex_numbers import complex_memory
 from .ops.elementwise import binary
 from .running.assignment import fitting, lock_of
 from .running.current_capture import thread
@@ -35,10 +36,13 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "device", "grad", "links", "node", "requires_grad")
+    __slots__ = ("__weakref__", "device", "grad", "links", "node", "planes", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
+    complex_as: ClassVar[Any]
+    """The class of complex results, whose nodes have a last dimension of 2."""
+    complex_class: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -49,10 +53,16 @@ class TensorHandle:
         requires_grad: bool = False,
     ) -> None:
         self.node: TensorNode
-        if dtype is None and range is None and type(data) is array_class():
+        self.planes: Any
+        """Of a complex tensor: a node that it had, and the parts that it was made of."""
+        if dtype is None and range is None and type(data) is array_class() and data.dtype.kind != "c":
             self.node = array_leaf(data, device)
         else:
-            self.node = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
+            data = data.numpy() if isinstance(data, TensorHandle) else data
+            paired = complex_memory(data, dtype, device)
+            if paired is not None:
+                self.__class__ = TensorHandle.complex_as
+            self.node = from_data(data, dtype, device, range) if paired is None else paired
         self.device = device
         self.grad: Any = None
         self.links: Links | None = None
@@ -61,7 +71,10 @@ class TensorHandle:
             self.requires_grad_()
 
     def __init_subclass__(cls) -> None:
-        TensorHandle.made_as = cls
+        if cls.complex_class:
+            TensorHandle.complex_as = cls
+        else:
+            TensorHandle.made_as = cls
 
     @classmethod
     def of(cls, node: TensorNode, device: str = "cpu") -> Self:

@@ -19,6 +19,7 @@ from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy, leaf
+from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
 from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
 from .running.numpy_share import SMALL_GRAPH, kernels_only
@@ -30,7 +31,7 @@ def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors, NumPy arrays and memoryviews as nodes, also inside lists, tuples and slices; anything else as it is."""
     if isinstance(x, TensorHandle):
         devices.append(x.device)
-        return x.node
+        return TensorHandle.complex_as.pair.fget(x) if x.complex_class else x.node
     if type(x) in (int, float, bool, str) or x is None:
         return x
     if isinstance(x, (list, tuple)):
@@ -39,7 +40,10 @@ def lowered(x: Any, devices: list[str]) -> Any:
         return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
     if isinstance(x, SymbolicSize):
         check_captured(x)
-    return from_numpy(as_array(x)) if _is_array(x) else x
+    if not _is_array(x):
+        return x
+    array = as_array(x)
+    return apart(memory_of(array)) if array.dtype.kind == "c" else from_numpy(array)
 
 
 def _holds(x: Any) -> bool:
@@ -56,6 +60,8 @@ def raised(x: Any, device: str) -> Any:
     """Nodes as tensors, also inside lists and (named) tuples."""
     if isinstance(x, TensorNode):
         return TensorHandle.made_as.of(x, device)
+    if isinstance(x, ComplexParts):
+        return TensorHandle.complex_as.of_pair(x, device)
     if isinstance(x, tuple):
         parts = [raised(e, device) for e in x]
         return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
@@ -92,6 +98,8 @@ class _Parameters:
 
 
 _parameters = cache(_Parameters.of)
+KINDS = "buifc"
+"""Kinds of types, each of which holds those before."""
 _OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
 
 
@@ -159,6 +167,8 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
             nodes = [lowered(a, devices) for a in args]
             named = {k: lowered(v, devices) for k, v in kwargs.items()}
             device = one_device(devices)
+            if any(map(is_complex, nodes)) or any(map(is_complex, named.values())):
+                return raised(complex_rule(function)(*nodes, **named), device)
             out = function(*nodes, **named)
             if devices and thread.capture is None and not lazy and device == "cpu":
                 out = _settled(out, (nodes, named))
@@ -212,7 +222,7 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
     call = lifted(function)
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorHandle, bool, int, float, SymbolicSize)):
+        if not isinstance(other, (TensorHandle, bool, int, float, complex, SymbolicSize)):
             if isinstance(other, list):
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):
@@ -237,8 +247,8 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             out = call(self, other)
             if out is NotImplemented:
                 return out
-            if out.dtype is not self.dtype and "buif".index(out.dtype.kind) <= "buif".index(self.dtype.kind):
-                out = raised(rounded(out.node, self.dtype), out.device)
+            if out.dtype is not self.dtype and KINDS.index(out.dtype.kind) <= KINDS.index(self.dtype.kind):
+                out = out.astype(self.dtype) if self.complex_class else raised(rounded(out.node, self.dtype), out.device)
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
                 raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")

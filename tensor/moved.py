@@ -28,6 +28,11 @@ def _permute(x: Any, *order: int | Sequence[int]) -> Any:
     return M.permute(x, flat(order) or tuple(reversed(range(len(x.shape)))))
 
 
+def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
+    """Repeated along new dimensions and those of size 1."""
+    return M.broadcast_to(x, flat(shape))
+
+
 def _ravel(x: Any) -> Any:
     """All elements in one dimension."""
     return M.reshape(x, (x.count,))
@@ -53,6 +58,7 @@ permute, permute_dims = permuting(lifted(_permute, M.permute_dims), _transposed)
 swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i, j)), permuting(lifted(M.moveaxis), _moved)
 transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _swapped)
 matrix_transpose = permuting(lifted(M.matrix_transpose), _swapped)
+expand = lifted(_expand, M.broadcast_to)
 
 VIEWS: dict[Callable[..., Any], Callable[..., Any]] = {
     M.reshape_to: reshape_to, M.squeeze: squeeze, M.expand_dims: expand_dims, M.permute_dims: permute_dims, M.swapaxes: swapaxes,

@@ -14,8 +14,9 @@ from ..ir.errors import DTypeError, UsageError
 from .graph.promotion import dtype_of
 from .handle import TensorHandle
 from .leaves import from_numpy
-from .lift import lifted
+from .lift import KINDS, lifted
 from .moved import VIEWS, ravel
+from .ops import complex_numbers as Z
 from .ops import creation as C
 from .ops import elementwise as E
 from .ops import indexing as I
@@ -31,7 +32,7 @@ Arguments = Mapping[str, Any]
 
 UFUNCS: dict[str, Callable[..., Any]] = {
     "absolute": E.absolute, "fabs": E.absolute, "true_divide": E.divide, "mod": E.remainder, "power": E.power, "invert": E.bitwise_invert,
-    "left_shift": E.bitwise_left_shift, "right_shift": E.bitwise_right_shift, "rint": E.round, "conjugate": E.positive, "nextafter": S.nextafter,
+    "left_shift": E.bitwise_left_shift, "right_shift": E.bitwise_right_shift, "rint": E.round, "conjugate": Z.conj, "nextafter": S.nextafter,
     "arcsin": E.asin, "arccos": E.acos, "arctan": E.atan, "arctan2": E.atan2, "arcsinh": E.asinh, "arccosh": E.acosh, "arctanh": E.atanh,
     "matmul": L.matmul, "vecdot": L.vecdot,
     **{name: getattr(E, name) for name in (
@@ -172,7 +173,7 @@ def _tensors(x: Any) -> Any:
 
     if isinstance(x, (np.ndarray, np.generic)):
         try:
-            return TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
+            return TensorHandle.made_as(x) if x.dtype.kind == "c" else TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
         except DTypeError:
             return x
     if isinstance(x, (list, tuple)):
@@ -188,7 +189,7 @@ def into(out: Any, value: Any) -> Any:
     if out is None:
         return value
     if isinstance(out, TensorHandle):
-        if "buif".index(value.dtype.kind) > "buif".index(out.dtype.kind):
+        if KINDS.index(value.dtype.kind) > KINDS.index(out.dtype.kind):
             raise DTypeError(f"a result of {value.dtype} in an out of {out.dtype}: cast it first")
         if out.shape != value.shape:
             raise UsageError(f"a result of shape {list(value.shape)} in an out of {list(out.shape)}")
@@ -235,6 +236,12 @@ def _einsum(*operands: Any, optimize: Any = False, **options: Any) -> Any:
     return _lifted(einsum)(*operands)
 
 
+def _degrees(x: Any, deg: bool) -> Any:
+    from math import pi
+
+    return x * (180 / pi) if deg else x
+
+
 def _tensor(x: Any) -> Any:
     return x if isinstance(x, TensorHandle) else TensorHandle.made_as(x)
 
@@ -249,9 +256,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "where": _where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _tensor(a).copy(),
-    "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
+    "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: x.dtype.kind == "c", "isrealobj": lambda x: x.dtype.kind != "c",
     "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],
-    "real": lambda val: val, "imag": lambda val: _lifted(C.zeros_like)(val),
+    "real": lambda val: val.real, "imag": lambda val: val.imag, "angle": lambda z, deg=False: _degrees(_lifted(Z.angle)(z), deg),
     "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None: (
         _lifted(L.trace)(a, offset=offset, dtype=dtype) if a.ndim == 2 and {axis1 % 2, axis2 % 2} == {0, 1} and axis1 % 2 == 0 else _no_twin()
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -14,8 +14,8 @@ from .graph.nodes import Slot, make
 from .handle import TensorHandle, node_of
 from .leaves import from_numpy, leaf
 from .lift import all_lifted, in_place, lifted, operator
-from .moved import flat
 from .numpy_functions import array_function, array_ufunc, reduction, rounded_to
+from .ops import complex_numbers as Z
 from .ops import elementwise as E
 from .ops import indexing as I
 from .ops import joining as J
@@ -24,18 +24,13 @@ from .ops import movement as M
 from .ops import neural as A
 from .ops import reduction as R
 from .ops import sorting as S
-from .ops.creation import tril, triu, zeros_like
+from .ops.creation import tril, triu
 from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
 from .views import Sliced, at_once, element, is_part, link, write, written
 
 as_node = node_of
-
-
-def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
-    """Repeated along new dimensions and those of size 1."""
-    return M.broadcast_to(x, flat(shape))
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -115,7 +110,7 @@ class Tensor(TensorHandle):
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
     # movement -----------------------------------------------------------------------------------------------------
-    reshape, permute, expand = V.reshape, V.permute, lifted(_expand, M.broadcast_to)
+    reshape, permute, expand = V.reshape, V.permute, V.expand
     view, transpose, broadcast_to = reshape, permute, expand
     swapaxes, moveaxis, squeeze, flatten = V.swapaxes, V.moveaxis, V.squeeze, lifted(M.flatten)
     flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
@@ -202,19 +197,19 @@ class Tensor(TensorHandle):
         out: Tensor = _trace(self, offset=offset)
         return out
 
-    def conj(self) -> Tensor:
-        """Itself: numbers are real."""
-        return self
+    conj = lifted(Z.conj)
 
     @property
     def real(self) -> Tensor:
-        """Itself: numbers are real."""
-        return self
+        """The real part: itself, where numbers are real."""
+        out: Tensor = _real(self) if self.complex_class else self
+        return out
 
     @property
     def imag(self) -> Tensor:
-        """Zeros: numbers are real."""
-        return Tensor.of(zeros_like(self.node), self.device)
+        """The imaginary part: zeros, where numbers are real."""
+        out: Tensor = _imag(self)
+        return out
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -232,6 +227,7 @@ class Tensor(TensorHandle):
         return self
 
 
+_real, _imag = lifted(Z.real), lifted(Z.imag)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
 _trace = lifted(L.trace)
 

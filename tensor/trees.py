@@ -14,6 +14,8 @@ Structure = Hashable
 """What a tree looks like without its leaves: equal for trees that match."""
 
 _LEAF = ("leaf",)
+CONTAINERS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+"""Classes whose objects are a leaf of another kind inside: (what gives the leaf, what makes an object of it)."""
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
@@ -30,6 +32,9 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         return ("dict", tuple(keys), tuple(_flatten(tree[k], leaves) for k in keys))
     if isinstance(tree, (list, tuple)):
         return (type(tree), tuple(_flatten(t, leaves) for t in tree))
+    if type(tree) in CONTAINERS:
+        leaves.append(CONTAINERS[type(tree)][0](tree))
+        return (type(tree),)
     leaves.append(tree)
     return _LEAF
 
@@ -47,6 +52,8 @@ def _unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
         return None
     if kind == "dict":
         return {k: _unflatten(s, leaves) for k, s in zip(structure[1], structure[2])}
+    if kind in CONTAINERS:
+        return CONTAINERS[kind][1](next(leaves))
     parts = [_unflatten(s, leaves) for s in structure[1]]
     return parts if kind is list else kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 

@@ -164,7 +164,13 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if thread.capture is None and type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.shape, rows):
+        if (
+            thread.capture is None
+            and type(out) is type(x)
+            and not x.complex_class
+            and kwargs.get("copy") is not True
+            and _evenly(x, out.shape, rows)
+        ):
             if out is x or out.node is x.node:
                 out = type(x).of(x.node, x.device)
             link(out, x, Reshaped(out.shape))
@@ -179,7 +185,7 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if thread.capture is None and type(out) is type(x):
+        if thread.capture is None and type(out) is type(x) and not x.complex_class:
             if out.node is x.node:
                 out = type(x).of(x.node, x.device)
             link(out, x, Permuted(lambda array: moved(array, *args, **kwargs)))

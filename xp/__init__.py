@@ -1,4 +1,4 @@
-"""The array API standard (2024.12) without complex numbers: `from tilewright import xp`, or `x.__array_namespace__()`.
+"""The array API standard (2024.12): `from tilewright import xp`, or `x.__array_namespace__()`.
 
 Every function is one of `tensor.ops`, taking and giving `Tensor`s; nothing is computed before a value is asked for.
 docs/array-api.md says what is not there, and which functions compute at once."""
@@ -9,6 +9,8 @@ from math import e, inf, nan, pi
 
 from ..ir.dtypes import (
     bfloat16,
+    complex64,
+    complex128,
     float8_e4m3,
     float8_e5m2,
     float16,
@@ -27,6 +29,7 @@ from ..ir.dtypes import bool_ as bool
 from ..tensor import moved as _V
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
+from ..tensor.ops import complex_numbers as _Z
 from ..tensor.ops import creation as _N
 from ..tensor.ops import elementwise as _E
 from ..tensor.ops import indexing as _I
@@ -36,7 +39,7 @@ from ..tensor.ops import movement as _M
 from ..tensor.ops import reduction as _R
 from ..tensor.ops import sorting as _S
 from ..tensor.ops.einsum import einsum as _einsum
-from . import linalg
+from . import fft, linalg
 from .creation import (
     arange,
     asarray,
@@ -71,7 +74,7 @@ floor_divide, remainder, pow = _lifted(_E.floor_divide), _lifted(_E.remainder), 
 negative, positive, abs, sign, square = _all(_E.negative, _E.positive, _E.absolute, _E.sign, _E.square)
 reciprocal, maximum, minimum, clip = _all(_E.reciprocal, _E.maximum, _E.minimum, _E.clip)
 floor, ceil, trunc, round = _all(_E.floor, _E.ceil, _E.trunc, _E.round)
-real, conj, imag = _lifted(_E.positive), _lifted(_E.positive), _lifted(_N.zeros_like)  # of real numbers: there are no others
+real, conj, imag = _all(_Z.real, _Z.conj, _Z.imag)
 signbit, copysign, hypot, nextafter = _all(_E.signbit, _E.copysign, _E.hypot, _S.nextafter)
 exp, expm1, log, log1p, log2, log10 = _all(_E.exp, _E.expm1, _E.log, _E.log1p, _E.log2, _E.log10)
 sqrt, logaddexp = _lifted(_E.sqrt), _lifted(_E.logaddexp)
@@ -108,9 +111,9 @@ matmul, tensordot, vecdot, einsum = _all(_L.matmul, _L.tensordot, _L.vecdot, _ei
 __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
     "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
-    "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
-    "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
+    "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex128",
+    "complex64", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
+    "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float16",
     "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal",
     "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",

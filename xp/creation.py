@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from ..ir.dtypes import DType, DTypeLike
-from ..ir.errors import UsageError
 from ..tensor import Tensor
 from ..tensor.exchange import imported
 from ..tensor.graph.promotion import dtype_of
@@ -17,13 +16,13 @@ from ..tensor.ops import creation as C
 
 _lifted = cache(lifted)
 Kind: TypeAlias = "DTypeLike | None"
-Scalar = bool | int | float
+Scalar = bool | int | float | complex
 
 
 def _made(function: Callable[..., Any], device: str | None, *args: Any, **kwargs: Any) -> Tensor:
     here = device in (None, "cpu")
     out: Tensor = _lifted(function, None, not here)(*args, **kwargs)
-    return out if here or out.device == device else Tensor.of(out.node, device or "cpu")
+    return out if here or out.device == device else type(out).of(out.node, device or "cpu")
 
 
 def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -41,7 +40,8 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
         array = as_array(obj)
         if copy:
             array = array.copy()
-        out = Tensor.of(from_numpy(array, kind), device or "cpu")
+        paired = array.dtype.kind == "c" or (kind is not None and kind.kind == "c")
+        out = Tensor(array, kind, device or "cpu") if paired else Tensor.of(from_numpy(array, kind), device or "cpu")
         if copy is False and not np.shares_memory(out.numpy(), array):
             raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
         return out
@@ -54,7 +54,7 @@ def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | N
     out = x if kind is None else x.astype(kind)
     out = out if device is None else out.to_device(device)
     if copy and out.node is x.node:  # values are never written to, but handles are
-        return Tensor.of(x.node, x.device)
+        return type(x).of(x.node, x.device)
     return out
 
 
@@ -67,13 +67,11 @@ def _kind_of_tensors(obj: Any) -> DType | None:
 
 
 def _numbers(obj: Any) -> Any:
-    """Nested sequences with tensors among them, as numbers. Raises UsageError for complex numbers and integers of over 64 bits."""
+    """Nested sequences with tensors among them, as numbers. Raises OverflowError for integers of over 64 bits."""
     if isinstance(obj, Tensor):
         return obj.tolist()
     if isinstance(obj, (list, tuple)):
         return [_numbers(o) for o in obj]
-    if isinstance(obj, complex):
-        raise UsageError("asarray: complex numbers are not supported")
     if type(obj) is int and not -(2**63) <= obj < 2**64:
         raise OverflowError(f"asarray: {obj} does not fit an integer of 64 bits")
     return obj
@@ -88,7 +86,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         array = array.copy()
     if copy is False and not array.flags.c_contiguous:
         raise BufferError("from_dlpack: the array is not contiguous in row-major order, which needs a copy")
-    return Tensor.of(from_numpy(array, kind), device or "cpu")
+    return Tensor(array, None, device or "cpu") if array.dtype.kind == "c" else Tensor.of(from_numpy(array, kind), device or "cpu")
 
 
 def arange(
@@ -155,7 +153,7 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | N
     out: Tensor = x.astype(dtype)
     if device is not None:
         out = out.to_device(device)
-    return Tensor.of(out.node, out.device) if copy and out is x else out
+    return type(out).of(out.node, out.device) if copy and out is x else out
 
 
 __all__ = [

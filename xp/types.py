@@ -10,17 +10,18 @@ from ..ir import dtypes as D
 from ..ir.dtypes import DType
 from ..ir.errors import DTypeError
 from ..tensor import Tensor
-from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of, of_scalar, promote
+from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of, of_scalar, promote, to_float
+from ..tensor.ops.complex_numbers import COMPLEX, REAL
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (D.bool_,),
     "signed integer": (D.int8, D.int16, D.int32, D.int64),
     "unsigned integer": (D.uint8, D.uint16, D.uint32, D.uint64),
     "real floating": (D.float32, D.float64),
-    "complex floating": (),
+    "complex floating": (D.complex64, D.complex128),
 }
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
-KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
+KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
 NARROW = (D.float16, D.bfloat16, D.float8_e4m3, D.float8_e5m2)
 """Float types beyond the standard: real floating for `isdtype`, and not listed by `dtypes()`."""
 
@@ -55,7 +56,7 @@ def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float type, or of a tensor's."""
     import ml_dtypes
 
-    kind = _type(type)
+    kind = REAL.get(_type(type), _type(type))
     if not kind.is_float:
         raise TypeError(f"finfo of {kind}, which is no float type")
     f = ml_dtypes.finfo(kind.np)  # type: ignore[no-untyped-call]
@@ -86,6 +87,10 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
 def can_cast(from_: Any, to: DType, /) -> bool:
     """Whether promotion leads from a type (or a tensor's) to another."""
     source, target = _type(from_), dtype_of(to)
+    if target.kind == "c":
+        return source is D.bool_ or (source.kind in "fc" and REAL.get(source, source).size <= REAL[target].size)
+    if source.kind == "c":
+        return False
     if source.is_float != target.is_float and not (source is D.bool_ or target is D.bool_):
         return False
     try:
@@ -96,15 +101,18 @@ def can_cast(from_: Any, to: DType, /) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type of an operation on tensors, types and Python numbers."""
-    kinds = [_type(a) for a in arrays_and_dtypes if not isinstance(a, (bool, int, float))]
+    kinds = [_type(a) for a in arrays_and_dtypes if not isinstance(a, (bool, int, float, complex))]
     if not kinds:
         raise ValueError("result_type: at least one tensor or type is needed")
-    out = kinds[0]
+    out = REAL.get(kinds[0], kinds[0])
     for k in kinds[1:]:
-        out = promote(out, k)
+        out = promote(out, REAL.get(k, k))
     for a in arrays_and_dtypes:
-        if isinstance(a, (bool, int, float)):
-            out = of_scalar(a, out)
+        if isinstance(a, (bool, int, float, complex)):
+            out = of_scalar(a.real if isinstance(a, complex) else a, out)
+    if any(k in REAL for k in kinds) or any(isinstance(a, complex) for a in arrays_and_dtypes):
+        out = to_float(out)
+        return COMPLEX.get(out, D.complex64)
     return out
 
 
@@ -125,7 +133,12 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """Types of arrays made without one."""
-        return {"real floating": default_float(), "integral": DEFAULT_INT, "indexing": DEFAULT_INT}
+        return {
+            "real floating": default_float(),
+            "complex floating": COMPLEX[default_float()],
+            "integral": DEFAULT_INT,
+            "indexing": DEFAULT_INT,
+        }
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """Types by name, all or those of kinds."""

@@ -10,6 +10,7 @@ from ...ir.errors import UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import at, user_line
 from ..leaves import array_class
+from ..ops.complex_numbers import as_reals
 from ..tensor import Tensor
 from ..trees import Structure, flatten, unflatten
 
@@ -28,7 +29,9 @@ def given_arrays(name: str, out: Any) -> list[Array]:
         if type(a) is not array_class() or not a.flags.writeable:
             what = "an array that is read-only" if isinstance(a, array_class()) else f"a {type(a).__name__}"
             raise UsageError(f"{name}(out=...): {what}; give NumPy arrays that may be written{at(user_line())}")
-    return arrays
+        if a.dtype.kind == "c" and not a.flags.c_contiguous:
+            raise UsageError(f"{name}(out=...): a complex array with gaps; give one that is contiguous{at(user_line())}")
+    return [as_reals(a) if a.dtype.kind == "c" else a for a in arrays]
 
 
 def check_fits(name: str, arrays: Sequence[Array], results: Sequence[Any]) -> None:

@@ -16,10 +16,12 @@ from ...ir.node import Node, walk
 from ...log import logger
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
+from ..leaves import array_class
 from ..running.buffers import BufferKind
 from ..running.current_capture import thread as _current
 from ..running.pools import rooms_of
-from ..trees import flatten
+from ..tensor import Tensor
+from ..trees import flatten, unflatten
 from .bindings import bindings_of
 from .call_arguments import Arguments, CallLayout, Static, read
 from .capture import CapturedGraph, capture
@@ -253,6 +255,9 @@ class Jitted:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
+        if any(isinstance(x, array_class()) and x.dtype.kind == "c" for x in leaves):
+            args, kwargs = unflatten(structure, [Tensor(x) if isinstance(x, array_class()) else x for x in leaves])
+            leaves, structure = flatten((args, kwargs))
         plain = read(leaves, structure, self.options.device)
         given = self._symbols.read(plain)
         with self._lock:

@@ -17,7 +17,7 @@ from ..graph.symbolic_sizes import SymbolicSize
 from ..handle import TensorHandle
 from ..leaves import array_class
 from ..tensor import Tensor
-from ..trees import Structure
+from ..trees import CONTAINERS, Structure
 from .call_arguments import Static
 
 Place = tuple[str, int, int | None, SymbolicSize]
@@ -155,6 +155,11 @@ class _ReaderText:
                 part = self.name()
                 self.lines.append(f"{part} = {x}[{repr(key) if type(key) is str else self.name((key,)) + '[0]'}]")
                 self.apart(inner, part)
+        elif kind in CONTAINERS:
+            part = self.name()
+            self.refuse(f"type({x}) is not {self.name(kind)}")
+            self.lines.append(f"{part} = {self.name(CONTAINERS[kind][0])}({x})")
+            self.leaves.append(part)
         else:
             parts = [self.name() for _ in structure[1]]
             self.refuse(f"type({x}) is not {self.name(kind)} or len({x}) != {len(parts)}")

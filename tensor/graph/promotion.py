@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from ...ir.dtypes import DType, DTypeLike, bool_, float16, float32, float64, int8, int16, int32, int64, uint64
+from ...ir.dtypes import DType, DTypeLike, bool_, complex_named, float16, float32, float64, int8, int16, int32, int64, uint64
 from ...ir.dtypes import dtype as _dtype
 from ...ir.errors import DTypeError, UsageError
 from .symbolic_sizes import SymbolicSize
@@ -56,7 +56,9 @@ _FLOATS = (float16, float32, float64)
 
 def dtype_of(name: Any) -> DType:
     """The type of that name, or of a type of NumPy's or Python's: float is float64 and int is int64, as in NumPy. Raises DTypeError."""
-    return float64 if name is float else int64 if name is int else _dtype(name)
+    if name is float or name is int:
+        return float64 if name is float else int64
+    return complex_named(name) or _dtype(name)
 
 
 @cache

@@ -1,0 +1,179 @@
+"""Complex numbers, compared with NumPy: computed by NumPy node by node as small graphs are, and by kernels."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import Tensor, xp
+
+RNG = np.random.default_rng(3)
+KINDS = ("complex64", "complex128")
+
+
+def numbers(*shape: int, kind: str = "complex128") -> Any:
+    return (RNG.standard_normal(shape) + 1j * RNG.standard_normal(shape)).astype(kind)
+
+
+def same(function: Callable[..., Any], *arrays: Any, known: Callable[..., Any] | None = None, loose: float = 1.0) -> None:
+    """One function of tensors and of arrays: the same shapes, types and values."""
+    want = (known or function)(*(a.copy() if isinstance(a, np.ndarray) else a for a in arrays))
+    found = function(*(Tensor(a) if isinstance(a, np.ndarray) else a for a in arrays))
+    several = isinstance(want, (tuple, list))
+    for w, t in zip(want if several else [want], found if several else [found], strict=True):
+        w, v = np.asarray(w), t.numpy()
+        assert (v.shape, v.dtype) == (w.shape, w.dtype) and t.shape == w.shape and t.dtype == w.dtype
+        single = w.dtype in (np.complex64, np.float32)
+        np.testing.assert_allclose(v, w, rtol=loose * (3e-5 if single else 1e-11), atol=loose * (1e-5 if single else 1e-12))
+
+
+@pytest.fixture(params=[pytest.param("1", id="small"), pytest.param("0", id="kernels", marks=pytest.mark.slow)])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_SMALL", request.param)
+
+
+NAMES = {"abs": "abs", "asin": "arcsin", "acosh": "arccosh", "atan": "arctan"} | {n: n for n in (
+    "negative", "square", "reciprocal", "exp", "log", "sqrt", "log10", "sin", "cos", "sinh", "cosh", "tan", "tanh", "sign", "conj", "real",
+    "imag", "isnan", "isinf", "isfinite", "log1p", "expm1", "logical_not", "nonzero",
+)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_elementwise(kind: str, small: None) -> None:
+    a, b = numbers(4, 5, kind=kind), numbers(4, 5, kind=kind)
+    a[0, :4] = 0, 1, -1, 1e-20j
+    real = b.real.copy()
+    for name, numpy in NAMES.items():
+        x = a if name in ("abs", "conj", "real", "imag", "exp", "sqrt", "nonzero", "sign", "logical_not") else b
+        same(getattr(xp, name), x, known=getattr(np, numpy))
+        if name in np.__dict__ and name not in ("nonzero",):
+            same(getattr(np, numpy), x)
+    for name in ("add", "subtract", "multiply", "divide", "equal", "not_equal"):
+        for pair in ((a, b), (a, real), (real, b), (a, 2), (1.5, b), (a, 2 - 1j), (1j, b), (a[0], b)):
+            same(getattr(xp, name), *pair, known=getattr(np, name))
+    for power in (2, 3, -2, 0.5, 1j, 0):
+        same(lambda x, p=power: x**p, b)
+    same(lambda x, y: xp.where(xp.real(x) > 0, x, y), a, real, known=lambda x, y: np.where(x.real > 0, x, y))
+    same(lambda x: 1j * x - 2, real, known=lambda x: np.asarray(1j * x - 2, kind))
+    same(np.angle, a)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reductions_products_and_movement(kind: str, small: None) -> None:
+    a, b, c = numbers(4, 5, kind=kind), numbers(5, 3, kind=kind), numbers(4, 5, kind=kind)
+    real = c.real.copy()
+    for axis in (None, 1, (0, 1)):
+        for name in ("sum", "prod", "mean", "std", "var", "any", "all", "count_nonzero"):
+            same(
+                lambda x, n=name, d=axis: getattr(xp, n)(x, axis=d, keepdims=True),
+                a,
+                known=lambda x, n=name, d=axis: getattr(np, n)(x, axis=d, keepdims=True),
+            )
+    same(lambda x: xp.cumulative_sum(x, axis=1), a, known=lambda x: np.cumsum(x, 1))
+    same(lambda x: xp.cumulative_prod(x, axis=0), a, known=lambda x: np.cumprod(x, 0))
+    same(lambda x: xp.sum(x, dtype=xp.complex128), real, known=lambda x: np.sum(x, dtype="complex128"))
+    same(lambda x, y: x @ y, a, b, loose=10)
+    same(lambda x, y: x @ y, real, b, loose=10)
+    same(lambda x, y, z: xp.einsum("ij,jk,il->kl", x, y, z), a, b, c, known=lambda x, y, z: np.einsum("ij,jk,il->kl", x, y, z), loose=10)
+    same(xp.vecdot, a, c, known=np.vecdot, loose=10)
+    for f in (
+        lambda x: x.T, lambda x: x.reshape(2, 10), lambda x: x[1:3, ::2], lambda x: x[..., -1], lambda x: x[1, 2], lambda x: x[x.real > 0],
+        lambda x: x[:, None] * x, np.flip, np.triu, lambda x: np.concatenate([x, real]), lambda x: np.stack([x, x], 1), lambda x: x.astype("bool"),
+        lambda x: np.roll(x, 2, 0), lambda x: np.diff(x), lambda x: np.tile(x, (2, 1)), np.zeros_like, lambda x: np.full_like(x, 1 + 2j),
+    ):  # fmt: skip
+        same(f, a)
+    same(xp.unique_values, np.array([1j, 2, 1j, 0], kind), known=np.unique)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_algebra_and_transforms(kind: str) -> None:
+    m = numbers(3, 4, 4, kind=kind)
+    h = m @ m.conj().swapaxes(-1, -2) + 4 * np.eye(4, dtype=kind)
+    for name in ("inv", "det", "cholesky", "eigvalsh", "slogdet", "pinv", "svdvals"):
+        same(getattr(xp.linalg, name), h, known=getattr(np.linalg, name), loose=100)
+    same(xp.linalg.solve, h, m, loose=100, known=np.linalg.solve)
+    values, vectors = xp.linalg.eigh(Tensor(h))
+    np.testing.assert_allclose((vectors * values[:, None, :] @ vectors.conj().mT).numpy(), h, rtol=1e-3, atol=1e-4)
+    for function in (lambda x: xp.linalg.svd(x, full_matrices=False), xp.linalg.qr):
+        first, *middle, last = function(Tensor(m))
+        first = first * middle[0][:, None, :] if middle else first
+        np.testing.assert_allclose((first @ last).numpy(), m, rtol=1e-3, atol=1e-4)
+    for n in (0, 3, -1):
+        same(lambda x, n=n: xp.linalg.matrix_power(x, n), h, known=lambda x, n=n: np.linalg.matrix_power(x, n), loose=100)
+    for order in ("fro", "nuc", 1, -2, np.inf):
+        same(lambda x, o=order: xp.linalg.matrix_norm(x, ord=o), m, known=lambda x, o=order: np.linalg.matrix_norm(x, ord=o), loose=10)
+    a = numbers(6, 8, kind=kind)
+    for names, x in (
+        (("fft", "ifft", "irfft", "hfft", "fftn", "irfftn", "fftshift"), a),
+        (("rfft", "ihfft", "fft", "rfftn", "ifftshift"), a.real.copy()),
+    ):
+        for name in names:
+            options = (
+                [{}]
+                if "shift" in name
+                else [{}, {"axes": (0,)}, {"s": (4, 3), "axes": (0, 1)}]
+                if name[-1] == "n"
+                else [{"n": 5}, {"axis": 0, "norm": "ortho"}]
+            )
+            for o in options:
+                same(
+                    lambda t, n=name, o=o: getattr(xp.fft, n)(t, **o), x, known=lambda t, n=name, o=o: getattr(np.fft, n)(t, **o), loose=10
+                )
+
+
+def test_writes_are_numpys() -> None:
+    def changed(x: Any) -> Any:
+        part = x[1:3]
+        x[1] = 5
+        part[0, 1] = 2j
+        x[..., 3] *= 2
+        part += 1
+        x *= 2j
+        x[x.real > 0] = 0
+        return x + 0
+
+    same(changed, numbers(4, 5))
+
+
+def test_captured_functions_gradients_and_memory() -> None:
+    a, b = numbers(40, 50), numbers(40, 50)
+    fast = tw.jit(lambda x, y: (x * y + xp.exp(x * 0.1), xp.abs(x)))
+    for x, y in ((a, b), (Tensor(a), Tensor(b)), (Tensor(b), Tensor(a))):
+        p, q = np.asarray(x), np.asarray(y)
+        found = fast(x, y)
+        np.testing.assert_allclose(found[0].numpy(), p * q + np.exp(p * 0.1), rtol=1e-11)
+        np.testing.assert_allclose(found[1].numpy(), np.abs(p), rtol=1e-11)
+    product = tw.jit(lambda x, y: x @ y.T, numpy=True)
+    for n in (40, 39, 7):
+        np.testing.assert_allclose(product(a[:n], b), a[:n] @ b.T, rtol=1e-9)
+    out = np.empty((40, 40), complex)
+    assert product(a, b, out=out) is out
+    np.testing.assert_allclose(out, a @ b.T, rtol=1e-9)
+    slope = tw.grad(lambda z, w: xp.sum(xp.abs(z * w) ** 2))(Tensor(a), Tensor(b))
+    np.testing.assert_allclose(slope.numpy(), 2 * a * np.abs(b) ** 2, rtol=1e-9)  # dL/dx + i dL/dy
+    z = xp.asarray(a)
+    assert np.shares_memory(z.numpy(), a) and np.shares_memory(np.from_dlpack(z), a)
+    assert pickle.loads(pickle.dumps(z)).dtype is xp.complex128
+    assert complex(z[0, 0]) == a[0, 0] and z.tolist() == a.tolist() and str(xp.asarray([1 + 2j]).dtype) == "complex64"
+
+
+def test_types_and_what_complex_numbers_do_not_have() -> None:
+    assert xp.isdtype(xp.complex64, "complex floating") and xp.isdtype(xp.complex64, "numeric")
+    assert xp.result_type(xp.complex64, xp.float64) is xp.complex128 and xp.result_type(xp.float32, 1j) is xp.complex64
+    assert xp.can_cast(xp.float32, xp.complex64) and not xp.can_cast(xp.float64, xp.complex64) and not xp.can_cast(xp.complex64, xp.float32)
+    assert xp.finfo(xp.complex64).eps == np.finfo("float32").eps and np.dtype(xp.complex64) == np.complex64
+    assert set(xp.__array_namespace_info__().dtypes(kind="complex floating")) == {"complex64", "complex128"}
+    z = Tensor(numbers(3))
+    for function in (xp.max, xp.sort, xp.argmax, xp.floor, lambda x: xp.less(x, x), lambda x: x.clip(0, 1)):
+        with pytest.raises(TypeError, match="no order"):
+            function(z)
+    with pytest.raises(TypeError, match="take real"):
+        z.astype("float64")
+    with pytest.raises(TypeError, match="write their real part"):
+        xp.zeros(3)[0] = 1j
+    with pytest.raises(TypeError, match="transforms real"):
+        xp.fft.rfft(z)
+    with pytest.raises(tw.UsageError, match=r"tw\.grad"):
+        Tensor([1j], requires_grad=True)
