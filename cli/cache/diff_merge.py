@@ -41,8 +41,8 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
     from ...cache.keys import for_text
 
     out = console(wide=wide)
-    out.print(f"A: {a.place} ({len(a.rows)} measurements)", markup=False, soft_wrap=True)
-    out.print(f"B: {b.place} ({len(b.rows)} measurements)", markup=False, soft_wrap=True)
+    out.print(f"A: {a.place} ({len(a.rows)} measurements)", soft_wrap=True)
+    out.print(f"B: {b.place} ({len(b.rows)} measurements)", soft_wrap=True)
     if not shown:
         return
     listed = table(

@@ -32,7 +32,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
     heads = ("kernel", "shape", "dtype?3", "device?2", ">threads?5", *(["for"] if others else []), "outcome", ">time", "opts?4", "when?6")
     listed = table(f"cache {store.location}", *heads)
     for r in rows:
-        outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
+        outcome = Text(r.outcome, style=OUTCOMES[r.outcome])
         if r.usable and (standing := store.standing(r)) != "verified":
             outcome += f", {standing}"
         time = duration(r.t_min or r.t_med or 0.0) if r.t_med else "-"

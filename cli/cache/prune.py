@@ -84,11 +84,11 @@ def _show(place: str, found: Pruning, rules: PruneRules, args: Namespace) -> Non
     out.print(listed)
     if found.kept:
         said = f"{found.kept} measurements of other versions stay: they answer where nothing newer does"
-        out.print(said, markup=False, soft_wrap=True)
+        out.print(said, soft_wrap=True)
     for target, n in found.targets.items() if rules.idle_days is not None or rules.targets else ():
-        out.print(f"{n} of the target {target}", markup=False, soft_wrap=True)
+        out.print(f"{n} of the target {target}", soft_wrap=True)
     if rules.targets and not found.by_rule["target"]:
-        out.print("no target here is like that; `tune cache list --wide --all` has their keys", markup=False, soft_wrap=True)
+        out.print("no target here is like that; `tune cache list --wide --all` has their keys", soft_wrap=True)
     if found.lost:
         _lost(found.lost, out, args.wide)
 

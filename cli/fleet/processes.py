@@ -107,7 +107,7 @@ def show(out: Console, url: str, slots: Sequence[FleetSlot], gone: Sequence[Lost
     if slots:
         _there(out, url, slots)
     else:
-        out.print(f"no worker has joined {url}: tune fleet worker {url}", markup=False, soft_wrap=True)
+        out.print(f"no worker has joined {url}: tune fleet worker {url}", soft_wrap=True)
     if gone:
         _lost(out, gone)
 
@@ -127,7 +127,7 @@ def _there(out: Console, url: str, slots: Sequence[FleetSlot]) -> None:
     out.print(shown)
     machines = len({s.host for s in slots})
     busy = sum(bool(s.running) for s in slots)
-    out.print(f"{machines} machine{_s(machines)}, {len(slots)} slot{_s(len(slots))}, {busy} busy", markup=False)
+    out.print(f"{machines} machine{_s(machines)}, {len(slots)} slot{_s(len(slots))}, {busy} busy")
 
 
 def _lost(out: Console, gone: Sequence[LostSlot]) -> None:

@@ -60,9 +60,9 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
         why = f"was begun {LOSSES} times and took its process with it each time; --retry tries it once more"
         skipped = [Done(e, FAILED, message=why) for e in lost]
         left = order([e for e in whole.manifest.entries if not any(e is x for x in lost)])
-        out.print(_beginning(plan, journal.stories, place), markup=False, soft_wrap=True)
+        out.print(_beginning(plan, journal.stories, place), soft_wrap=True)
         for d in skipped:
-            out.print(tune_manifest.line(d), markup=False, soft_wrap=True)
+            out.print(tune_manifest.line(d), soft_wrap=True)
         ordered = replace(whole.manifest, entries=left.entries)
         done = [*(_on_fleet if args.fleet else _here)(args, ordered, left, journal, out), *skipped]
     found = replace(whole.manifest, entries=plan.entries)
@@ -101,7 +101,7 @@ def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJo
     def told(done: Done, overall: Overall) -> None:
         journal.ended(done)
         if not args.quiet and done.status != ELSEWHERE:
-            out.print(f"[{len(overall.done)}/{overall.total}] {tune_manifest.line(done)}", markup=False, soft_wrap=True)
+            out.print(f"[{len(overall.done)}/{overall.total}] {tune_manifest.line(done)}", soft_wrap=True)
 
     seconds = _seconds(args)
     with cache.open(args.cache) as store:

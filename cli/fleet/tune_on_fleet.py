@@ -60,7 +60,7 @@ class FleetPlain(FleetQuiet):
         self._said: dict[int, tuple[float, Any]] = {}
 
     def line(self, text: str) -> None:
-        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.print(text, soft_wrap=True)
         self.out.file.flush()
 
     def show(self, under_way: Sequence[UnderWay], overall: Overall) -> None:
@@ -93,7 +93,7 @@ class FleetBoard(FleetQuiet):
         self._live.stop()
 
     def line(self, text: str) -> None:
-        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.print(text, soft_wrap=True)
 
     def show(self, under_way: Sequence[UnderWay], overall: Overall) -> None:
         from rich.text import Text

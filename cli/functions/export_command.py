@@ -87,16 +87,16 @@ def _say(folder: Path, args: Namespace) -> None:
     kernels = [k for k in found["kernels"] if k["schedule"] or k["from"]]
     exact = sum(k["from"] == "exact" for k in kernels)
     text = f"{folder}: {name} for {found['target']}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
-    out.print(text, markup=False, soft_wrap=soft_wrapped(out))
+    out.print(text, soft_wrap=soft_wrapped(out))
     shown = {a["name"]: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]" for a in found["arrays"]}
     sizes = [f"{x['name']} from {x['low']} to {x['high']}" for x in found["sizes"]]
     takes = ", ".join([*sizes, *(shown[a["name"]] for a in found["arrays"] if a["role"] != "output")])
     gives = ", ".join(shown[a["name"]] for a in found["arrays"] if a["role"] == "output")
-    out.print(f"takes {takes or 'nothing'}; gives {gives or 'nothing'}", markup=False, soft_wrap=soft_wrapped(out))
+    out.print(f"takes {takes or 'nothing'}; gives {gives or 'nothing'}", soft_wrap=soft_wrapped(out))
     if args.check:
         said = check(folder, args.threads or 1)
-        out.print(f"built, and a recorded call agrees: {said}", markup=False)
+        out.print(f"built, and a recorded call agrees: {said}")
     elif shutil.which("make") is None:
-        out.print("there is no make here: the sources are written, and building is left to you", markup=False)
+        out.print("there is no make here: the sources are written, and building is left to you")
     else:
-        out.print(f"build and test it:  {BUILD.format(folder=folder)}", markup=False, soft_wrap=soft_wrapped(out))
+        out.print(f"build and test it:  {BUILD.format(folder=folder)}", soft_wrap=soft_wrapped(out))

@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
         return 0
     out = console()
     for line in wrote:
-        out.print(line, soft_wrap=soft_wrapped(out), markup=False)
+        out.print(line, soft_wrap=soft_wrapped(out))
     if not wrote:
         _print(out, args, found)
     return 0
@@ -164,7 +164,7 @@ def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
     if args.expr:
         from ...ir.kernel_text import kernel_text
 
-        out.print(kernel_text(kernel).rstrip(), markup=False, soft_wrap=True)
+        out.print(kernel_text(kernel).rstrip(), soft_wrap=True)
     if args.nest:
         from ... import targets
         from ...heuristics import starts

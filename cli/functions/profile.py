@@ -198,7 +198,7 @@ def run(args: Namespace) -> int:
         note = f"wrote {args.trace}: open it in ui.perfetto.dev or chrome://tracing"
         if profile.dropped:
             note += f" (the first {MOST_TRACED} calls; {profile.dropped} more are only in the table)"
-        console().print(note, soft_wrap=True, markup=False)
+        console().print(note, soft_wrap=True)
     if args.json:
         write(args.json, json.dumps(profile.to_json(), indent=1) + "\n")
     return code
@@ -246,7 +246,6 @@ def _print(profile: Profile, limit: int) -> None:
         out.print(
             f"{text}: its schedule is {'a start schedule' if row.origin == 'start' else row.origin}",
             soft_wrap=soft_wrapped(out),
-            markup=False,
         )
     if gains(rows):
         out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=soft_wrapped(out))

@@ -95,6 +95,8 @@ def heaviest(kernels: list[Kernel]) -> list[Kernel]:
 
 def _required(found: Manifest, args: Namespace, out: Console) -> int:
     """Look up every kernel; MISSING where the cache lacks one."""
+    from rich.text import Text
+
     from ... import cache
     from ...devices import get
     from ...plan import resolve
@@ -110,10 +112,12 @@ def _required(found: Manifest, args: Namespace, out: Console) -> int:
             assert e.given is not None
             try:
                 plan = resolve(e.given, device, args.threads or device.threads, store, exact_only=True)
-                listed.add_row(e.kernel, "[green]present[/]", duration(plan.row.t_min or 0.0) if plan.row else "", opts_text(plan.opts))
+                listed.add_row(
+                    e.kernel, Text("present", style="green"), duration(plan.row.t_min or 0.0) if plan.row else "", opts_text(plan.opts)
+                )
             except CacheMiss:
                 missing += 1
-                listed.add_row(e.kernel, "[bold red]missing[/]", "", "")
+                listed.add_row(e.kernel, Text("missing", style="bold red"), "", "")
     out.print(listed)
     out.print(f"{len(found.entries) - missing} of {len(found.entries)} present")
     return MISSING if missing else 0

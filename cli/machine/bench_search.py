@@ -80,7 +80,7 @@ def _record(args: Namespace) -> int:
         recording = record_space(Space(engine, task.effects), measurer, args.trials, about)
     recording.save(args.record, args.overwrite)
     right = sum(e.t_min is not None for e in recording.entries)
-    console().print(f"wrote {args.record}: {len(recording.entries)} schedules, {right} of them right", soft_wrap=True, markup=False)
+    console().print(f"wrote {args.record}: {len(recording.entries)} schedules, {right} of them right", soft_wrap=True)
     return 0
 
 
@@ -123,7 +123,6 @@ def _print(scores: Sequence[StrategyScores], spaces: dict[str, Recording], repea
     console().print(
         f"{len(spaces)} space{'s' * (len(spaces) != 1)}, {repeats} searches from nothing on each, as long as random search takes for "
         f"{100 * share:g} % of the way to the optimum. 0 is random search, 1 the optimum at once.",
-        markup=False,
     )
 
 

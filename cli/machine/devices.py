@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
             device = get(name)
             device.check()
             if args.probe and args.format == "table":
-                console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet", markup=False)
+                console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet")
             found.append((name, device, device.limits(probe=args.probe), ""))
         except DeviceError as error:
             found.append((name, None, None, str(error)))

@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
         replace(args.file, drawn.getvalue())
     except OSError as e:
         raise UsageError(f"cannot write {args.file}: {e.strerror}; name a file in a folder that exists and has room") from None
-    console().print(f"wrote {args.file}", soft_wrap=True, markup=False)
+    console().print(f"wrote {args.file}", soft_wrap=True)
     return 0
 
 

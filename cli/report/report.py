@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
         from .html import write
 
         write(args.html, found, graph, studies)
-        console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
+        console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True)
         return 0
     if args.format != "table":
         print({"json": formats.as_json, "csv": formats.as_csv, "markdown": formats.as_markdown}[args.format](found))
@@ -50,7 +50,7 @@ def run(args: Namespace) -> int:
         if e.best.objective in FRONTS:
             out.print(front_listing(e))
     for note in notes(found):
-        out.print(note, style="dim", markup=False)
+        out.print(note, style="dim")
     out.print(legend(), style="dim")
     return 0
 

@@ -168,7 +168,7 @@ def status_line() -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     out = console(sys.stderr)
-    log = LogAbove(lambda text: out.print(text, end="", markup=False, highlight=False, soft_wrap=True, style="dim"))
+    log = LogAbove(lambda text: out.print(text, end="", soft_wrap=True, style="dim"))
 
     def show(text: str) -> None:
         log.show()
@@ -227,7 +227,7 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
             soft_wrap=soft_wrapped(out),
         )
     for note in notes:
-        out.print(note, soft_wrap=soft_wrapped(out), markup=False, highlight=False)
+        out.print(note, soft_wrap=soft_wrapped(out))
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), ratio_text(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",

@@ -30,12 +30,10 @@ def run(args: Namespace) -> int:
     out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=soft_wrapped(out))
     out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=soft_wrapped(out))
     beside = f"; {done.gain:.2f}x as fast as the start schedule, side by side" if done.gain else ""
-    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=soft_wrapped(out), markup=False)
+    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=soft_wrapped(out))
     if done.replaced is not None:
         out.print(Text.assemble("it replaces  ", stored_opts(done.replaced.opts_display)), soft_wrap=soft_wrapped(out))
-    out.print(
-        f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=soft_wrapped(out), markup=False
-    )
+    out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=soft_wrapped(out))
     return 0
 
 

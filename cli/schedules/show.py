@@ -78,7 +78,7 @@ def run(args: Namespace) -> int:
 
         out.print(Syntax(source.text, LEXERS.get(source.lang, source.lang), theme="ansi_dark", background_color="default", word_wrap=False))
     else:
-        out.print(source.text, markup=False, soft_wrap=True)
+        out.print(source.text, soft_wrap=True)
     return 0
 
 
@@ -159,4 +159,4 @@ def _print(row: Row, text_alone: bool, at: int) -> None:
     if flags:
         out.print(Text(f"flags: {shlex.join(flags)}", style="dim"), soft_wrap=True)
     out.print()
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(text, soft_wrap=True)

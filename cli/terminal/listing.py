@@ -49,10 +49,10 @@ class Listing:
         self.rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """A cell for each column: a Text, or a str with rich's markup."""
+        """A cell for each column: a str as it is, or a Text."""
         from rich.text import Text
 
-        given = [c if isinstance(c, Text) else Text.from_markup(c) for c in cells]
+        given = [c if isinstance(c, Text) else Text(c) for c in cells]
         self.rows.append([*given, *(Text() for _ in self.columns[len(given) :])])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:

@@ -258,7 +258,7 @@ class Plain(OnConsole):
 
     def line(self, text: str) -> None:
         self.last = self.now()
-        self.out.print(text, markup=False, soft_wrap=soft_wrapped(self.out))
+        self.out.print(text, soft_wrap=soft_wrapped(self.out))
         self.out.file.flush()
 
     def draw(self, must: bool) -> None:
@@ -282,7 +282,7 @@ class Board(OnConsole):
         from rich.live import Live
 
         self.live = Live(self.render(), console=self.out, auto_refresh=False, transient=True)
-        plain: dict[str, Any] = {"end": "", "markup": False, "highlight": False, "soft_wrap": soft_wrapped(self.out), "style": "dim"}
+        plain: dict[str, Any] = {"end": "", "soft_wrap": soft_wrapped(self.out), "style": "dim"}
         self.log = LogAbove(lambda text: self.out.print(text, **plain))
         self.closed = threading.Event()
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
@@ -360,5 +360,5 @@ def display(
     board = to.is_terminal and not to.is_dumb_terminal
     made = Board(title, budget, trials, to, overall=overall) if board else Plain(title, budget, trials, to, overall=overall)
     if verbose:
-        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=soft_wrapped(to))
+        made.say = lambda text: to.print(text, soft_wrap=soft_wrapped(to))
     return made

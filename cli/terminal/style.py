@@ -60,10 +60,13 @@ ENDLESS = 100_000
 
 def console(stream: TextIO | None = None, wide: bool = False) -> Console:
     """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe. `wide`: no line is
-    wrapped and no column left out, whatever the terminal's width."""
+    wrapped and no column left out, whatever the terminal's width. What is printed is text, `[ids]` and `:x:` too: styles are
+    those of `Text`."""
     out = behind(sys.stdout if stream is None else stream)
     piped = not out.isatty() and "COLUMNS" not in os.environ
-    return _console()(file=out, highlight=False, soft_wrap=piped, width=ENDLESS if wide else 180 if piped else None)
+    return _console()(
+        file=out, markup=False, emoji=False, highlight=False, soft_wrap=piped, width=ENDLESS if wide else 180 if piped else None
+    )
 
 
 def soft_wrapped(out: Console) -> bool:

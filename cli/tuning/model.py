@@ -38,21 +38,18 @@ def run(args: Namespace) -> int:
             result = {"found": event["kernels"]}
             out.print(_board(args.model, event["kernels"]))
         elif what == "begins":
-            out.print(
-                f"searching for {event['name']}, {duration(event['seconds'])}", style="dim", markup=False, soft_wrap=soft_wrapped(out)
-            )
+            out.print(f"searching for {event['name']}, {duration(event['seconds'])}", style="dim", soft_wrap=soft_wrapped(out))
         else:
             result = {**result, **event}
     gain = result["before_s"] / result["after_s"] if result["after_s"] else 1.0
-    out.print(f"{result['kernels']} kernels, {result['tuned']} searched for now", markup=False)
+    out.print(f"{result['kernels']} kernels, {result['tuned']} searched for now")
     out.print(
         f"a call      {duration(result['before_s'])} before, {duration(result['after_s'])} after: {gain:.2f}x as fast, side by side",
-        markup=False,
     )
     own = result["fallbacks"]
     if own:
         names = ", ".join(sorted({f["target"] for f in own}))
-        out.print(f"by PyTorch  {len(own)} nodes: {names}", markup=False, soft_wrap=soft_wrapped(out))
+        out.print(f"by PyTorch  {len(own)} nodes: {names}", soft_wrap=soft_wrapped(out))
     if args.json is not None:
         write(args.json, json.dumps({"model": args.model, **result}, indent=1) + "\n")
     return 0

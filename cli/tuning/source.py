@@ -210,11 +210,10 @@ def _build_only(args: Namespace, spec: SourceSpec) -> int:
             if not args.quiet:
                 out.print(
                     f"{opts_text(opts).plain}: {len(made.obj)} bytes in {1e3 * made.build_s:.0f} ms",
-                    markup=False,
                     soft_wrap=soft_wrapped(out),
                 )
         except (BuildError, OptError) as e:
             counts["failed"] += 1
-            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_TEXT]}", markup=False, soft_wrap=soft_wrapped(out))
+            out.print(f"{opts_text(opts).plain}: {str(e)[:MOST_TEXT]}", soft_wrap=soft_wrapped(out))
     out.print(f"{counts['built']} of {len(points)} configurations build; nothing was run")
     return 4 if counts["failed"] else 0

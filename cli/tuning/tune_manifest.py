@@ -80,7 +80,7 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet and done.status != ELSEWHERE:
-            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=soft_wrapped(out))
+            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", soft_wrap=soft_wrapped(out))
 
     again = args.retune or args.mode == "refresh"
     with cache.open(args.cache) as store:
@@ -131,7 +131,7 @@ def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> 
             continue
         if device.limits() is None:
             if not quiet:
-                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=soft_wrapped(out))
+                out.print(f"measuring the limits of {place.device}, once", soft_wrap=soft_wrapped(out))
             try:
                 measured(device, part_of(seconds), longest_of(seconds))
             except DeviceError as error:  # a search works without them
@@ -162,7 +162,7 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
             Text(shape_text(e.shape)),
             e.dtype,
             Text(e.place.name + for_text(e.objective)),
-            f"[{STATUS[d.status]}]{d.status}[/]",
+            Text(d.status, style=STATUS[d.status]),
             *row,
         )
     return out
@@ -175,13 +175,12 @@ def ending(
     counts = Counter(d.status for d in done)
     out.print(", ".join(f"{counts[s]} {s}" for s in STATUS if counts[s]))
     for text in dict.fromkeys(f"{d.entry.place.name} is elsewhere: {d.message}" for d in done if d.status == ELSEWHERE):
-        out.print(text, style="dim", markup=False, soft_wrap=soft_wrapped(out))
+        out.print(text, style="dim", soft_wrap=soft_wrapped(out))
     failed = [d for d in done if d.status == "failed"]
     for d in failed:
         out.print(
             f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}",
             style="red",
-            markup=False,
             soft_wrap=soft_wrapped(out),
         )
     spent = [d for d in done if d.status == LEFT and d.message]
@@ -250,7 +249,7 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
                 Text(shape_text(e.shape)),
                 e.dtype,
                 Text(e.place.name + for_text(e.objective)),
-                f"[{STATE[c.state]}]{c.state}[/]",
+                Text(c.state, style=STATE[c.state]),
                 *what,
             )
         out.print(listed)
@@ -258,8 +257,8 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")
     for c in absent:
         why = c.why or ("made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached")
-        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=soft_wrapped(out))
-        out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
+        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", soft_wrap=soft_wrapped(out))
+        out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", soft_wrap=True)
     if absent:
         out.print(
             f"all at once, on a machine of that target: {shlex.join(['tune', 'run', '--manifest', args.manifest, '--budget', '5m', *cache_flag(args.cache)])}"

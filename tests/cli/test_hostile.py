@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tilewright import cache
 from tilewright.cli.main import exit_code
 from tilewright.ir.errors import (
     BuildError,
@@ -22,7 +23,7 @@ from tilewright.ir.errors import (
     VerifyError,
 )
 
-from .conftest import Tune
+from .conftest import Tune, row
 
 SMALL = ("--kernel", "matmul", "--shape", "m=4,n=4,k=4")
 SHOW, RUN = ("show", *SMALL), ("run", *SMALL, "--mode", "require")
@@ -232,3 +233,83 @@ def test_a_closed_pipe_is_quiet() -> None:
 def test_kernels_lists_shape_names_and_dtypes(tune: Tune) -> None:
     line = next(text for text in tune("kernels").out.splitlines() if "matmul " in text)
     assert "m=1024,n=1024,k=1024" in line and "float32" in line
+
+
+# texts of users that rich would read as styles and pictures ------------------------------------------------------------
+UGLY = "ugly[ids]:x:[bold]"
+"""A name, a path and a line of source: every one is printed as it is."""
+UGLY_FILE = f'''
+from tilewright.ir import KernelBuilder, float32
+from tilewright import xp
+
+def kernel(m=8):
+    kb = KernelBuilder("{UGLY}")
+    i = kb.axis("m", m)
+    x = kb.input("x", (m,), float32)
+    kb.store("y", float32, (m,), (i,), x[i] * 2.0)
+    return kb.build()
+
+def ugly(table, ids):
+    ugly = table * 2; y = xp.sum(ugly[ids], axis=1); "ugly[ids]:x:[bold]"
+    return y / xp.sum(y)
+
+def ugly_inputs():
+    import numpy as np
+    return np.ones((10, 4), np.float32), np.arange(5)
+'''
+UGLY_SOURCE = """
+#include <stddef.h>
+#define TILE 8 // ugly[ids]:x:[bold]
+void f(float *y, const float *x) { for (size_t i = 0; i < 64; i++) y[i] = x[i] + ugly[ids]:x:[bold]; }
+"""
+SEEN_BY = {
+    "run": "run {file}:kernel --trials 1 --budget 1s", "show": "show {file}:kernel --opts start", "check": "check {file}:kernel --opts []",
+ "pin": "pin {file}:kernel --opts Um4",
+ "report": "report", "markdown": "report --format markdown",
+    "graph": "graph {file}:ugly",
+    "export": "export {file}:ugly --out {folder}/lib",
+    "source": "source {source} --function f --param TILE=8 --args {args} --build-only",
+    "list": "cache list --all", "show rows": "cache show", "explain rows": "cache explain {file}:kernel --dtype float64",
+    "write": "cache export {folder}/b.jsonl", "diff": "cache diff {folder}/cache.db {folder}/none.db --all", "merge": "cache merge {folder}/cache.db --into {folder}/m.db",
+    "prune": "cache prune --target * --dry-run", "manifest": "cache check --manifest {folder}/{ugly}.toml", "no file": "cache import {folder}/{ugly}",
+    "no device": "show matmul --device {ugly}",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ugly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ugly") / UGLY
+    folder.mkdir()
+    (folder / f"{UGLY}.py").write_text(UGLY_FILE)
+    (folder / f"{UGLY}.c").write_text(UGLY_SOURCE)
+    (folder / "args.toml").write_text('[[argument]]\nname="y"\nrole="output"\ndtype="float32"\nshape=[64]\n')
+    (folder / f"{UGLY}.toml").write_text(f'[[kernel]]\nname = "{UGLY}.py:kernel"\nshapes = ["m=8"]\n[[target]]\ndevice = "cpu"\n')
+    with cache.Cache.open(folder / "cache.db") as store:
+        store.record([row(name=UGLY, device="cpu")])
+    return folder
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("line", SEEN_BY.values(), ids=list(SEEN_BY))
+def test_texts_of_users_are_printed_as_they_are(
+    tune: Tune, ugly_folder: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    places = {
+        "folder": ugly_folder,
+        "file": ugly_folder / f"{UGLY}.py",
+        "source": ugly_folder / f"{UGLY}.c",
+        "args": ugly_folder / "args.toml",
+    }
+    words = [w.format(ugly=UGLY, **places) for w in line.split(" ")]
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(ugly_folder / "cache.db"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
+    done = tune(*words)
+    said = re.sub(r"\\([\[\]_*])", r"\1", done.out + done.err)  # Markdown's escapes are of Markdown
+    assert UGLY in said and not re.search("[\u2600-\u27bf\U0001f300-\U0001faff]", said)
+    assert not re.search(r"table\[(?!ids\])", said) and "Traceback" not in said
+
+
+def test_all_of_the_command_prints_on_that_console() -> None:
+    for file in (Path(__file__).parents[2] / "cli").rglob("*.py"):
+        if file.name != "style.py":
+            assert not re.search(r"\bConsole\(|from_markup|markup=|emoji=|\.input\(|rich\.print", file.read_text()), file
