@@ -4,6 +4,7 @@ project's takes part where its user allowed it, the team's where one is named (`
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ..files import folders
 from ..ir.errors import CacheError, UsageError
 from . import project_consent
 from .server import team_setting
-from .server.address import Address
+from .server.address import EXAMPLE, Address
 
 ENV = "TILEWRIGHT_CACHE"
 PROJECT = Path(".tilewright") / "cache.db"
@@ -70,6 +71,10 @@ def shipped_path() -> Path | None:
     return path if path.is_file() else None
 
 
+_MISSPELT = re.compile(r"postgres\w*(\+\w*)?(:|//)|[a-zA-Z+]{2,}(:/{0,2}|//)[^/\s]*@")
+"""What was meant as a server's URL: a scheme without all of `://`."""
+
+
 def is_url(location: str) -> bool:
     """Whether this names a database server (or is written as a SQLAlchemy URL) rather than a file."""
     return "://" in location
@@ -78,6 +83,9 @@ def is_url(location: str) -> bool:
 def file_of(location: str) -> Path | None:
     """The cache file that a location names, None where it is a server's. Raises CacheError for an sqlite:// URL of one in memory,
     which nobody else could read."""
+    if not is_url(location) and _MISSPELT.match(location):
+        shown = re.sub(r":[^:/@]+@", ":***@", location)
+        raise CacheError(f"the cache {shown} is no URL and looks like one: write {EXAMPLE}, or ./{shown} for a file")
     if not location.startswith("sqlite"):
         return None if is_url(location) else folders.expanded(location).absolute()
     path = location.partition("://")[2]

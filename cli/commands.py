@@ -352,7 +352,7 @@ COMMANDS = (
         "be the process that clients and workers meet at",
         "Passes jobs and rows between clients and workers until it is stopped. It needs no device. Only those who have a certificate of "
         "the fleet (`tune fleet certificates`) can connect, unless --insecure is given.\n\n"
-        "  tune fleet scheduler --port 8786",
+        "  tune fleet scheduler --host 0.0.0.0 --port 8786",
         fleet.scheduler,
         "fleet.processes:scheduler",
     ),

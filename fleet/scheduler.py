@@ -158,7 +158,8 @@ async def reach(url: str, security: Any = None) -> None:
 def unreachable(url: str, error: BaseException) -> FleetError:
     """The error for a scheduler that does not answer."""
     text = " ".join(str(error).split())
-    if "CERTIFICATE" in text.upper() or "SSL" in text.upper() or "TLS" in text.upper():
+    why = text.replace(url, "")  # which may itself say tls
+    if any(word in why.upper() for word in ("CERTIFICATE", "SSL", "TLS")):
         return FleetError(
             f"the scheduler at {url} and this machine do not trust each other ({text[:200]}): use certificates of one authority on both "
             "(`tune fleet certificates`), and tls:// on both"

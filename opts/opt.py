@@ -128,7 +128,7 @@ def parse(text: str | Sequence[Any]) -> Opts:
     if not isinstance(data, (list, tuple)):
         raise OptError('options must be a list such as [["TILE", "k", 256]]')
     out = []
-    for i, item in enumerate(renamed(data)):
+    for i, item in enumerate(renamed(data), 1):
         if isinstance(item, Opt):
             out.append(item)
             continue

@@ -58,10 +58,10 @@ def read(text: str) -> list[Plain]:
     while rest:
         m = _WORD.match(rest)
         if m is None or rest[m.end() : m.end() + 1].strip(_BETWEEN):
-            raise OptError(f"option {len(found)}: a quote or bracket is left open in {rest[:60]!r}")
+            raise OptError(f"option {len(found) + 1}: a quote or bracket is left open in {rest[:60]!r}")
         one = _one(m[0])
         if one is None:
-            raise OptError(f"option {len(found)}: cannot read {m[0][:60]!r}{_hint(m[0])}")
+            raise OptError(f"option {len(found) + 1}: cannot read {m[0][:60]!r}{_hint(m[0])}")
         found.append(one)
         rest = rest[m.end() :].lstrip(_BETWEEN)
     if not found:

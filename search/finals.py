@@ -8,6 +8,7 @@ objectives a front is drawn. The winner is checked a second time, on other input
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -301,7 +302,7 @@ class _Final:
             self.standing, self.torn = [f for f in self.standing if f is not champion], [*self.torn, champion]
             return False, duel.ratio, True, f"ahead of the start schedule from memory or in the caches, but not in both ({duel.ratio:.3f})"
         win = duel.significant and duel.ratio < 1
-        return win, duel.ratio, True, "" if win else f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} paired rounds"
+        return win, duel.ratio, True, "" if win else _undecided(duel, cost(champion, start))
 
     def _recheck(self, champion: Finalist) -> None:
         """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""
@@ -313,6 +314,17 @@ class _Final:
 def _far_ahead(a: Finalist, b: Finalist) -> bool:
     """Whether one is faster than another by single measurements alone; of energy these are means of seconds already."""
     return a.t * (APART if a.instead is None else MARGIN) < b.t
+
+
+def _undecided(duel: Duel, round_s: float) -> str:
+    """What is known where no difference was shown: the ratio, its 95 % interval, and how many pairs would show such a ratio if it is true."""
+    low, high = duel.ratio / (1 + duel.noise), duel.ratio * (1 + duel.noise)
+    said = f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} pairs, 95 % of the doubt within {low:.3g} to {high:.3g}"
+    if duel.ratio * MARGIN > 1 or not math.isfinite(duel.noise):
+        return said
+    # the interval shrinks with the root of the number of pairs
+    pairs = max(duel.rounds + 1, math.ceil(duel.rounds * (math.log1p(duel.noise) / -math.log(duel.ratio)) ** 2))
+    return f"{said}: about {pairs} pairs would tell, {pairs * round_s:.2g} s more of budget, on a quieter machine fewer"
 
 
 def _wrong(f: Finalist, detail: str) -> Measurement:

@@ -17,6 +17,7 @@ from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
+from .habits import argument
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy, leaf
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
@@ -157,13 +158,13 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
         devices: list[str] = []
         found = _parameters(function)
         takes = found.positional
-        if (
-            (current() is not None and (holds(args) or holds(tuple(kwargs.values()))))
-            or any(not (takes[i] if i < len(takes) else found.rest) and not _own(a) for i, a in enumerate(args))
-            or any(k not in found.arrays and not _own(v) for k, v in kwargs.items())
-        ):
-            args, kwargs = _sizes_known(found, args, kwargs)
         try:
+            if (
+                (current() is not None and (holds(args) or holds(tuple(kwargs.values()))))
+                or any(not (takes[i] if i < len(takes) else found.rest) and not _own(a) for i, a in enumerate(args))
+                or any(k not in found.arrays and not _own(v) for k, v in kwargs.items())
+            ):
+                args, kwargs = _sizes_known(found, args, kwargs)
             nodes = [lowered(a, devices) for a in args]
             named = {k: lowered(v, devices) for k, v in kwargs.items()}
             device = one_device(devices)
@@ -175,6 +176,8 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
             return raised(out, device)
         except (TilewrightError, IndexError) as e:
             raise with_line(e) from e.__cause__
+        except TypeError as e:
+            raise argument(e) from e.__cause__
 
     return call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from . import moved as V
@@ -69,6 +69,13 @@ class Tensor(TensorHandle):
     __eq__, __ne__ = operator(E.equal), operator(E.not_equal)
     __neg__, __pos__, __abs__ = lifted(E.negative), lifted(E.positive), lifted(E.absolute)
     __invert__ = lifted(E.bitwise_invert)
+
+    if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+        def __getattr__(self, name: str) -> Any:
+            from .habits import no_method
+
+            raise no_method(name)
 
     def __getitem__(self, key: Any) -> Tensor:
         if is_part(key, len(self.shape)):

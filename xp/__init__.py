@@ -6,6 +6,7 @@ docs/array-api.md says what is not there, and which functions compute at once.""
 from __future__ import annotations
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..ir.dtypes import (
     bfloat16,
@@ -61,6 +62,13 @@ from .types import can_cast, finfo, iinfo, isdtype, result_type
 
 __array_api_version__ = "2024.12"
 newaxis = None
+
+if not _TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+    def __getattr__(name: str) -> object:
+        from ..tensor.habits import no_function
+
+        raise no_function(name)
 
 
 def __array_namespace_info__() -> _NamespaceInfo:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal.style import console, duration, factor, stored_opts, table
+from ...cache.keys import for_text
+from ..report.formats import escaped
+from ..terminal.style import console, duration, factor, opts_words, stored_opts, table
 from .query import narrowed, shape_of
 from .signing import checker
 
@@ -29,6 +32,8 @@ def diff(args: Namespace) -> int:
     other = [d for d in found if d.state not in (Difference.same, Difference.none)]
     if args.format == "json":
         print(json.dumps({"schema": 1, "a": _place(a), "b": _place(b), "keys": [_difference(d) for d in found]}, indent=1))
+    elif args.format == "markdown":
+        print(markdown(store_names(a, b), found if args.all else other))
     else:
         _differences(a, b, found if args.all else other, args.wide)
         _counts(found)
@@ -37,8 +42,6 @@ def diff(args: Namespace) -> int:
 
 def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool) -> None:
     from rich.text import Text
-
-    from ...cache.keys import for_text
 
     out = console(wide=wide)
     out.print(f"A: {a.place} ({len(a.rows)} measurements)", soft_wrap=True)
@@ -65,6 +68,37 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
         ]
         listed.add_row(*cells, factor(d.ratio) if d.ratio else "-", *opts, Text(r.target))
     out.print(listed)
+
+
+def store_names(a: Holding, b: Holding) -> tuple[str, str]:
+    """What A and B are, without the folders of whoever compares them."""
+    return tuple(h.place if h.kind == "server" else Path(h.place).name for h in (a, b))  # type: ignore[return-value]
+
+
+def markdown(places: tuple[str, str], shown: list[KeyDifference]) -> str:
+    """The differences for a pull request: kernel, times, schedules in words, what was verified, and the machine of each."""
+    lines = [f"{len(shown)} answers differ from {escaped(places[0])} to {escaped(places[1])}"]
+    if not shown:
+        return lines[0]
+    lines += ["", "| kernel | change | time | schedule | verified | machine |", "|---|---|---|---|---|---|"]
+    for d in shown:
+        r = d.about
+        old, new = (None if x is None else x.t_min or x.t_med for x in (d.a, d.b))
+        times = " → ".join("none" if t is None else duration(t) for t in (old, new))
+        faster = f" ({factor(old / new)} as fast)" if old and new else ""
+        words = list(dict.fromkeys(escaped(opts_words(x.opts_display)) if x is not None else "none" for x in (d.a, d.b)))
+        checked = list(dict.fromkeys(_verified(x) for x in (d.a, d.b) if x is not None))
+        threads = f"{r.threads} thread{'s' * (r.threads != 1)}"
+        cells = (
+            f"**{escaped(r.name)}**{for_text(r.objective)} {escaped(shape_of(r))} {escaped(r.dtype)}", str(d.state), times + faster,
+            " → ".join(words), " → ".join(checked) or "no", escaped(f"{r.device}, {threads}, {r.target}"),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _verified(r: Row) -> str:
+    return ("twice" if r.facts.get("confirmed") is True else "once") if r.verified else "no"
 
 
 def _counts(found: list[KeyDifference]) -> None:

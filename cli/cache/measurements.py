@@ -9,9 +9,9 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ...cache.objectives import TIME
-from ...ir.errors import CacheError, UsageError
+from ...ir.errors import CacheError, CacheMiss, UsageError
 from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
-from .query import best_rows, filters, on_cache, select, shape_of
+from .query import best_rows, filters, narrowed, on_cache, select, shape_of
 from .signing import export_signed, mention_older, trust
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def export(store: Cache, args: Namespace) -> int:
     """Write a bundle."""
     from ...cache import bundles
 
-    rows = select(store, args)
+    rows = asked_for(store, args) if args.manifest else select(store, args)
     if args.best:
         rows = best_rows(store, rows)
     if args.sign:
@@ -104,6 +104,19 @@ def export(store: Cache, args: Namespace) -> int:
         print(f"wrote {written} measurements to {args.file}")
         mention_older(args.file)
     return 0
+
+
+def asked_for(store: Cache, args: Namespace) -> list[Row]:
+    """The answers that a manifest asks for. Raises CacheMiss, before anything is written, where one is not there or stale."""
+    from ...search.manifest import manifest_file, required
+
+    checked = [required.check(e, store) for e in manifest_file.load(args.manifest, "none").entries]
+    absent = [f"{c.entry.title} is {c.state}" for c in checked if c.state != "present"]
+    if absent:
+        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        said = f"{len(absent)} of {len(checked)} entries of {args.manifest} have no answer: {'; '.join(absent[:3])}{more}"
+        raise CacheMiss(f"{said}; `tune run --manifest {args.manifest}` tunes them")
+    return narrowed(dict.fromkeys(c.row for c in checked if c.row is not None), args)
 
 
 @on_cache(writes=True)

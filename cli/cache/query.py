@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from argparse import Namespace
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,10 +66,11 @@ def narrowed(rows: Iterable[Row], args: Namespace) -> list[Row]:
 
 
 def same_kernel(name: str, spec: str) -> bool:
-    """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
+    """Whether a row's name is what --kernel says: equal, of a pattern's names (`mat*`), or the same function of a file of that name
+    wherever it is."""
     from ...named_kernels import is_path, short_name
 
-    if name == spec:
+    if name == spec or fnmatchcase(name, spec):
         return True
     # rows keep the function's name; those of older versions the path too, which may have moved
     return is_path(spec) and (name == short_name(spec) or (is_path(name) and Path(spec).name == Path(name).name))

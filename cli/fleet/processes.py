@@ -40,7 +40,8 @@ def scheduler(args: Namespace) -> int:
             raise FleetError("Dask's dashboard needs the package bokeh: pip install 'tilewright[fleet-dashboard]'")
     from ...fleet.scheduler import SchedulerOptions, serve
 
-    asyncio.run(serve(SchedulerOptions(args.host, args.port, secured, args.dashboard), _say))
+    host = "" if args.host in ("0.0.0.0", "::") else args.host
+    asyncio.run(serve(SchedulerOptions(host, args.port, secured, args.dashboard), _say))
     return 0
 
 

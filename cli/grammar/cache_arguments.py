@@ -74,7 +74,7 @@ def plot(p: Grammar) -> None:
 # one cache --------------------------------------------------------------------------------------------------
 def _add_rows(p: Grammar) -> None:
     """Which rows."""
-    add_kernel(p, required=False, help="only this kernel")
+    add_kernel(p, required=False, help=_FILTER)
     add_where(p, device=None)
 
 
@@ -100,9 +100,10 @@ def explain(p: Grammar) -> None:
 def export(p: Grammar) -> None:
     """`tune cache export`."""
     p.add_path("file", use=PathUse("writes", "bundle"), help="the bundle to write (- is standard output)")
-    p.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    p.add_argument("--kernel", metavar="NAME", help=_FILTER)
     add_where(p, device=None)
     p.add_argument("--best", action="store_true", help="only what a look-up would use")
+    p.add_path("--manifest", use=READS, metavar="FILE", help="only the answers that this TOML file asks for, and all of them")
     p.add_path("--sign", use=READS, metavar="KEY", help="sign it with this secret key of minisign, into FILE.minisig")
 
 
@@ -148,12 +149,12 @@ def diff(p: Grammar) -> None:
     """`tune cache diff`."""
     p.add_path("a", use=READS, metavar="A", help=PLACE)
     p.add_path("b", use=READS, metavar="B", help="likewise")
-    p.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    p.add_argument("--kernel", metavar="NAME", help=_FILTER)
     add_where(p, device=None)
     _add_trust(p)
     p.add_argument("--all", action="store_true", help="also the keys that have the same answer in both")
     p.add_argument("--exit-code", action="store_true", help="exit with 1 where an answer differs")
-    add_table(p, "table", "json")
+    add_table(p, "table", "json", "markdown")
 
 
 def merge(p: Grammar) -> None:
@@ -230,7 +231,7 @@ def pull(p: Grammar) -> None:
 
 def push(p: Grammar) -> None:
     """`tune cache push`."""
-    add_kernel(p, required=False, help="only this kernel")
+    add_kernel(p, required=False, help=_FILTER)
     p.add_path("--from", use=READS, dest="source", metavar="PATH", help="the cache to send from (default: your own)")
     add_where(p, device=None)
     add_output(p, "text", "json")

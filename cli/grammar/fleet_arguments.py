@@ -27,7 +27,12 @@ def add_tls(p: Grammar) -> None:
 def scheduler(p: Grammar) -> None:
     """`tune fleet scheduler`."""
     add_tls(p)
-    p.add_argument("--host", default="", metavar="NAME", help="listen at this address only; default: all of this machine's")
+    p.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="NAME",
+        help="listen at this address; default: this machine alone; 0.0.0.0: all of its addresses",
+    )
     p.add_argument("--port", type=int, choices=range(65536), default=8786, metavar="N", help="default 8786; 0 takes a free one")
     p.add_argument("--insecure", action="store_true", help="tcp:// without certificates: whoever reaches the port can run code on workers")
     p.add_argument(

@@ -312,7 +312,7 @@ def _wanted(args: Namespace) -> Callable[[Row], bool]:
 
     def check(row: Row) -> bool:
         return (
-            (not args.kernel or same_kernel(row.name, args.kernel) or fnmatchcase(row.name, args.kernel))
+            (not args.kernel or same_kernel(row.name, args.kernel))
             and (not args.device or row.device == args.device or fnmatchcase(row.device, args.device))
             and (not args.strategy or fnmatchcase(row.strategy, args.strategy))
             and row.when >= since

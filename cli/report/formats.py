@@ -60,15 +60,15 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
     for e in found:
         r = e.best
         cells = [
-            f"**{_escape(r.name)}**{for_text(r.objective)} {_escape(str(COLUMNS['shape'](e)))} {_escape(r.dtype)}", _escape(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
-            *(cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
+            f"**{escaped(r.name)}**{for_text(r.objective)} {escaped(str(COLUMNS['shape'](e)))} {escaped(r.dtype)}", escaped(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
+            *(cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{escaped(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [line for note in notes(found) for line in ("", _escape(note))]
+    lines += [line for note in notes(found) for line in ("", escaped(note))]
     return "\n".join(lines)
 
 
-def _escape(text: str, code: bool = False) -> str:
+def escaped(text: str, code: bool = False) -> str:
     """Text that stays text inside a table's cell."""
     text = " ".join(text.split()).replace("|", "\\|")
     return text.replace("`", "'") if code else "".join(f"\\{c}" if c in "\\`*_<>[]#" else c for c in text)

@@ -65,7 +65,7 @@ def _wanted(s: StoredStudy, args: Namespace) -> bool:
     about = s.about
     name = str(about.get("kernel", s.name))
     return (
-        (not args.kernel or same_kernel(name, args.kernel) or fnmatchcase(name, args.kernel))
+        (not args.kernel or same_kernel(name, args.kernel))
         and (not args.device or fnmatchcase(str(about.get("device", "")), args.device))
         and (not args.dtype or str(about.get("dtype", args.dtype)) == args.dtype)
         and (not args.threads or about.get("threads", args.threads) == args.threads)

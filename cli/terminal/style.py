@@ -168,6 +168,24 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     return out if opts else Text("(none)", style="dim")
 
 
+def opts_words(text: str) -> str:
+    """The options of a row of the cache for whoever reviews them: `into registers: 8 of m; parallel: n`."""
+    from ...ir.errors import OptError
+    from ...opts.opt import parse
+    from ...opts.registry import OPTIONS
+
+    try:
+        opts = parse(text)
+    except OptError:
+        return text
+    said: dict[str, list[str]] = {}
+    for o in opts:
+        amount = f"{o.arg} of " if isinstance(o.arg, int) else ""
+        rest = " (" + ", ".join(f"{k} {v}" for k, v in o.arg) + ")" if isinstance(o.arg, tuple) and o.arg else ""
+        said.setdefault(OPTIONS[o.op].legend or o.op.lower() if o.op in OPTIONS else o.op.lower(), []).append(f"{amount}{o.on}{rest}")
+    return "; ".join(f"{word}: {', '.join(each)}" for word, each in said.items()) or "as written"
+
+
 def stored_opts(text: str) -> Text:
     """The options of a row of the cache, in short form; as they are kept where another version wrote them."""
     from rich.text import Text

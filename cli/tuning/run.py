@@ -62,7 +62,7 @@ def start_value(result: Result) -> str:
     energy = result.objective in ENERGIES
     said = joules(result.start_value) if energy else bytes_text(int(result.start_value)) if result.start_value else "none"
     if result.opts == result.start_opts:
-        return f"{said}; it is the answer: nothing beat it by more than the noise"
+        return f"{said}; it is the answer: nothing was shown to beat it"
     if energy and result.gain:
         return f"{said}; the best takes {result.gain:.2f}x less, side by side"
     return said
@@ -143,6 +143,8 @@ def _run(args: Namespace) -> int:
     args.device = args.device or "cpu"
     args.objective = objective(args.objective)
     from ...cache.keys import allowed
+    from ...devices import get as get_device
+    from ...ir.dtypes import dtype as dtype_of
     from ...named_kernels import get, is_path, parse_shape
     from ...search import tune
     from ...search.budget import Budget
@@ -150,6 +152,10 @@ def _run(args: Namespace) -> int:
     shape = parse_shape(args.shape) if args.shape else None
     how = rivalry(args)
     budget = Budget.make(args.budget, args.trials)
+    dtype_of(args.dtype or "float32")
+    device = get_device(args.device)
+    if args.mode != "require":
+        device.check()
     out = console(sys.stderr if args.json == "-" else None)
     began = time.monotonic()
     shape_shown = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
@@ -274,7 +280,7 @@ def against_start(result: Result) -> str:
     """How the answer compares with the start schedule."""
     assert result.start_s and result.t_min
     if result.opts == result.start_opts:
-        return "it is the answer: nothing beat it by more than the noise"
+        return "it is the answer: nothing was shown to beat it"
     if not result.gain:
         return f"the best is {gain(result.start_s, result.t_min)} as fast, by single times"
     alone = result.start_s / result.t_min

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -87,6 +88,9 @@ def tune_now(
         except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one
             continue
         done += 1
+    if todo and not done:
+        spent = sum(s for _, s in todo)
+        warnings.warn(f'no kernel was tuned in {spent:.3g} s: give jit a longer budget=, such as "30s"', stacklevel=2)
     return done
 
 

@@ -25,14 +25,19 @@ def user_line() -> Line:
     """The innermost frame that is not of this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        ours = _ours.get(name)
-        if ours is None:
-            ours = _ours[name] = name.startswith(_OURS)
-        if not ours:
-            return name, frame.f_lineno
+        if not ours(frame):
+            return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "", 0
+
+
+def ours(frame: FrameType) -> bool:
+    """Whether a frame is of this package."""
+    name = frame.f_code.co_filename
+    found = _ours.get(name)
+    if found is None:
+        found = _ours[name] = name.startswith(_OURS)
+    return found
 
 
 def show(line: Line) -> str:

@@ -5,15 +5,17 @@ asking for a value is an error here, and an assignment only says what the tensor
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.nodes import TensorNode, interned_in, walk
-from ..graph.source_lines import at, user_line
+from ..graph.source_lines import at, ours, user_line
 
 SizeCheck = Callable[[Mapping[Node, int]], None]
 
@@ -104,7 +106,38 @@ def check_values(outs: Iterable[TensorNode]) -> None:
         return
     if capture is None:
         raise UsageError(f"this tensor was made while a function was captured, and has no value: return it from there{at(user_line())}")
-    raise UsageError(
-        f"{capture.name} is being captured, and reads (or branches on) a value that depends on its arguments: they have none yet. Return "
-        f"the tensor, use where() instead of branching, or make the argument static{at(user_line())}"
-    )
+    does, instead = _INSTEAD.get(_asked_by(), _INSTEAD[""])
+    raise UsageError(f"{capture.name} is being captured, and {does}, which has no value yet: {instead}{at(user_line())}")
+
+
+_LATER = "or return the tensor, and do it after the call"
+_NUMBER = (
+    "makes a number of a tensor that depends on its arguments",
+    f"compute with the tensor itself (xp.sin, not math.sin), pass the number as an argument of its own, {_LATER}",
+)
+_ARRAY = ("makes an array of a tensor that depends on its arguments", f"use the functions of tilewright.xp, {_LATER}")
+_SHAPE = (
+    "asks for a result whose shape depends on a tensor's values",
+    f"keep all elements, as xp.where(mask, x, 0) and x.topk(k) do, {_LATER}",
+)
+_INSTEAD = {
+    "__bool__": (
+        "branches on a tensor that depends on its arguments",
+        "write xp.where(condition, a, b), which computes both, or decide by a number: pass it as an argument, not as a tensor",
+    ),
+    **dict.fromkeys(("item", "__int__", "__float__", "__complex__", "__index__", "__round__"), _NUMBER),
+    **dict.fromkeys(("numpy", "tolist", "__array__", "__dlpack__", "__buffer__", "_numpy"), _ARRAY),
+    **dict.fromkeys(("nonzero", "getitem", "unique_values", "unique_all", "unique_counts", "unique_inverse"), _SHAPE),
+    "": ("reads a tensor that depends on its arguments", f"use the functions of tilewright.xp, {_LATER}"),
+}
+"""By what asked for a value, what the function does, and what to write instead."""
+
+
+def _asked_by() -> str:
+    """The outermost function of this package, below the user's line, that is one of `_INSTEAD`."""
+    found = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and ours(frame):
+        found = frame.f_code.co_name if frame.f_code.co_name in _INSTEAD else found
+        frame = frame.f_back
+    return found

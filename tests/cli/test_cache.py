@@ -226,3 +226,47 @@ def test_an_answer_that_cannot_be_kept_counts_for_now(project: Path, monkeypatch
     with pytest.warns(UserWarning, match="the answer cannot be kept .*TILEWRIGHT_PROJECT_CACHE=1 says the same"):
         assert asked(monkeypatch, "y\n")
     assert project_consent.setting() is True
+
+
+def test_patterns_of_names_narrow(tune: Tune, filled: Path) -> None:
+    assert "matmul" in tune("cache", "list", "--kernel", "mat*").out and "softmax" not in tune("cache", "list", "--kernel", "mat*").out
+
+
+@pytest.mark.parametrize("place", ["postgres//u@h/db", "postgresql:/u:secret@h/db", "postgres:u@h"])
+def test_a_misspelt_url_is_no_file(tune: Tune, place: str) -> None:
+    done = tune("cache", "list", "--cache", place)
+    assert done.code == 2 and "is no URL and looks like one: write postgresql://USER@HOST/DATABASE" in done.err and "secret" not in done.err
+
+
+def test_a_difference_for_reviewers(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    other = str(tmp_path / "b.db")
+    with cache.Cache.open(other) as store:
+        store.record(
+            [
+                row(
+                    opts=[["UPCAST", "a0", 4], ["PARALLEL", "a1"]],
+                    opts_display=[["UPCAST", "m|[x]", 4], ["PARALLEL", "n"]],
+                    t_min=3e-6,
+                    t_med=3e-6,
+                )
+            ]
+        )
+    said = tune("cache", "diff", str(filled), other, "--format", "markdown").out.splitlines()
+    assert said[0].startswith("2 answers differ from cache.db to b.db") and said[2].startswith("| kernel | change | time")
+    assert (
+        r"| **matmul** m=64,n=48,k=32 float32 | other schedule | 9 µs → 3 µs (3.00x as fast) | into registers: 8 of m → "
+        r"into registers: 4 of m\|\[x\]; parallel: n | once | cpu, 2 threads, llvm:x86\_64:znver5:avx2 |"
+    ) in said
+    assert any("only in A" in line and "20 ms → none" in line and "as written" in line for line in said)
+
+
+def test_export_of_what_a_manifest_names(tune: Tune, cache_file: Path, known_limits: Path, tmp_path: Path) -> None:
+    manifest, bundle = tmp_path / "m.toml", tmp_path / "b.jsonl"
+    manifest.write_text('[[kernel]]\nname = "add"\nshapes = ["m=64", "m=96"]\n[targets.here]\nthreads = 1\n')
+    for m in ("64", "128"):
+        assert tune("pin", "add", "--shape", f"m={m}", "--threads", "1", "--opts", "start").code == 0
+    done = tune("cache", "export", str(bundle), "--manifest", str(manifest))
+    assert done.code == 5 and "1 of 2 entries" in done.err and "m=96" in done.err and not bundle.exists()
+    manifest.write_text(manifest.read_text().replace(', "m=96"', ""))
+    done = tune("cache", "export", str(bundle), "--manifest", str(manifest))
+    assert done.code == 0 and "wrote 1 measurements" in done.out and '"m":64' in bundle.read_text().replace(" ", "").replace("\\", "")

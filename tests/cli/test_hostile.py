@@ -283,7 +283,7 @@ def ugly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / f"{UGLY}.py").write_text(UGLY_FILE)
     (folder / f"{UGLY}.c").write_text(UGLY_SOURCE)
     (folder / "args.toml").write_text('[[argument]]\nname="y"\nrole="output"\ndtype="float32"\nshape=[64]\n')
-    (folder / f"{UGLY}.toml").write_text(f'[[kernel]]\nname = "{UGLY}.py:kernel"\nshapes = ["m=8"]\n[[target]]\ndevice = "cpu"\n')
+    (folder / f"{UGLY}.toml").write_text(f'[[kernel]]\nname = "{UGLY}.py:kernel"\nshapes = ["m=8"]\n')
     with cache.Cache.open(folder / "cache.db") as store:
         store.record([row(name=UGLY, device="cpu")])
     return folder

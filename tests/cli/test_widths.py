@@ -98,7 +98,7 @@ RESULT: dict[str, Any] = {
     "gflops": 12.5, "gbytes_s": 3.25, "roofline_pct": 81.0, "counts": {"ok": 72, "slow": 29, "wrong": 1}, "seconds": 19.1,
     "failures": {"wrong": "Un16 Pm: element 17 of y is 3 and not 4, and three others likewise"}, "scratch": 1088, "objective": "time,energy",
     "energy": {"joules": 1.5e-3, "spread": 0.02, "resolution": 0.03, "watts": 45.0, "idle_w": None, "source": "RAPL: package-0, dram"},
-    "message": "the time budget is spent; no significant win: the answer is the start schedule (best candidate / start = 1.039 in 9 paired rounds)",
+    "message": "the time budget is spent; no significant win: the answer is the start schedule (best candidate / start = 1.039 in 9 pairs, 95 % of the doubt within 0.98 to 1.1)",
     "front": tuple({"t_min": t, "t_med": t, "joules": j, "scratch": 64, "opts": [["UPCAST", "n", 16]], "confirmed": True} for t, j in ((1e-3, 2.0), (2e-3, 1.0))),
 }  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_sentences_for_standard_error_wrap_on_terminals_only(monkeypatch: pytest
 
 NAME = "a_long_name_of_a_kernel_in_a_file_of_a_user_that_goes_on"
 ROWS = [
-    ("matmul", "m=1024,n=1024,k=1024", "cpu", "12.34 µs", "[green]1234[/] GFLOP/s", "Um8 Un64 Tk256 Mk<m Sb@k Pn"),
+    ("matmul", "m=1024,n=1024,k=1024", "cpu", "12.34 µs", "1234 GFLOP/s", "Um8 Un64 Tk256 Mk<m Sb@k Pn"),
     (NAME, "batch=16,heads=12,sequence=4096", "cuda:0", "770.2 ms", "9876 GFLOP/s", "Un64"),
 ]
 

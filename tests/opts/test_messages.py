@@ -83,7 +83,7 @@ def test_illegal_options_say_why(name: str, opts: list[Any], message: str) -> No
     [
         ("{", "options are not JSON"),
         ('{"TILE": 3}', "options must be a list"),
-        ('[["TILE"]]', 'option 0: expected ["OP", "on", argument]'),
+        ('[["TILE"]]', 'option 1: expected ["OP", "on", argument]'),
         ('[["TYLE","k",8]]', "unknown option 'TYLE'; did you mean TILE?"),
         ('[["TILE","k",0]]', "the amount must be a positive int, not 0"),
         ('[["TILE","k",true]]', "the amount must be a positive int, not True"),

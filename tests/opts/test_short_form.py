@@ -77,13 +77,13 @@ def test_forms(text: str, again: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Um8 um6", "option 1: cannot read 'um6'; an option is its letter, a name and an amount, such as Um8 (T TILE"),
-        ("Um", "option 0: cannot read 'Um'; UPCAST is written Uaxis8"),
+        ("Um8 um6", "option 2: cannot read 'um6'; an option is its letter, a name and an amount, such as Um8 (T TILE"),
+        ("Um", "option 1: cannot read 'Um'; UPCAST is written Uaxis8"),
         ("Sb", "STAGE is written Stensor@at[/order][+pad][^swizzle][xdepth]"),
         ("Um0", "UPCAST(m): the amount must be a positive int, not 0"),
         ("", "there are no options in ''; (none) is the schedule without any"),
-        ('Um8 P"x', "option 1: a quote or bracket is left open in 'P\"x'"),
-        ("UPCAST(m", "option 0: a quote or bracket is left open"),
+        ('Um8 P"x', "option 2: a quote or bracket is left open in 'P\"x'"),
+        ("UPCAST(m", "option 1: a quote or bracket is left open"),
         ("UPCAST(m, x)", "cannot read 'UPCAST(m, x)'"),
         ("Um" + "9" * 5000, "9999999999... has 5000 digits; give a number of elements"),
         ('[["TILE"', "options are not JSON"),

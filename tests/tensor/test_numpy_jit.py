@@ -88,7 +88,7 @@ def test_what_needs_a_size_is_compiled_for_each_shape():
 
 def test_branches_on_data_say_what_to_do():
     fast = tw.jit(lambda x: x if x.sum() > 0 else -x, numpy=True)
-    with pytest.raises(tw.UsageError, match=r"use where\(\) instead of branching"):
+    with pytest.raises(tw.UsageError, match=r"write xp\.where\(condition, a, b\)"):
         fast(np.ones(3))
     with pytest.raises(tw.UsageError, match="leave symbols"):
         tw.jit(energy, numpy=True, donate="x")

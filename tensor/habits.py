@@ -1,0 +1,88 @@
+"""Names that users of NumPy, PyTorch and JAX know and that are not here: the answer is the name that is.
+
+Looked at only where a name or an argument was not found, so it costs nothing before. docs/from-others.md has the same as a table."""
+
+from __future__ import annotations
+
+from .graph.source_lines import at, user_line
+
+ARGUMENTS = {
+    "dim": "axis", "dims": "axes", "keepdim": "keepdims", "unbiased": "correction", "dim0": "axis1", "dim1": "axis2", "input": "x",
+    "a": "x", "a_min": "min", "a_max": "max", "out": "",
+}  # fmt: skip
+"""An argument as others call it, and as it is called here ('': there is none, since results are new tensors)."""
+
+METHODS = {
+    "clamp": "clip(min, max)", "t": "T", "cat": "xp.concat([x, y])", "concat": "xp.concat([x, y])",
+    "stack": "xp.stack([x, y])", "chunk": "split(n)", "amax": "max(axis=...)", "amin": "min(axis=...)", "numel": "size",
+    "masked_fill": "xp.where(mask, value, x)", "masked_fill_": "xp.where(mask, value, x)",
+    "add_": "x += y", "sub_": "x -= y", "mul_": "x *= y", "div_": "x /= y", "zero_": "x[...] = 0", "fill_": "x[...] = value",
+    "copy_": "x[...] = y", "at": "x[key] = value, or index_put", "type": "astype(dtype)", "half": "astype(xp.float16)",
+    "float": "astype(xp.float32)", "double": "astype(xp.float64)", "long": "astype(xp.int64)", "int": "astype(xp.int32)",
+    "bool": "astype(xp.bool)", "bfloat16": "astype(xp.bfloat16)", "cuda": 'to("cuda")', "cpu": 'to("cpu")',
+    "data_ptr": "numpy().ctypes.data", "block_until_ready": "realise()", "block": "realise()", "eval": "realise()",
+    "norm": "xp.linalg.vector_norm(x)", "mm": "x @ y", "bmm": "x @ y",
+    "index_select": "take(indices, axis=...)", "index_add": "scatter_add", "scatter": "index_put",
+    "repeat_interleave": "repeat(n, axis=...)", "narrow": "x[start:end]", "select": "x[i]", "select_scatter": "x[i] = y",
+    "expand_as": "expand(y.shape)", "view_as": "reshape(y.shape)", "reshape_as": "reshape(y.shape)", "type_as": "astype(y.dtype)",
+    "dim": "ndim", "ndimension": "ndim", "is_cuda": "device", "new_zeros": "xp.zeros(shape)", "new_ones": "xp.ones(shape)",
+    "sub": "x - y", "add": "x + y", "mul": "x * y", "div": "x / y", "eq": "x == y", "ne": "x != y", "lt": "x < y", "gt": "x > y",
+    "le": "x <= y", "ge": "x >= y", "neg": "-x", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "nelement": "size",
+    "fill": "x[...] = value", "cumulative_sum": "cumsum", "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "ptp": "x.max() - x.min()",
+    "searchsorted": "xp.searchsorted(x, v)", "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()",
+}  # fmt: skip
+"""Methods and attributes of others' arrays, and what does the same here."""
+
+FUNCTIONS = {
+    "cat": "xp.concat", "concatenate": "xp.concat", "hstack": "xp.concat(arrays, axis=1)", "vstack": "xp.concat(arrays, axis=0)",
+    "row_stack": "xp.concat(arrays, axis=0)", "column_stack": "xp.concat(arrays, axis=1)", "transpose": "xp.permute_dims(x, axes)",
+    "permute": "xp.permute_dims", "view": "xp.reshape", "swapaxes": "x.swapaxes(i, j)", "ravel": "x.ravel()", "flatten": "x.flatten()",
+    "unsqueeze": "xp.expand_dims(x, axis=...)", "arccos": "xp.acos", "arcsin": "xp.asin", "arctan": "xp.atan", "arctan2": "xp.atan2",
+    "arccosh": "xp.acosh", "arcsinh": "xp.asinh", "arctanh": "xp.atanh", "power": "xp.pow", "mod": "xp.remainder", "fmod": "xp.remainder",
+    "clamp": "xp.clip", "absolute": "xp.abs", "invert": "xp.bitwise_invert", "left_shift": "xp.bitwise_left_shift",
+    "right_shift": "xp.bitwise_right_shift", "true_divide": "xp.divide", "div": "xp.divide", "mul": "xp.multiply", "sub": "xp.subtract",
+    "cumsum": "xp.cumulative_sum", "cumprod": "xp.cumulative_prod", "amax": "xp.max", "amin": "xp.min", "dot": "xp.matmul, or x @ y",
+    "mm": "x @ y", "bmm": "x @ y", "inner": "xp.vecdot", "outer": "xp.linalg.outer", "cross": "xp.linalg.cross", "trace": "xp.linalg.trace",
+    "norm": "xp.linalg.vector_norm", "array": "xp.asarray", "tensor": "xp.asarray, or tilewright.Tensor", "from_numpy": "xp.asarray",
+    "as_tensor": "xp.asarray", "ascontiguousarray": "xp.asarray", "unique": "xp.unique_values", "gather": "xp.take_along_axis",
+    "index_select": "xp.take", "split": "x.split", "chunk": "x.split", "relu": "tilewright.nn.relu", "softmax": "tilewright.nn.softmax",
+    "log_softmax": "tilewright.nn.log_softmax", "sigmoid": "tilewright.nn.sigmoid", "gelu": "tilewright.nn.gelu",
+    "silu": "tilewright.nn.silu", "logsumexp": "x.logsumexp(axis=...)", "erf": "x.erf()", "rsqrt": "x.rsqrt()", "exp2": "x.exp2()",
+    "randn": "tilewright.nn.normal(shape, key=...)", "rand": "tilewright.nn.uniform(shape, key=...)", "random": "tilewright.nn (normal, uniform and randint take a key)",
+    "topk": "x.topk(k)", "masked_fill": "xp.where(mask, value, x)", "isneginf": "x == -xp.inf", "isposinf": "x == xp.inf",
+    "bool_": "xp.bool", "float_": "xp.float64", "half": "xp.float16", "long": "xp.int64", "grad": "tilewright.grad", "jit": "tilewright.jit",
+    "vmap": "tilewright.vmap", "fft": "numpy.fft, outside of jit",
+    "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "diag": "x.diagonal()", "identity": "xp.eye",
+    "tensor_split": "x.split", "atleast_1d": "xp.reshape", "swapdims": "x.swapaxes(i, j)", "t": "x.T",
+    "argwhere": "xp.nonzero", "rint": "xp.round", "fix": "xp.trunc",
+    "histogram": "numpy.histogram, outside of jit",
+}  # fmt: skip
+"""Functions of others' namespaces, and what does the same here."""
+
+
+def no_method(name: str) -> AttributeError:
+    """The error for an attribute that tensors have not."""
+    return _missing(f"'Tensor' object has no attribute {name!r}", name, METHODS)
+
+
+def no_function(name: str) -> AttributeError:
+    """The error for a name that `tilewright.xp` has not."""
+    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", name, FUNCTIONS)
+
+
+def _missing(said: str, name: str, known: dict[str, str]) -> AttributeError:
+    if name.startswith("__"):  # a protocol's question, asked of any object
+        return AttributeError(said)
+    here = known.get(name) or (known.get(name.rstrip("_")) if name.endswith("_") else None)
+    return AttributeError(f"{said}: here it is {here}{at(user_line())}" if here else said)
+
+
+def argument(error: TypeError) -> TypeError:
+    """The error of a call with an argument that is called otherwise here."""
+    said, _, rest = str(error).partition("unexpected keyword argument '")
+    name = rest.partition("'")[0]
+    if not rest or name not in ARGUMENTS or rest.endswith(")"):
+        return error
+    here = ARGUMENTS[name]
+    why = f"here it is {here}" if here else "results are new tensors; x[...] = y writes into one"
+    return TypeError(f"{said}unexpected keyword argument {name!r}: {why}{at(user_line())}")
